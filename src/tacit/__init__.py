@@ -69,6 +69,7 @@ globals()["__all__"] = sorted([*_public(globals()), *_LAZY_NAMES])
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name or subpackage on first use; raise AttributeError with a hint for any other."""
     if name in _LAZY_NAMES:
         return getattr(importlib.import_module(_LAZY_NAMES[name]), name)
     if name in _SUBPACKAGES.split():

@@ -77,12 +77,12 @@ class Scenario:
 
     @property
     def label(self) -> str:
-        """Name of the policy, without its context schema."""
+        """Name of the policy: its label, or only its class without an environment and without lists."""
         return self.policy.label if self.environment or self.positions else type(self.policy).__name__
 
     @property
     def control_label(self) -> str:
-        """Name of the policy, with the share of the control."""
+        """Name of the policy after "tacit:", with the share of users who see a random arm, if any."""
         return f"tacit: {self.label}" + (f", {self.holdout:.0%} at random" if self.holdout else "")
 
 
@@ -95,7 +95,9 @@ def build_scenario(
     *,
     context: bool = False,
 ) -> Scenario:
-    """Return a scenario: of real search interest if a table is given, else simulated.
+    """Return a scenario: of users with contexts, of real search interest if a table is given, or simulated.
+
+    None as policy or number of impressions selects the scenario's default.
 
     Raises
     ------
@@ -150,7 +152,7 @@ class Traffic:
 
     @classmethod
     def draw(cls, scene: Scenario) -> Traffic:
-        """Draw the impressions of a scenario from its seed."""
+        """Draw all impressions of a scenario from its seed, and return them."""
         rng = run_stream(scene.seed, 0, ENVIRONMENT_STREAM)
         if scene.environment is None:
             contexts, truth = simulate_users(rng, scene.impressions)
@@ -168,7 +170,7 @@ class Traffic:
         return cls(lanes, uniforms, truth, [])
 
     def outcome(self, shown_arms: Ints) -> DemoTotals:
-        """Return clicks and regret per impression if the given arm indices are shown."""
+        """Return clicks and regret per impression, given the index of the arm shown at each impression."""
         expected_clicks = self.truth[np.arange(len(shown_arms)), shown_arms]
         return DemoTotals(self.uniforms < expected_clicks, self.truth.max(axis=1) - expected_clicks)
 
@@ -209,7 +211,7 @@ CLICK_LOG_ODDS: dict[str, dict[str, float]] = {
 
 
 def simulate_users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
-    """Simulate users; return their contexts, and click probabilities of shape (users, arms)."""
+    """Draw users; return their contexts, and click probabilities of shape (users, arms)."""
     ages, new = rng.uniform(16, 80, count).round(), rng.random(count) < 0.25
     devices, countries = rng.choice(SCHEMA["device"], count), rng.choice(COUNTRIES, count)
     features = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
@@ -225,7 +227,11 @@ def simulate_users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Fl
 
 
 def play(scene: Scenario, folder: Path, port: int, *, keep: bool, as_json: bool, feed: bool = False) -> None:
-    """Run the demonstration and print its results; with ``feed``, clicks go through a file of events."""
+    """Run the demonstration: start the service, send the traffic, draw a figure, and print the results.
+
+    Files are written to ``folder``. With ``feed``, clicks go through a file of events. With ``keep``, it
+    waits at the end until it is interrupted.
+    """
     traffic = Traffic.draw(scene)
     with running_service(scene, folder, port) as address:
         print_header(scene, address, as_json)
@@ -262,7 +268,10 @@ def print_header(scene: Scenario, address: str, as_json: bool) -> None:
 
 
 def summarize_last_fifth(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> list[tuple[str, ...]]:
-    """Return table rows with the arm shown most per key, in the last fifth of the impressions."""
+    """Return table rows with the arm shown most for each key in the last fifth of the impressions.
+
+    The first row has the titles; keys without impressions are left out.
+    """
     in_last_fifth = np.arange(len(shown_arms)) >= 0.8 * len(shown_arms)
     clicked = traffic.outcome(shown_arms).clicks
     rows: list[tuple[str, ...]] = [("in the last fifth", "is shown most", "how often", "clicks/1000")]
@@ -277,7 +286,7 @@ def summarize_last_fifth(scene: Scenario, traffic: Traffic, shown_arms: Ints) ->
 
 
 def compare_outcomes(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> dict[str, DemoTotals]:
-    """Return the totals of the policy and of three baselines."""
+    """Return the totals of the policy, the best fixed arm, uniform choice and the optimum, by label."""
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown_arms))
     fixed_label = "the same page for all, the best" if traffic.contexts else "best fixed arm"
@@ -295,7 +304,7 @@ class DemoResult:
 
     Attributes
     ----------
-    of : str
+    unit : str
         Unit of ``count``, the number of requests that the service answered in ``seconds``.
     count : int
     seconds : float
@@ -303,7 +312,7 @@ class DemoResult:
     tables : sequence of tables
         Tables for text output.
     figure : Path or None
-    words : dict of str to str
+    notes : dict of str to str
         Further notes for text output, by title.
     """
 
@@ -319,7 +328,10 @@ class DemoResult:
 def print_report(
     result: DemoResult, address: str, folder: Path, query: str = "", *, keep: bool, as_json: bool
 ) -> None:
-    """Print the results, save the page as a file, and with ``keep`` wait so that the service stays up."""
+    """Print the results as text or JSON, and save the service's page as a file in ``folder``.
+
+    With ``keep``, wait until the program is interrupted, so that the service stays up.
+    """
     page = folder / "page.html"
     page.write_text(render_static_page(address, query), encoding="utf-8")
     page_address = f"{address}placements/{PLACEMENT}{query}"
@@ -354,7 +366,10 @@ SERVICE_ELEMENTS = re.compile(
 
 
 def render_static_page(address: str, query: str) -> str:
-    """Return the placement's page as a single file that works without the service."""
+    """Return the placement's page as the text of a single HTML file that works without the service.
+
+    The page, its style and its icon are read from the service.
+    """
     page, style, icon = (
         fetch(f"{address}{path}")
         for path in (f"placements/{PLACEMENT}{query}", "static/page.css", "static/icon.svg")
@@ -368,7 +383,7 @@ def render_static_page(address: str, query: str) -> str:
 
 
 def fetch(address: str) -> str:
-    """Return the text at an address."""
+    """Return the text at a URL."""
     with urlopen(address, timeout=30) as answer:  # noqa: S310
         return str(answer.read().decode())
 
@@ -378,7 +393,10 @@ def fetch(address: str) -> str:
 
 @contextmanager
 def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
-    """Start the service on a new store in ``folder``, yield its address, and stop it at the end."""
+    """Start the service as a process with a new store in ``folder``; yield its address when it is ready.
+
+    An old store of a demonstration is deleted. At the end the process is stopped.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("demo.sqlite*"):
         old.unlink()
@@ -404,10 +422,11 @@ def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
 
 
 def configuration(scene: Scenario, port: int) -> str:
-    """Return the service's configuration as TOML."""
+    """Return the service's configuration for a scenario as TOML."""
     from tacit.policies import policy_to_spec
 
     def toml(value: Any) -> str:
+        """Return a value as TOML on one line."""
         if isinstance(value, dict):
             # TOML has no null: omit the value to use its default.
             items = (f"{k} = {toml(v)}" for k, v in value.items() if v is not None)
@@ -445,7 +464,7 @@ seed = {scene.seed}
 
 
 def free_port(port: int = 0) -> int:
-    """Return ``port`` if it is free on the loopback interface, or a free port for 0.
+    """Return ``port`` if it is free on the loopback interface; for 0, return some free port.
 
     Raises
     ------
@@ -462,7 +481,10 @@ def free_port(port: int = 0) -> int:
 
 
 def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the service is ready, as long as its log makes progress."""
+    """Wait until the service is ready; show progress.
+
+    Raises TacitError, or MissingExtra, if the process ends or its log does not grow for ten minutes.
+    """
     with progress(None, "starting the service (the first time it compiles)") as advance:
         while time.time() < log.stat().st_mtime + PATIENCE:
             if process.poll() is not None:
@@ -484,7 +506,7 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 def send(
     scene: Scenario, traffic: Traffic, address: str, write: EventWriter | None = None
 ) -> tuple[Ints, float]:
-    """Send all searches and clicks; return the indices of the shown arms, and the duration in seconds.
+    """Send all searches and clicks; return the index of the arm shown for each, and the duration in seconds.
 
     Clicks are sent as feedback, or passed to ``write`` if given.
     """
@@ -514,7 +536,7 @@ def send(
 def send_concurrently(
     address: str, count: int, label: str, send: Callable[[HTTPConnection, range], None]
 ) -> float:
-    """Call ``send`` for all indices in batches from parallel threads; return the duration in seconds.
+    """Call ``send`` with batches of all indices from parallel threads; return the duration in seconds.
 
     Each batch is one request, as from a web server. Requests are spread over some seconds, so that the
     page shows how the policy learns.
@@ -526,6 +548,7 @@ def send_concurrently(
     start, duration = time.monotonic(), min(MAX_SECONDS, count / MAX_RATE)
 
     def user() -> None:
+        """Send batches over one connection, each at its time, until all are sent or another thread fails."""
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
         while True:
             with lock:
@@ -546,7 +569,10 @@ def send_concurrently(
 
 
 def await_results(address: str, resource: str) -> Row:
-    """Wait until all windows have closed; return a result (lift, segments or verdict) of the placement."""
+    """Wait until all windows have closed, or ten minutes; return a result of the placement as JSON data.
+
+    ``resource`` is lift, for-whom or verdict.
+    """
     deadline = time.monotonic() + PATIENCE
     while True:
         answer: Row = json.loads(fetch(f"{address}v1/placements/{PLACEMENT}/{resource}"))
@@ -557,12 +583,12 @@ def await_results(address: str, resource: str) -> Row:
 
 
 def await_verdict(address: str, resource: str = "lift") -> str:
-    """Wait until all windows have closed; return the verdict of a result."""
+    """Wait until all windows have closed; return the verdict of a result, lift or verdict, as text."""
     return str(await_results(address, resource)["verdict"])
 
 
 def describe_segments(address: str) -> str:
-    """Return the arms shown per segment of users, as text with a table."""
+    """Wait until all windows have closed; return the arms shown per segment of users as text with a table."""
     from msgspec import convert
 
     from tacit.wire.lift import ForWhom
@@ -571,7 +597,10 @@ def describe_segments(address: str) -> str:
 
 
 def post_batch(connection: HTTPConnection, action: str, field: str, content: Iterable[Row]) -> list[Row]:
-    """Send a batch to the placement in one request; return the answers."""
+    """Send a batch to the demonstration's placement in one request; return the answers, in order.
+
+    Raises TacitError if the service refuses it.
+    """
     body = json.dumps({field: list(content)})
     headers = {"Content-Type": "application/json"}
     connection.request("POST", f"/v1/placements/{PLACEMENT}/{action}/batch", body, headers)
@@ -584,7 +613,10 @@ def post_batch(connection: HTTPConnection, action: str, field: str, content: Ite
 
 
 def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path | None:
-    """Draw click rates and regret over time; return the file, or None without matplotlib."""
+    """Draw click rates and regret over time, and write the figure to ``path``; return ``path``.
+
+    Without matplotlib, nothing is written, and the result is None.
+    """
     from tacit.plots import figure, save
 
     try:
@@ -634,7 +666,9 @@ EventWriter = Callable[[str, float, float], None]
 
 @contextmanager
 def feed_events(folder: Path, placement: str, address: str) -> Iterator[EventWriter]:
-    """Yield a function that appends an event to a file that ``tacit feed`` follows.
+    """Start ``tacit feed`` on a growing file of events; yield a function that appends an event to it.
+
+    At the end the feed is stopped, and the whole file is fed again; each event still counts once.
 
     At the end, the whole file is fed again; each event still counts once.
 

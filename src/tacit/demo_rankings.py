@@ -33,7 +33,7 @@ from tacit.simulation import ENVIRONMENT_STREAM, run_stream
 
 
 def send_clicks(connection: HTTPConnection, answers: list[Row], clicks: Iterable[list[int]]) -> None:
-    """Send the clicks of each list."""
+    """Send the clicked positions of each list, in the order of the answers that gave the lists."""
     pairs = zip(answers, clicks, strict=True)
     feedback = ({"decision_id": answer["decision_id"], "clicks": clicked} for answer, clicked in pairs)
     post_batch(connection, "clicks", "feedback", feedback)
@@ -58,9 +58,9 @@ class SimulatedUsers:
     Attributes
     ----------
     relevance : array of float64, shape (articles,)
-        With what probability an article that is looked at is clicked.
+        Probability of a click on an article that is viewed.
     draws : array of float64, shape (lists, positions, 2)
-        The chances behind a click at a position, and behind going on below it.
+        Uniform draws that decide whether a position is clicked, and whether the user continues below it.
     """
 
     relevance: Floats
@@ -68,7 +68,7 @@ class SimulatedUsers:
 
     @classmethod
     def draw(cls, lists: int, seed: int) -> SimulatedUsers:
-        """Draw users from a seed."""
+        """Draw users of so many lists, and the articles' relevance, from a seed; return them."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
         # The initial order is that of a search engine, better than random.
@@ -76,7 +76,7 @@ class SimulatedUsers:
         return cls(relevance[order], rng.random((lists, POSITIONS, 2)))
 
     def simulate_reading(self, i: int, shown_articles: Ints) -> tuple[Booleans, Booleans]:
-        """Return masks of the positions that user ``i`` views and clicks in a list."""
+        """Return two masks of the positions of a list: those that user ``i`` views, and those clicked."""
         looks, clicks = np.zeros((2, POSITIONS), np.bool_)
         for position, article in enumerate(shown_articles.tolist()):
             looks[position] = True
@@ -88,13 +88,16 @@ class SimulatedUsers:
         return looks, clicks
 
     def outcome(self, shown_articles: Ints) -> ListTotals:
-        """Return the totals of lists of articles, of shape (lists, positions)."""
+        """Return views, clicks and relevance of lists of article indices, of shape (lists, positions)."""
         pairs = [self.simulate_reading(i, articles) for i, articles in enumerate(shown_articles)]
         looks, clicks = (np.array(column) for column in zip(*pairs, strict=True))
         return ListTotals(looks, clicks, self.relevance[shown_articles])
 
     def rank_by_click_rate(self, seed: int) -> Ints:
-        """Return the lists of a baseline that ranks by clicks per impression, ignoring examination."""
+        """Return the lists of a baseline that ranks by clicks per impression, of shape (lists, positions).
+
+        It ignores examination, learns after each list, and shows a tenth of the lists in random order.
+        """
         rng = np.random.default_rng(seed)
         clicks, times = np.zeros(len(ARTICLES)), np.zeros(len(ARTICLES))
         lists = np.empty(self.draws.shape[:2], np.int64)
@@ -116,11 +119,11 @@ class ListTotals:
 
     @property
     def clicks_per_1000(self) -> float:
-        """Clicks per thousand lists, in the second half of the run."""
+        """Clicks per thousand lists in the second half of the run."""
         return float(1000 * self.clicks[len(self.clicks) // 2 :].sum(axis=1).mean())
 
     def position_means(self) -> list[dict[str, float]]:
-        """Return mean views, clicks and relevance of each position, in the second half of the run."""
+        """Return the mean views (``looks``), clicks and relevance of each position, in the second half."""
         half = len(self.views) // 2
         parts = {"looks": self.views, "clicks": self.clicks, "relevance": self.relevance}
         means = {name: values[half:].mean(axis=0) for name, values in parts.items()}
@@ -131,7 +134,10 @@ def play_lists(
     policy: str | None, lists: int, folder: Path, port: int, seed: int, holdout: float | None,
     *, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run the demonstration of lists and print its results."""
+    """Run the demonstration of lists: start the service, send the users, draw a figure, print results.
+
+    Files are written to ``folder``. With ``keep``, it waits at the end until it is interrupted.
+    """
     chosen_policy = auto(arms=ARTICLES, shows="slate", positions=POSITIONS)
     if policy is not None:
         chosen_policy = policy_from_spec(policy, ARTICLES, setting={"positions": POSITIONS})
@@ -166,7 +172,7 @@ def play_lists(
 
 
 def compare_lists(scene: Scenario, users: SimulatedUsers, shown_articles: Ints) -> dict[str, ListTotals]:
-    """Return the totals of the shown lists and of three baselines."""
+    """Return the totals of the shown lists, of two baselines and of the best order, by their labels."""
     best, size = np.argsort(-users.relevance)[:POSITIONS], (len(shown_articles), 1)
     return {
         scene.control_label: users.outcome(shown_articles),
@@ -177,7 +183,10 @@ def compare_lists(scene: Scenario, users: SimulatedUsers, shown_articles: Ints) 
 
 
 def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, float]:
-    """Request all lists and send clicks; return the shown articles, and the duration in seconds."""
+    """Request all lists and send the users' clicks; return the shown articles, and the duration in seconds.
+
+    The articles are indices, of shape (lists, positions).
+    """
     index_by_article = {arm: article_index for article_index, arm in enumerate(ARTICLES)}
     shown_articles = np.empty((lists, POSITIONS), np.int64)
 
@@ -192,7 +201,10 @@ def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, f
 
 
 def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
-    """Draw views, clicks and relevance by position; return the file, or None without matplotlib."""
+    """Draw views, clicks and relevance by position, and write the figure to ``path``; return ``path``.
+
+    Without matplotlib, nothing is written, and the result is None.
+    """
     from tacit.plots import figure, save
 
     try:
@@ -229,10 +241,11 @@ class SimulatedSearches:
     Attributes
     ----------
     relevance : array of float64, shape (queries, documents)
-        With what probability a document that is looked at is clicked.
+        Probability of a click on a document that is viewed.
     rankings : array of int64, shape (queries, rankers, LENGTH)
-        Ranking of each ranker.
+        Indices of each ranker's documents, best first.
     queries : array of int64, shape (searches,)
+        Index of each search's query.
     draws : array of float64, shape (searches, LENGTH, 2)
         Uniform draws that decide whether a position is viewed, and clicked.
     """
@@ -244,7 +257,7 @@ class SimulatedSearches:
 
     @classmethod
     def draw(cls, searches: int, seed: int) -> SimulatedSearches:
-        """Draw searches from a seed."""
+        """Draw so many searches, the documents' relevance and the rankings from a seed; return them."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = rng.beta(0.6, 2.4, (QUERIES, DOCUMENTS))
         noise_scale = np.array(list(RANKERS.values()))[None, :, None]
@@ -254,13 +267,16 @@ class SimulatedSearches:
         return cls(relevance, rankings, queries, rng.random((searches, LIST_LENGTH, 2)))
 
     def find_clicks(self, i: int, documents: Ints) -> Ints:
-        """Return the clicked positions of a list; position k, from 1, is viewed with probability 1/√k."""
+        """Return the clicked positions, from 0, of a list of documents in search ``i``.
+
+        Position k, from 1, is viewed with probability 1/√k.
+        """
         is_viewed = self.draws[i, : len(documents), 0] < 1.0 / np.sqrt(np.arange(1, len(documents) + 1))
         is_relevant = self.draws[i, : len(documents), 1] < self.relevance[self.queries[i], documents]
         return np.flatnonzero(is_viewed & is_relevant)
 
     def clicks_per_1000(self, ranker: int) -> float:
-        """Return the clicks per thousand searches if one ranker's lists are shown alone."""
+        """Return the mean clicks per thousand searches if only one ranker's lists are shown, by its index."""
         lists = self.rankings[self.queries, ranker]
         return 1000 * float(
             np.mean([len(self.find_clicks(i, documents)) for i, documents in enumerate(lists)])
@@ -269,7 +285,7 @@ class SimulatedSearches:
 
 @dataclass(frozen=True)
 class DuelTotals:
-    """Per search, the two rankers that were compared, and the number of clicks."""
+    """Indices of the two rankers that were compared in each search, and its number of clicks."""
 
     pairs: Ints
     clicks: Ints
@@ -278,7 +294,10 @@ class DuelTotals:
 def play_duels(
     policy: str | None, searches: int, folder: Path, port: int, seed: int, *, keep: bool, as_json: bool
 ) -> None:
-    """Run the demonstration of duels and print its results."""
+    """Run the demonstration of duels: start the service, send searches, draw a figure, print results.
+
+    Files are written to ``folder``. With ``keep``, it waits at the end until it is interrupted.
+    """
     names = tuple(RANKERS)
     chosen_policy = auto(arms=names, shows="duel") if policy is None else policy_from_spec(policy, names)
     title = f"{len(names)} rankers, {QUERIES} queries, two lists made one for each search"
@@ -305,7 +324,10 @@ def play_duels(
 
 
 def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tuple[DuelTotals, float]:
-    """Send all searches and clicks; return the totals, and the duration in seconds."""
+    """Request an interleaved list for each search, and send its clicks; return pairs and clicks.
+
+    The second result is the duration in seconds.
+    """
     index_by_ranker = {name: ranker_index for ranker_index, name in enumerate(RANKERS)}
     totals = DuelTotals(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
 
@@ -328,7 +350,10 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
 
 
 def draw_duels(title: str, totals: DuelTotals, path: Path) -> Path | None:
-    """Draw how often each ranker was compared; return the file, or None without matplotlib."""
+    """Draw each ranker's share of comparisons over time, and write the figure to ``path``; return ``path``.
+
+    Without matplotlib, nothing is written, and the result is None.
+    """
     from tacit.plots import figure, save
 
     try:

@@ -20,7 +20,7 @@ class TacitError(Exception):
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return the hint "did you mean …?" with the most similar name, for an error; empty if none is similar.
+    """Return a text with the name most similar to an unknown one, for an error; empty if none is similar.
 
     Examples
     --------
@@ -46,7 +46,7 @@ OPTION_OWNERS |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment":
 
 
 def option_error(function_name: str, name: str, parameters: Iterable[str]) -> TypeError:
-    """Return the error for an unknown option, with a hint about the right name or function.
+    """Return (not raise) the TypeError for an unknown option, with a hint about the right name or function.
 
     Examples
     --------
@@ -66,26 +66,26 @@ def option_error(function_name: str, name: str, parameters: Iterable[str]) -> Ty
 
 
 def parameter_names(code: Any) -> list[str]:
-    """Return the parameter names of a code object, except ``self``."""
+    """Return the names of all parameters in a function's code object, except ``self``."""
     return [name for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount] if name != "self"]
 
 
 def refuse_options(function: Any, unknown: Iterable[str]) -> None:
-    """Raise the error for options that a function does not have."""
+    """Raise a TypeError about the first of the options that a function does not have."""
     raise option_error(function.__qualname__, next(iter(unknown)), parameter_names(function.__code__))
 
 
 def check_call(
     function: Any, function_name: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> None:
-    """Raise an error if a function cannot be called with the arguments, with a hint about options.
+    """Raise a TypeError with a hint about options if a function cannot be called with the arguments.
 
     Parameters
     ----------
     function : function
-    called : str
+    function_name : str
         Name of the function for callers.
-    given, named : tuple and dict
+    arguments, keywords : tuple and dict
         Positional and keyword arguments of the call, including ``self``.
 
     Raises
@@ -103,11 +103,12 @@ def check_call(
 
 
 def with_suggestions(function: Function) -> Function:
-    """Decorate a function so that errors of a wrong call list its options and suggest one."""
+    """Return a wrapper of a function: the TypeError of a wrong call lists the options and suggests one."""
     name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
     def call_with_suggestions(*arguments: Any, **keywords: Any) -> Any:
+        """Call the function; if the arguments do not fit it, raise a TypeError with a suggestion."""
         try:
             return function(*arguments, **keywords)
         except TypeError:
@@ -215,7 +216,7 @@ class MissingExtra(TacitError, ImportError):
 
 @contextmanager
 def require_extra(extra: str) -> Iterator[None]:
-    """Raise an ImportError within the ``with`` block as an error that names the extra to install.
+    """Replace an ImportError within the ``with`` block by a MissingExtra, which names the extra to install.
 
     Raises
     ------
@@ -231,7 +232,7 @@ def require_extra(extra: str) -> Iterator[None]:
 
 @contextmanager
 def undo_on_error(undo: Callable[..., object], *arguments: Any, **keywords: Any) -> Iterator[None]:
-    """Call ``undo`` if the ``with`` block raises, then raise again."""
+    """Call ``undo`` with the arguments if the ``with`` block raises; the error is then raised again."""
     try:
         yield
     except BaseException:

@@ -18,7 +18,7 @@ BATCH_ROWS = 65_536
 
 
 def is_frame(value: Any) -> bool:
-    """True if a value is a table in memory.
+    """True if a value is a table in memory: a mapping, a data set of Hugging Face, or has Arrow's interface.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def _is_dataset(value: Any) -> bool:
 
 
 def frame_names(frame: Any) -> list[str]:
-    """Return the names of a table's columns.
+    """Return the names of a table's columns as text, in order.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def frame_names(frame: Any) -> list[str]:
 
 
 def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
-    """Yield the named columns of a table as record batches of at most ``rows`` rows.
+    """Yield the named columns of a table, in that order, as record batches of at most ``rows`` rows.
 
     Raises
     ------
@@ -79,6 +79,10 @@ def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> I
 
 
 def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
+    """Return an Arrow reader of a table's record batches, of some columns or all.
+
+    Raises ValueError with column and row if values have no common type.
+    """
     import pyarrow as pa
 
     if isinstance(frame, Mapping):
@@ -102,10 +106,15 @@ def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
 
 
 def _is_pandas(frame: Any) -> bool:
+    """True if a table is a data frame of pandas, which has row labels."""
     return hasattr(frame, "loc") and hasattr(frame, "columns")
 
 
 def _to_array(name: str, values: Any) -> Any:
+    """Return the values of a column as an Arrow array.
+
+    Raises ValueError, with the row, if it is no column or its values have no common type.
+    """
     import pyarrow as pa
 
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -126,7 +135,7 @@ def _to_array(name: str, values: Any) -> Any:
 
 
 def _find_odd_row(values: list[Any]) -> int:
-    """Return the index of the first value whose type differs from that of the values before it."""
+    """Return the index, from 0, of the first value whose type does not fit the values before it."""
     import pyarrow as pa
 
     good, bad = 0, len(values)
@@ -141,7 +150,7 @@ def _find_odd_row(values: list[Any]) -> int:
 
 
 def to_matrix(field: str, value: Any) -> Any:
-    """Convert a table of numbers to an array of shape (rows, columns); return other values unchanged.
+    """Return a table of numbers as an array of shape (rows, columns); return other values unchanged.
 
     Parameters
     ----------
@@ -170,7 +179,7 @@ def to_matrix(field: str, value: Any) -> Any:
 
 
 def to_numeric(field: str, value: Any) -> Any:
-    """Convert numbers, or a table of numbers, to an array; refuse text, even of digits.
+    """Return numbers, or a table of numbers, as an array; refuse text, even of digits.
 
     Raises
     ------
@@ -190,6 +199,10 @@ def to_numeric(field: str, value: Any) -> Any:
 
 
 def _batch_to_numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
+    """Return a record batch as an array of floats, of shape (rows, columns).
+
+    Raises InvalidValue, with the column's name, if a column is not numeric.
+    """
     numbers = np.zeros((len(batch), len(names)))
     for column, name in enumerate(names):
         values = batch.column(column)

@@ -18,7 +18,7 @@ def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
     Parameters
     ----------
     package : str
-    homes : mapping of str to str
+    names_by_module : mapping of str to str
         For each module of the package its names, separated by blanks.
 
     Raises

@@ -47,7 +47,9 @@ PAPER_NAMES = {
 
 
 def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any) -> tuple[Any, Any]:
-    """Return a matplotlib figure and its axes in the house style, with no global state.
+    """Return a new matplotlib figure and its axes in the house style, with no global state.
+
+    With several rows, the axes are an array; ``options`` are those of matplotlib's ``subplots``.
 
     Raises
     ------
@@ -68,7 +70,7 @@ def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: An
 
 
 def check_plot(path: Path) -> None:
-    """Check in advance that a figure can be drawn and written to a path.
+    """Check in advance that a figure can be drawn and has a format for a path's suffix; write nothing.
 
     Raises
     ------
@@ -81,13 +83,14 @@ def check_plot(path: Path) -> None:
 
 
 def _check_suffix(drawing: Any, path: Path) -> None:
+    """Raise InvalidValue if a figure cannot be written in the format of a path's suffix."""
     suffixes = drawing.canvas.get_supported_filetypes()
     if path.suffix and path.suffix[1:].lower() not in suffixes:
         raise InvalidValue("plot", str(path), f"give a name that ends in one of .{', .'.join(suffixes)}")
 
 
 def save(drawing: Any, path: Path) -> Path:
-    """Write a figure to a file, in the format of the suffix; return the path."""
+    """Write a figure to a file, in the format of its suffix, and create missing folders; return the path."""
     _check_suffix(drawing, path)
     path.parent.mkdir(parents=True, exist_ok=True)
     drawing.savefig(path, dpi=150)
@@ -96,7 +99,7 @@ def save(drawing: Any, path: Path) -> Path:
 
 @contextmanager
 def open_axes(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
-    """Yield axes to draw on; at the end, write their figure if there is a path.
+    """Yield axes to draw on, new or those given; at the end, write their figure to the path, if there is one.
 
     Parameters
     ----------
@@ -124,15 +127,18 @@ class Plot:
 
     @property
     def height(self) -> float:
-        """Height of a new figure, in inches."""
+        """Height of a new figure, in inches; subclasses must implement it."""
         raise NotImplementedError
 
     def draw(self, ax: Any) -> None:
-        """Draw the result on axes."""
+        """Draw the result on the axes; subclasses must implement it."""
         raise NotImplementedError
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the estimates with their intervals, as :meth:`tacit.simulation.SimulationResult.plot` does."""
+        """Draw the result on new or given axes; write the figure to a path, if given; return the axes.
+
+        The arguments are as for :meth:`tacit.simulation.SimulationResult.plot`.
+        """
         with open_axes(path, ax, height=self.height) as axes:
             self.draw(axes)
         return axes
@@ -150,9 +156,9 @@ class EstimateRow(NamedTuple):
     name : str
     estimate : float or None
         None if it is too early for an estimate.
-    bars : list of ((float, float), dict)
+    intervals : list of ((float, float), dict)
         Intervals and their styles; later ones are drawn on top.
-    dot : dict
+    point_style : dict
         Style of the estimate's point.
     """
 
@@ -163,7 +169,10 @@ class EstimateRow(NamedTuple):
 
 
 def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> None:
-    """Draw one row per estimate with its intervals, from the bottom up, and a line at the reference."""
+    """Draw each estimate with its intervals in a row, from the bottom up, and a dashed line at the reference.
+
+    A row without an estimate says "too early". The rows' names label the vertical axis, whose limits are set.
+    """
     for y, row in enumerate(rows):
         if row.estimate is None:
             ax.text(reference, y, " too early", va="center", color="0.4", size=9)
@@ -177,7 +186,7 @@ def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> No
 
 
 def _notebook_axes(width: float, height: float) -> Any:
-    """Return axes in the house style, of a pyplot figure that notebooks show."""
+    """Return new axes in the house style, of a pyplot figure of a size in inches that notebooks show."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -188,6 +197,7 @@ def _notebook_axes(width: float, height: float) -> Any:
 
 
 def _apply_style(ax: Any) -> None:
+    """Set spines, grid and colour cycle of the axes to the house style."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.25, linewidth=0.6)
     ax.set_prop_cycle(color=COLOURS)
@@ -237,7 +247,7 @@ def assign_line_styles(
 
 
 def _policy_row(policy: str) -> int | None:
-    """Return the colour row of the policy whose name begins a text, with any spelling; None without one."""
+    """Return the colour row of the policy whose name begins a text, in any spelling; None for no policy."""
     words = re.split(r"[ .]", re.split("[(,]", policy)[0])
     for count in range(len(words), 0, -1):
         name = re.sub(r"\W", "", "".join(words[:count])).lower()
@@ -249,7 +259,7 @@ def _policy_row(policy: str) -> int | None:
 
 
 def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
-    """Draw the mean over samples (axis 0) with a band of two standard errors."""
+    """Draw the mean over samples (axis 0) as a line; several samples get a band of two standard errors."""
     mean = samples.mean(axis=0)
     (line,) = ax.plot(x, mean, label=label, **style)
     if len(samples) > 1:
@@ -258,7 +268,7 @@ def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
 
 
 def regret_curves(ax: Any, curves: dict[str, Any], rounds: Any, title: str) -> None:
-    """Draw the mean regret of each policy with a band of two standard errors.
+    """Draw the mean regret of each policy with a band of two standard errors; set labels, limits and legend.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
 
 
 def all_policies() -> list[Policy]:
-    """Return an example of each policy, and of policies of single arms also one with an exploration floor."""
+    """Return example policies: one of each kind, three with signals, and single-arm ones with a floor."""
     examples: list[Policy] = [kind.example() for kind in list_parts(policies, "policies")]
     # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
@@ -48,14 +48,17 @@ def all_policies() -> list[Policy]:
 
 
 def all_environments() -> list[Environment]:
-    """Return an example of each environment, with immediate and with delayed feedback."""
+    """Return an example of each environment with immediate feedback, and another with delayed feedback."""
     examples = (kind.example() for kind in list_parts(environments, "environments"))
     examples_at_once: list[Environment] = [environment for environment in examples if environment is not None]
     return examples_at_once + [replace(environment, delay=1) for environment in examples_at_once]
 
 
 def compile_all() -> tuple[int, int, Path]:
-    """Compile every policy for every driver; return cache hits, compilations and the cache's folder."""
+    """Compile every policy for every driver into the cache, with a progress bar.
+
+    Return cache hits, compilations and the cache's folder.
+    """
     _compile_shared()
     policy_list, environment_list = all_policies(), all_environments()
     with progress(len(policy_list) * (1 + len(environment_list)), "compiling") as advance:
@@ -72,19 +75,19 @@ def compile_all() -> tuple[int, int, Path]:
 
 
 def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
-    """Compile the loops of named policies for choosing, learning and simulation.
+    """Compile the loops of named policies for choosing, learning and simulation, with a progress bar.
 
     Parameters
     ----------
     names : sequence of str
         Policies, as on the command line. ``auto`` stands for all recommended policies.
 
-        Returns
-        -------
-        tuple
-            As for :func:`compile_all`.
+    Returns
+    -------
+    tuple
+        Cache hits, compilations and the cache's folder, as for :func:`compile_all`.
 
-        Raises
+    Raises
     ------
     UnknownName, InvalidValue
         If a name is not a policy.
@@ -112,7 +115,7 @@ def _get_cache_counts() -> tuple[int, int, Path]:
 
 
 def compile_shipped() -> None:
-    """Compile the cache that platform wheels contain.
+    """Compile the loops that platform wheels contain into the cache; return nothing.
 
     This covers, for every policy, the loops of learners and of the service, and a simulation in its
     default environment.
@@ -128,24 +131,25 @@ def compile_shipped() -> None:
 
 
 def _example(name: str) -> Policy:
-    """Return the policy of a call such as ``ucb1(alpha=0.3)``, or the example of a named class."""
+    """Return the policy of a call such as ``ucb1(alpha=0.3)``, or the example of the named policy's class."""
     if "(" in name:
         return policy_from_spec(name, arms=2)
     return policy_class(name).example()
 
 
 def _order_environments() -> list[type[Environment]]:
-    """Return all environments, the default one first."""
+    """Return the classes of all environments, the default one first."""
     return sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
 
 
 def _can_read(policy: Policy, environment: Environment) -> bool:
+    """True if an environment has the features and contexts that a policy needs."""
     fits_features = policy.feature_dims in ((0, 0), environment.feature_dims)
     return fits_features and policy.context_dim <= environment.context_dim
 
 
 def _compile_shared() -> None:
-    """Compile loops that do not depend on a policy."""
+    """Compile loops that do not depend on a policy: signals, windows, and series of the service."""
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
     compile_loops()
     # Only if the service's packages are installed.
@@ -156,7 +160,10 @@ def _compile_shared() -> None:
 
 
 def _compile_simulation(policy: Policy, **feedback: Any) -> None:
-    """Compile a simulation of a policy in its default environment, with the given feedback options."""
+    """Run a short simulation of a policy in the first environment that fits, to compile its loops.
+
+    ``feedback`` are options of the simulation. If no environment fits, nothing is compiled.
+    """
     for environment in filter(None, (kind.example() for kind in _order_environments())):
         if environment.takes == policy.shows and _can_read(policy, environment):
             simulate(policy, environment, horizon=10, workers=1, **feedback)
@@ -164,7 +171,7 @@ def _compile_simulation(policy: Policy, **feedback: Any) -> None:
 
 
 def _compile_service_loops(policy: Policy) -> None:
-    """Compile further loops of a learner: replaying decisions, refitting, sampling, propensities."""
+    """Run or load further loops of a learner to compile them: replays, refits, samples and propensities."""
     learner: Learner = Learner(policy, seed=0)
     empty_batch = learner.loops.make_plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
@@ -178,7 +185,7 @@ def _compile_service_loops(policy: Policy) -> None:
 
 
 def _compile_learning(policy: Policy) -> None:
-    """Compile the loops of a learner for choosing, learning and corrections."""
+    """Run a new learner for a few decisions to compile its loops for choosing, learning and corrections."""
     learner = Learner(policy, seed=0)
     learner.compile()
     if policy.correctable:

@@ -79,7 +79,7 @@ def print_warning(
     file: Any = None,
     line: str | None = None,
 ) -> None:
-    """Print an AssumptionWarning as one line; print any other warning as Python does."""
+    """Print an AssumptionWarning to standard error as one line; print any other warning as Python does."""
     if issubclass(category, AssumptionWarning):
         click.echo(escape_controls(f"warning: {message}"), err=True)
     else:
@@ -90,7 +90,11 @@ def print_warning(
 def main(
     arguments: list[str] | None = None, command: click.Command = cli, name: str = "tacit", **settings: Any
 ) -> None:
-    """Run a command, by default ``tacit`` itself, and exit with its code."""
+    """Run a command, by default ``tacit`` itself, and exit the process with its code; never return.
+
+    Errors of tacit and of usage are printed to standard error, without a traceback. Warnings are
+    printed as one line each. The current folder is added to the path for imports.
+    """
     warnings.showwarning = print_warning
     # Lets module:Class be imported from the current folder, after installed packages.
     sys.path.append(os.getcwd())

@@ -79,7 +79,7 @@ class EvaluateOptions:
 
     @cached_property
     def target(self) -> Any:
-        """The fixed policy; None for a policy that learns."""
+        """The fixed policy, loaded from a file if one is named; None for a policy that learns."""
         from tacit import Learner
         from tacit.evaluate import Frozen, fixed_target
 
@@ -90,12 +90,12 @@ class EvaluateOptions:
 
     @property
     def missing_reward(self) -> float | None:
-        """Reward of rows without feedback; None leaves these rows out."""
+        """Reward of rows without feedback: 0, or None to leave these rows out."""
         return None if self.answered else 0.0
 
     @property
     def columns(self) -> list[str]:
-        """Additional columns of the log that the evaluation reads."""
+        """Names of additional columns of the log that the cluster, the policy or the propensities need."""
         from tacit.evaluate.rows import extra_columns
 
         column_sets: Any = [
@@ -138,7 +138,10 @@ class EvaluateOptions:
 
     @cached_property
     def propensity_source(self) -> Any:
-        """Source of propensities: ``logged``, ``estimated``, or a table."""
+        """Source of propensities: the text ``logged`` or ``estimated``, or a table of probabilities.
+
+        Raises click.UsageError for any other text.
+        """
         from tacit.evaluate import fixed_target
 
         if self.propensities in ("logged", "estimated"):
@@ -152,7 +155,7 @@ class EvaluateOptions:
 
     @cached_property
     def estimator_names(self) -> list[str]:
-        """Names of the estimators."""
+        """Names of the estimators, as typed, or the defaults for the kind of policy and of propensities."""
         if self.estimator is not None:
             return options.split_names(self.estimator)
         if self.shows_lists:
@@ -167,11 +170,11 @@ class EvaluateOptions:
 
     @property
     def weighting_names(self) -> list[str]:
-        """Names of the estimators that weight the log."""
+        """Names of the estimators that weight the log: all but replay."""
         return [name for name in self.estimator_names if name != "replay"]
 
     def check(self) -> None:
-        """Raise an error for options that do not fit together; print a warning for unused options.
+        """Raise click.UsageError for options that do not fit together; print a warning for unused options.
 
         It is called before the log is read.
         """
@@ -197,7 +200,10 @@ class EvaluateOptions:
         self._make_estimators(self.slots or 3)
 
     def make_policy(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
-        """Return the fixed policy, or create the policy for the log's arms if it learns."""
+        """Return the fixed policy, or a new policy for the log's arms if it learns; then the arms are read.
+
+        Raises click.UsageError if the policy cannot be created. ``contexts`` has settings for the context.
+        """
         from tacit.policies import policy_from_spec
 
         if self.target is not None:
@@ -208,7 +214,10 @@ class EvaluateOptions:
             return policy_from_spec(self.policy, arms, setting=setting | contexts)
 
     def run_replay(self, reader: Any, shards: int | None, policy: Any) -> Any:
-        """Replay the log; return the result."""
+        """Replay the log with the policy; return the result.
+
+        The log is read in shards if their number is given.
+        """
         from tacit.evaluate.options import ReplayOptions
 
         replay_options = self._select_options(ReplayOptions) | {
@@ -217,7 +226,10 @@ class EvaluateOptions:
         return get_reading_function("replay", shards)(policy, reader, **replay_options)
 
     def run_off_policy(self, reader: Any, shards: int | None, policy: Any) -> Any:
-        """Estimate the policy's value from the weighted log; return the result."""
+        """Estimate the policy's value by weighting the log; return the result.
+
+        The log is read in shards if their number is given.
+        """
         from tacit.evaluate.options import OffPolicyOptions
 
         slots = 3
@@ -232,10 +244,11 @@ class EvaluateOptions:
         )
 
     def _select_options(self, options: Any) -> dict[str, Any]:
-        """Return the values of those options, by name, that the command line has."""
+        """Return a dict of the values of those options of a function that this class has, too."""
         return {name: getattr(self, name) for name in options.__annotations__ if hasattr(self, name)}
 
     def _make_estimators(self, slots: int) -> Any:
+        """Return the estimators that weight the log, for lists of at most so many positions."""
         from tacit.evaluate import estimators_from_names
 
         return estimators_from_names(
@@ -307,7 +320,10 @@ def evaluate(
 
 
 def results_as_dict(replay: Any, weighted: Any) -> dict[str, Any]:
-    """Return the results of a replay and of weighting for JSON output."""
+    """Return the results of a replay and of weighting, each of which may be None, as a dict for JSON.
+
+    Weighting has the estimates at the top level, with the replay below ``replay``.
+    """
     content: dict[str, Any] = {}
     if replay is not None:
         segments = {name: part._asdict() for name, part in replay.segments.items()}
@@ -325,14 +341,17 @@ def results_as_dict(replay: Any, weighted: Any) -> dict[str, Any]:
 
 
 def get_reading_function(name: str, shards: int | None) -> Callable[..., Any]:
-    """Return an evaluation function by name: for one process, or for shards."""
+    """Return a function of :mod:`tacit.evaluate` by name, or of :mod:`tacit.cluster` for so many shards."""
     from tacit import cluster, evaluate
 
     return getattr(evaluate, name) if shards is None else partial(getattr(cluster, name), shards=shards)
 
 
 def read_arms(log: Any, shards: int | None) -> tuple[str, ...]:
-    """Read the arms on offer in a log."""
+    """Return the arms on offer in a log, which is read once; set the log's report.
+
+    Raises LogError if the log has no valid row.
+    """
     from tacit import cluster
     from tacit.evaluate import arms_of
 
@@ -433,16 +452,16 @@ class CreditOptions:
 
     @property
     def is_default(self) -> bool:
-        """True if no option is set."""
+        """True if no option differs from its default."""
         return not any(vars(self).values())
 
     def as_options(self) -> dict[str, Any]:
-        """Return the options of :func:`~tacit.evaluate.interleaved.read_interleaved`."""
+        """Return a dict of arguments for :func:`~tacit.evaluate.interleaved.read_interleaved`."""
         named_options = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth")}
         return {"rule": self.make_rule(), **named_options}
 
     def make_rule(self) -> Any:
-        """Return the credit rule."""
+        """Return the credit rule of the typed options; raise click.UsageError if one is invalid."""
         from tacit.interleaving import CreditRule
 
         arguments: dict[str, Any] = {"distinct": self.distinct}

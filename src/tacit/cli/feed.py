@@ -87,7 +87,7 @@ class SourceOptions:
     def open(
         self, url: str, *, once: bool, read_offsets: "OffsetReader" = lambda name: {}
     ) -> "Iterator[EventSource]":
-        """Open the source at a path or URL; with ``once``, a topic is read to its current end.
+        """Open the source at a path or URL within the ``with`` block; with ``once``, read a topic to its end.
 
         For a topic, ``read_offsets`` returns the saved offsets of a feed, by its name.
         """
@@ -103,6 +103,7 @@ class SourceOptions:
             yield source
 
     def _open_topic(self, url: str, once: bool, read_offsets: "OffsetReader") -> "EventSource":
+        """Return the source of a Kafka topic; raise a usage error for a wrong address, property or format."""
         from tacit.feed.kafka import Topic
         from tacit.feed.kafka_topics import parse_address, read_properties
 
@@ -113,7 +114,7 @@ class SourceOptions:
         return Topic(address, properties, until_end=once, read_offsets=read_offsets)
 
     def make_limits(self) -> "Limits":
-        """Return the limits of rejected events."""
+        """Return the limits of rejected events beyond which a feed stops."""
         from tacit.feed.feeder import Limits
 
         return Limits(self.strict, parse_share(self.most_rejected))
@@ -209,7 +210,7 @@ def feed(
 
 
 def parse_share(text: str) -> float:
-    """Parse a share, such as ``5%`` or ``0.05``.
+    """Return a share such as ``5%`` or ``0.05`` as a number; raise click.UsageError outside [0, 1].
 
     Examples
     --------
@@ -224,7 +225,7 @@ def parse_share(text: str) -> float:
 
 
 def default_name(source: str) -> str:
-    """Return the default name of a feed.
+    """Return the default name of a feed: the last part of its source's path or URL.
 
     Examples
     --------
@@ -237,7 +238,7 @@ def default_name(source: str) -> str:
 
 
 def refuse_same_file(source: str, rejected: Path | None) -> None:
-    """Raise an error if the file of rejected events is part of the source."""
+    """Raise click.UsageError if the file of rejected events is the source or lies in its folder."""
     if rejected is None or "://" in source or source == "-":
         return
     place = Path(source).resolve()
@@ -251,7 +252,10 @@ def refuse_same_file(source: str, rejected: Path | None) -> None:
 def _bootstrap(
     event_map: Any, source: str, reading: SourceOptions, past: HistoryOptions, as_json: bool
 ) -> int:
-    """Bootstrap from past events, print the result, and return the exit code."""
+    """Write the files of a bootstrap from past events, print the result, and return the exit code.
+
+    The exit code is 3, and nothing is written, if too many events are rejected.
+    """
     with require_extra("service"):
         from tacit.feed.history_start import write_start
     if source == "-" or "://" in source:
@@ -272,6 +276,7 @@ def _bootstrap(
 
 
 def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
+    """Print the messages of the first thousand events, and their counts; send nothing."""
     from tacit.feed.feeder import preview_events
     from tacit.feed.tally import FeedTally
 
@@ -290,7 +295,10 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
 def _feed(
     mapper: "Mapper", source: str, reading: SourceOptions, service: tuple[str, str | None], as_json: bool
 ) -> int:
-    """Feed a source, print the counts, and return the exit code."""
+    """Send all events of a source to the service, print the counts, and return the exit code.
+
+    The exit code is 3 after too many rejected events, and 130 after an interrupt of a feed that has an end.
+    """
     from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
     from tacit.feed.tally import FeedTally, RejectedFile
 
@@ -348,7 +356,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self) -> None:
-        """Show the progress if the last time is at least a second ago."""
+        """Show counts, rate and lag on the terminal if the last time is at least a second ago."""
         last_time, last_read = self._last_shown
         now = time.monotonic()
         if not self._is_terminal or now - last_time < 1.0:
@@ -371,12 +379,13 @@ class ProgressLine:
             click.echo(f"waiting for the service: {reason}", err=True)
 
     def clear(self) -> None:
-        """Erase the line."""
+        """Erase the line from the terminal, if it is shown."""
         if self._width:
             self._show("")
             self._width = 0
 
     def _show(self, text: str) -> None:
+        """Replace the line on the terminal by a text, cut to its width."""
         text = text[: shutil.get_terminal_size().columns - 1]
         click.echo(f"\r{text.ljust(self._width)}\r{text}", err=True, nl=False)
         self._width = len(text)

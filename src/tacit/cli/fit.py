@@ -119,7 +119,10 @@ def schema(
 
 
 def read_features(features: str | None) -> Any:
-    """Return the names of feature columns, or a table of features by arm from a file."""
+    """Return the names of feature columns, or for ``table:FILE`` the features by arm, read from the file.
+
+    None without features. Raises click.UsageError if the file has no column ``arm``.
+    """
     import pyarrow as pa
 
     from tacit.logs.reader import open_file

@@ -48,7 +48,7 @@ class ExistingPathType(click.Path):
         self.remedy = remedy
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path, or raise the error with its remedy."""
+        """Return the value as a Path; raise click.BadParameter with the remedy if it does not exist."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
@@ -59,14 +59,14 @@ class SingleOption(click.Option):
     """An option that refuses a second, different value instead of replacing the first one."""
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
-        """Make the parser collect all values."""
+        """Add the option to the parser, which collects all its values, unless it is a flag or repeatable."""
         if self.multiple or self.is_flag:
             super().add_to_parser(parser, ctx)
         else:
             parser.add_option(obj=self, opts=self.opts, dest=self.name, action="append", nargs=self.nargs)
 
     def consume_value(self, ctx: click.Context, opts: Any) -> Any:
-        """Return the only value, or raise an error for several."""
+        """Return the option's value; raise click.BadParameter if it was given twice with different values."""
         values = opts.get(self.name)
         if isinstance(values, list) and not self.multiple:
             if len(set(values)) > 1:
@@ -108,7 +108,10 @@ class ExplainedCommand(click.Command):
     """A command whose usage errors have a remedy."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; add remedies to errors."""
+        """Parse the arguments as click does, but raise usage errors with a remedy.
+
+        Also warn of environment variables that are probably misspelt.
+        """
         self._warn_variables(ctx)
         flags = [flag for parameter in self.params for flag in parameter.opts]
         for argument in args:
@@ -164,7 +167,7 @@ class ExplainedGroup(ExplainedCommand, click.Group):
     """A group of commands whose usage errors tell where a command or option belongs."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for an unknown option, hint that options follow their command."""
+        """Parse the arguments as click does; raise a usage error with a hint for an unknown option."""
         names = self.list_commands(ctx)
         command = next((argument for argument in args if argument in names), None)
         try:
@@ -176,7 +179,10 @@ class ExplainedGroup(ExplainedCommand, click.Group):
             raise click.UsageError(f"{error.format_message().rstrip('.')}; {hint}", ctx) from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        """Return the command by name, or raise an error that lists the commands."""
+        """Return the command that the first argument names, as click does.
+
+        For an unknown name, raise click.UsageError with the most similar command and a list of all.
+        """
         names, word = self.list_commands(context), args[0]
         if word in names or word.startswith("-"):
             return super().resolve_command(context, args)
@@ -193,7 +199,7 @@ NUMBER_ERROR = re.compile(r"('(.*)') is not a valid (integer|float)(?: range)?\.
 
 
 def example_text(parameter: click.Parameter) -> str:
-    """Return an argument or option with an example value."""
+    """Return an argument or option with an example value, as one would type it."""
     value = EXAMPLES.get(str(parameter.name), "home")
     return value if isinstance(parameter, click.Argument) else f"{parameter.opts[-1]} {value}"
 
@@ -236,6 +242,7 @@ def command(
     """
 
     def decorate(function: Callable[..., None]) -> click.Command:
+        """Return the command of a function, and add it to the group, if there is one."""
         new_command = ExplainedCommand(
             name or function.__name__,
             callback=build_option_objects(function),
@@ -250,7 +257,10 @@ def command(
 
 
 def iter_parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
-    """Yield the arguments and options of a function, or of a dataclass."""
+    """Yield click's arguments and options for the parameters of a function, or for the fields of a dataclass.
+
+    Keyword-only parameters become options. A parameter whose type is a dataclass becomes its fields' options.
+    """
     hints = get_type_hints(function, include_extras=True)
     _, texts = split_docstring(function)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -264,7 +274,7 @@ def iter_parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
 
 
 def split_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the text of a docstring, and the description of each parameter."""
+    """Return the text of a docstring before its parameters, and each parameter's description by name."""
     return parse_docstring(function.__doc__, "Parameters")
 
 
@@ -283,7 +293,7 @@ class ParameterType(NamedTuple):
 
     @classmethod
     def from_hint(cls, hint: Any) -> "ParameterType":
-        """Parse a type hint."""
+        """Return the parsed type hint; None in a union is ignored."""
         hint = unwrap_optional(hint)
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         many = get_origin(kind) is tuple
@@ -304,13 +314,13 @@ class ParameterType(NamedTuple):
 
 
 def unwrap_optional(hint: Any) -> Any:
-    """Return the type hint without ``None``."""
+    """Return the first type of a union with ``None``; any other type hint unchanged."""
     kinds = get_args(hint)
     return kinds[0] if type(None) in kinds else hint
 
 
 def make_argument(name: str, hint: ParameterType, default: Any) -> click.Argument:
-    """Return click's argument for a parameter."""
+    """Return click's positional argument for a parameter, required if it has no default."""
     required = default is inspect.Parameter.empty
     nargs = -1 if hint.many else 1
     return click.Argument(
@@ -319,7 +329,10 @@ def make_argument(name: str, hint: ParameterType, default: Any) -> click.Argumen
 
 
 def make_option(name: str, hint: ParameterType, default: Any, text: str | None) -> click.Option:
-    """Return click's option for a parameter."""
+    """Return click's option for a parameter, required if it has no default; a boolean one is a flag.
+
+    ``text`` is its help text.
+    """
     settings: dict[str, Any] = {}
     if default is inspect.Parameter.empty:
         settings["required"] = True
@@ -343,12 +356,16 @@ def make_option(name: str, hint: ParameterType, default: Any, text: str | None) 
 
 
 def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a function so that options become fields of its dataclass parameters."""
+    """Return a function that takes plain options and calls the given one with its dataclass arguments.
+
+    Without parameters whose types are dataclasses, the function itself is returned.
+    """
     hints = get_type_hints(function)
     options_classes: dict[str, Any] = {name: hint for name, hint in hints.items() if is_options_class(hint)}
 
     @wraps(function)
     def call_with_options(**arguments: Any) -> None:
+        """Build the dataclass arguments from the options, and call the function with them."""
         for name, options_class in options_classes.items():
             arguments[name] = options_class(
                 **{field.name: arguments.pop(field.name) for field in fields(options_class)}
@@ -359,7 +376,7 @@ def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def config_option() -> click.Option:
-    """Return the option ``--config``, which is processed before all others."""
+    """Return the option ``--config FILE``, which loads defaults before all other options are processed."""
     remedy = "write a table for each command, such as [simulate] with horizon = 1000 below it"
     return SingleOption(
         ["--config"],
@@ -372,7 +389,11 @@ def config_option() -> click.Option:
 
 
 def load_defaults(context: click.Context, _: click.Parameter, path: Path | None) -> Path | None:
-    """Load defaults from the command's table of a TOML file."""
+    """Set the defaults of a command's options from its table in a TOML file; return the path.
+
+    None as path changes nothing. Raises click.UsageError for invalid TOML, a missing table or unknown
+    options.
+    """
     if path is not None:
         try:
             tables = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -402,7 +423,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise TacitErrors within the ``with`` block as usage errors."""
+    """Raise TacitErrors within the ``with`` block as usage errors of click; a ConfigError as FileError."""
     try:
         yield
     except TacitError as error:
@@ -417,10 +438,15 @@ class FileError(click.ClickException):
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that is True after Ctrl-C or SIGTERM; a second signal interrupts immediately."""
+    """Yield a function that returns True after Ctrl-C or SIGTERM, which then do not end the process.
+
+    A second signal raises KeyboardInterrupt. Handlers are restored at the end; outside the main thread the
+    function always returns False.
+    """
     is_stopping = False
 
     def request_stop(number: int, frame: Any) -> None:
+        """Record the first signal; raise KeyboardInterrupt at the second."""
         nonlocal is_stopping
         if is_stopping:
             raise KeyboardInterrupt
@@ -495,7 +521,7 @@ class LogOptions:
     strict: Strict = False
 
     def open(self, log: Any) -> "LogReader":
-        """Open a log."""
+        """Open a log with these options; return its reader."""
         from tacit.logs import read_log
 
         return read_log(
@@ -510,10 +536,11 @@ class LogOptions:
         )
 
     def with_contexts(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
-        """Return the log with contexts, and the policy's setting with their schema.
+        """Return a reader of the log with contexts, and settings for the policy with their schema.
 
-        The schema is inferred from the first rows if the option does not declare one. The setting is empty if
-        the policy declares its context itself, or the log has ready-made contexts in one column.
+        The schema is inferred from the first rows if the option does not declare one. The settings are empty,
+        and the reader is unchanged, if no context is named, the policy declares its context itself, or the
+        log has ready-made contexts in one column.
         """
         context = _parse_columns(self.column).get("context")
         if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
@@ -542,7 +569,7 @@ def execution_context(cluster: str | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def require_valid_rows(reader: "LogReader") -> Iterator[None]:
-    """Raise an error at the end of the ``with`` block if the log had no valid row."""
+    """Raise LogError at the end of the ``with`` block if the log had no valid row."""
     try:
         yield
     except LogError:
@@ -553,7 +580,7 @@ def require_valid_rows(reader: "LogReader") -> Iterator[None]:
 
 
 def print_result(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
-    """Print a result as JSON or text, with the rejected rows of a log."""
+    """Print a result as JSON, or else its text, with the notes and rejected rows of a log's report."""
     if rows is not None:
         warning_lines = rows.warning_lines()
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *warning_lines]}
@@ -563,7 +590,7 @@ def print_result(value: Any, text: str, as_json: bool, rows: "LogReport | None" 
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a result for JSON: numbers that are not finite become null.
+    """Return a result for JSON: tuples become lists, and numbers that are not finite become None.
 
     Examples
     --------
@@ -578,14 +605,17 @@ def to_plain(value: Any) -> Any:
 
 
 def split_names(text: str) -> list[str]:
-    """Split a text at commas."""
+    """Return the names in a text, separated by commas; raise click.UsageError for brackets around them."""
     if text.startswith("[") and text.endswith("]"):
         raise click.UsageError(f"{text}: give names with commas between, without brackets")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Parse ``--column``: a context can name several columns, separated by commas, or a schema file."""
+    """Return the columns of ``--column``: theirs by our name.
+
+    The context may be one name, a list of names separated by commas, or a schema that is read from a file.
+    """
     columns: dict[str, Any] = split_pairs("column", texts)
     context = columns.get("context", "")
     if context.startswith("@"):
@@ -598,7 +628,10 @@ def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _load_schema(path: Path) -> dict[str, Any]:
-    """Load a schema from a TOML or JSON file, which is the whole file or its table ``context``."""
+    """Return the schema in a TOML or JSON file: the whole file or its table ``context``.
+
+    Raises click.UsageError if it cannot be read.
+    """
     try:
         text = path.read_text()
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -611,7 +644,10 @@ def _load_schema(path: Path) -> dict[str, Any]:
 
 
 def split_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """Split ``NAME=VALUE`` texts."""
+    """Return the values of ``NAME=VALUE`` texts by name.
+
+    Raises click.UsageError for another form, or for two values of a name.
+    """
     parts = [text.partition("=") for text in texts]
     for name, equals, _ in parts:
         if not (name and equals):

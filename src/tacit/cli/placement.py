@@ -40,7 +40,7 @@ REBUILD_TIMEOUT = 86_400.0
 
 
 def open_client(url: str, key: str | None, **options: Any) -> Any:
-    """Return a client of the service."""
+    """Return a client of the service; raise click.UsageError if the key is the name of a file."""
     with require_extra("client"):
         from tacit.client import Client
     # Path.is_file raises an error if the key is longer than a file name may be.
@@ -50,7 +50,7 @@ def open_client(url: str, key: str | None, **options: Any) -> Any:
 
 
 def show_answer(answer: Any, text: str, as_json: bool) -> None:
-    """Print the service's answer."""
+    """Print the service's answer as JSON, or else its text."""
     import msgspec
 
     print_result(msgspec.to_builtins(answer), text, as_json)
@@ -135,7 +135,7 @@ def lift(
 
 
 def period_lines(period: "ChapterLift") -> list[str]:
-    """Return the lines of a period and of its parts."""
+    """Return lines of text with a period's design, ratio and end, and with its parts if it has several."""
     first_day, last_day = ((time or "now")[:10] for time in (period.since, period.until))
     design = f"{period.share:.3g} for {period.control}, by {period.unit}"
     lines = [f"chapter {period.number}, {first_day} to {last_day}: {design}; {_ratio(period.ratio)}"]
@@ -151,6 +151,7 @@ def period_lines(period: "ChapterLift") -> list[str]:
 
 
 def _ratio(ratio: "Bounds | None") -> str:
+    """Return a ratio with its interval as text; a note for None."""
     if ratio is None:
         return "too early, or no ratio"
     bounds = map(format_number, (ratio.estimate, ratio.low, ratio.high))
@@ -158,7 +159,7 @@ def _ratio(ratio: "Bounds | None") -> str:
 
 
 def format_number(x: float | None) -> str:
-    """Return a number as text; a question mark for None."""
+    """Return a number as text with four significant digits; a question mark for None."""
     return "?" if x is None else f"{x:.4g}"
 
 
@@ -178,7 +179,7 @@ class ServiceOptions:
     key: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None
 
     def client(self, **options: Any) -> Any:
-        """Return a client of the service."""
+        """Return a client of the service with these options."""
         return open_client(self.url, self.key, **options)
 
 
@@ -192,21 +193,21 @@ class VerbCommand(NamedTuple):
     ----------
     verb : str
         The verb's name in :mod:`tacit.wire.verbs`. Fields of its request become arguments and options.
-    text : function
+    format_answer : function
         Returns the answer as text.
     field : str
         Key of the answer in JSON, if the answer may be None.
-    instead : dict of str to str
+    verb_flags : dict of str to str
         Flags that call another verb, without arguments.
-    typed : dict of str to str
+    option_texts : dict of str to str
         Help of options that are typed in another form than they are sent.
     defaults : dict of str to object
         Defaults of options that differ from those of the request.
-    read : function, optional
+    prepare : function, optional
         Converts typed values to the request; it may query the service.
-    slow : bool
+    is_slow : bool
         Whether the request has a long timeout and no retries.
-    call : str
+    client_method : str
         The client's method, if its name differs from the verb's.
     """
 
@@ -227,11 +228,14 @@ class VerbGroup(options.ExplainedGroup):
     verb_commands: dict[str, VerbCommand]
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of the commands."""
+        """Return the sorted names of the commands, also of those that are not built yet."""
         return sorted({*self.commands, *self.verb_commands})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return the command of a name, or None."""
+        """Return the command of a name, built if it is a verb; None for an unknown name.
+
+        If a package is missing, the command only raises that error.
+        """
         known_command = super().get_command(context, name)
         if known_command is not None or name not in self.verb_commands:
             return known_command
@@ -242,7 +246,10 @@ class VerbGroup(options.ExplainedGroup):
 
 
 def unavailable_command(name: str, error: MissingExtra) -> click.Command:
-    """Return a command that raises the error of a missing package, which would define its options."""
+    """Return a command without options that raises the error of a missing package when it is called.
+
+    The package would define its options. Its help is the error's text.
+    """
 
     def refuse(**arguments: Any) -> None:
         raise error
@@ -301,7 +308,7 @@ FLAG = ParameterType(bool, False, None, OptionFormat())
 
 
 def parse_schema_type(schema: Any) -> tuple[Any, bool]:
-    """Return click's type for a JSON schema, and whether it is a list."""
+    """Return click's type for values of a JSON schema, and True if the schema is of a list."""
     types: list[Any] = [
         type_schema for type_schema in schema.get("anyOf", [schema]) if type_schema.get("type") != "null"
     ]
@@ -322,7 +329,10 @@ def parse_schema_type(schema: Any) -> tuple[Any, bool]:
 def call_verb(
     specification: VerbCommand, *, name: str, url: str, key: str | None, as_json: bool, **fields: Any
 ) -> None:
-    """Send a verb's request to a placement, and print the answer."""
+    """Send a verb's request with the typed fields to a placement, and print the answer.
+
+    A flag of ``verb_flags`` sends the other verb instead. Raises click.UsageError for invalid values.
+    """
     from tacit.wire import verbs
 
     verb = specification.verb
@@ -362,12 +372,15 @@ def call_verb(
 
 
 def pin_text(pin: Any) -> str:
-    """Return the pinned arms as text."""
+    """Return the pinned arms and the pin's end as text; a note for None."""
     return "the policy decides" if pin is None else f"{_join_arms(pin.arms)} until {pin.until}"
 
 
 def parse_holdout(client: Any, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert typed options to a holdout request; the control may be an arm."""
+    """Return the fields of a holdout request, from typed options; ``arm=NAME`` as control becomes an arm.
+
+    Raises click.UsageError for an unknown control.
+    """
     word, _, arm = fields["control"].partition("=")
     if word not in ("uniform", "baseline", "arm"):
         raise click.UsageError(f"--control: {word!r} is not allowed; give uniform, baseline or arm={word}")
@@ -376,7 +389,7 @@ def parse_holdout(client: Any, name: str, fields: dict[str, Any]) -> dict[str, A
 
 
 def holdout_text(holdout: Any) -> str:
-    """Return the holdout as text."""
+    """Return the holdout's share, unit, control and planned look as text; a note for None."""
     if holdout is None:
         return "nobody is shown a control"
     control = holdout.control if isinstance(holdout.control, str) else f"arm {holdout.control['arm']}"
@@ -385,7 +398,7 @@ def holdout_text(holdout: Any) -> str:
 
 
 def replacement_text(replacement: Any) -> str:
-    """Return the new policy, after a rebuild or rollback, as text."""
+    """Return the new policy after a rebuild or rollback, and how to go back, as text."""
     from tacit.policies.spec import format_policy_name
 
     text = (
@@ -396,12 +409,12 @@ def replacement_text(replacement: Any) -> str:
 
 
 def states_text(states: Any) -> str:
-    """Return the states available for a rollback as text."""
+    """Return the names of the states available for a rollback, one per line; a note without any."""
     return "\n".join(state.name for state in states) or "nothing was left yet"
 
 
 def history_text(changes: Any) -> str:
-    """Return the change history as text, one line per change."""
+    """Return the change history as aligned text, one line per change with time, author and details."""
     rows = [
         (change.at[:19].replace("T", " "), change.by or "-", change.what, _detail_text(change.detail))
         for change in changes
@@ -415,24 +428,30 @@ def history_text(changes: Any) -> str:
 
 
 def _detail_text(detail: dict[str, Any]) -> str:
+    """Return the details of a change as text; empty lists are left out."""
     return ", ".join(f"{name}: {_value_text(value)}" for name, value in detail.items() if value != [])
 
 
 def _value_text(value: Any) -> str:
+    """Return a detail's value as text: a change as "before → after", a list with blanks."""
     if isinstance(value, dict) and set(value) == {"before", "after"}:
         return f"{value['before']} → {value['after']}"
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def duels_text(standings: Any) -> str:
-    """Return the verdict on a key's duels, and the remaining and eliminated rankers, as text."""
+    """Return the verdict on a key's duels, with the remaining and eliminated rankers, as text."""
     report = standings.report
     remaining, eliminated = _join_arms(report["left"]), _join_arms(report["out"])
     return f"{report['verdict']}\nkey {standings.key}; in the race: {remaining}; out: {eliminated}"
 
 
 def parse_arms(client: Any, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Convert typed arms to a request; arms become numbers if the placement's arms are numbered."""
+    """Return the fields of an arms request, from typed arms, as numbers if the placement's are numbered.
+
+    The service is asked for its arms. Raises click.UsageError for commas in a name, or names instead of
+    numbers.
+    """
     for field, arms in fields.items():
         for arm in arms:
             if "," in arm and (field == "add" or arm not in client.change_arms(name).arms):
@@ -448,13 +467,14 @@ def parse_arms(client: Any, name: str, fields: dict[str, Any]) -> dict[str, Any]
 
 
 def _parse_arm_index(option: str, text: str) -> int:
+    """Return a typed arm as a number; raise click.UsageError if it is none."""
     if not text.isdecimal():
         raise click.UsageError(f"{option}: {text!r}: arms are numbered here; give a number")
     return int(text)
 
 
 def arms_text(answer: Any) -> str:
-    """Return the arms on offer and the retired arms as text."""
+    """Return the arms on offer, the retired arms, and suspended shares as text."""
     shares = "".join(
         f"; {arm}'s share of {share:.3g} is suspended" for arm, share in answer.suspended.items()
     )
@@ -503,7 +523,7 @@ MAX_ITEMS = 1000
 
 
 def items_text(answer: Any) -> str:
-    """Return a catalogue's counts as text."""
+    """Return a catalogue's number of items, version, and sizes of up to 20 segments as text."""
     segments = [f"  {segment}: {size:,}" for segment, size in sorted(answer.segments.items())]
     return "\n".join([f"{answer.count:,} items, version {answer.version:,}", *segments[:20]])
 
@@ -537,7 +557,7 @@ def load(name: str, file: ExistingPath, service: ServiceOptions, *, as_json: Jso
 
 
 def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the items of a file in batches that fit into a request."""
+    """Yield ids, vectors and segments of a file's items, in batches that fit into a request."""
     from tacit.logs.items import item_batches
 
     for batch in item_batches(file):

@@ -180,7 +180,10 @@ def simulate(
 
 
 def write_table(table: Any, path: Path) -> None:
-    """Write an Arrow table as CSV or Parquet, by its suffix."""
+    """Write an Arrow table as CSV or Parquet, by its suffix; the file is replaced only when complete.
+
+    Missing folders are created.
+    """
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -326,6 +329,7 @@ def warmup(
 
 
 def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
+    """Compile the named policies, or all; return cache hits, compilations and the cache's folder."""
     from tacit.warmup import compile_all, compile_named
 
     if not called:
@@ -335,6 +339,7 @@ def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 
 def _compile_config(config: Path) -> tuple[int, int, Path]:
+    """Compile the policies of a configuration; return cache hits, compilations and the cache's folder."""
     with require_extra("service"):
         from tacit.service.app.compile_ahead import compile_served
         from tacit.service.config.file import load_config

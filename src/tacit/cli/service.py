@@ -36,7 +36,7 @@ class StoreOptions:
     ----------
     config
         TOML file of the service; by default one placement named default.
-        store
+    store
         The log: an SQLite file, or postgresql://user@host/database.
     """
 
@@ -44,7 +44,10 @@ class StoreOptions:
     store: str | None = None
 
     def configuration(self, **overrides: Any) -> "Config":
-        """Return the configuration of the service, with the given overrides."""
+        """Load and return the configuration of the service, with the option's store and the given overrides.
+
+        Raises ConfigError if it is invalid.
+        """
         with require_extra("service"):
             from tacit.service.config.file import load_config
         setting = "store.url" if self.store and "://" in self.store else "store.path"
@@ -52,7 +55,7 @@ class StoreOptions:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the configured store."""
+        """Open the configured store in the ``with`` block; raise a usage error for a wrong configuration."""
         with options.usage_errors():
             configuration = self.configuration()
         from tacit.service.engine.stores import open_store
@@ -62,7 +65,10 @@ class StoreOptions:
 
     @contextmanager
     def open_to_read(self) -> Iterator[Any]:
-        """Open the configured store read-only in its current state, without owning it."""
+        """Open the configured store read-only in its current state, without owning it, in the ``with`` block.
+
+        Raises click.UsageError for a store of several shards.
+        """
         with options.usage_errors():
             store = self.configuration().store
         from tacit.service.engine.stores import open_to_read
@@ -78,11 +84,11 @@ class StoreOptions:
     def open_each(
         self, *, read_only: bool = False, may_create: bool = False
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Open the configured stores one after the other: that of a single server, or of each shard.
+        """Open the configured stores one after the other; yield name, configuration and store of each.
 
-        Stores that are opened read-only may be in use. With ``may_create``, a missing file is created.
-
-        Yield each store's name (empty for that of a single server), the configuration and the store.
+        There is one store per shard, or one with an empty name for a single server. It is closed when the
+        next one is requested. Stores that are opened read-only may be in use. With ``may_create``, a missing
+        file is created; otherwise it is a click.UsageError.
         """
         with options.usage_errors():
             configuration = self.configuration()
@@ -104,7 +110,7 @@ class StoreOptions:
 
 
 def _open_unowned(part: Any) -> Any:
-    """Open a store read-only in its current state, even if it is in use."""
+    """Return a store, opened read-only in its current state even if it is in use."""
     from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
 
@@ -201,6 +207,7 @@ def serve(
 
 
 def _drop_damaged_rows(log: StoreOptions) -> None:
+    """Permanently remove damaged rows from the configured stores, and log which were removed."""
     from tacit.service.log.store import describe_rows
 
     for name, _, store in log.open_each(may_create=True):
@@ -211,7 +218,10 @@ def _drop_damaged_rows(log: StoreOptions) -> None:
 
 
 def exit_for_error(error: TacitError, is_config_error: bool, log_format: str) -> NoReturn:
-    """Exit with an error, as a usage error if the configuration is invalid."""
+    """Raise an error, as a FileError if the configuration is invalid; never return.
+
+    For a JSON log, instead log the error and exit: with code 2 for an invalid configuration, else 1.
+    """
     if log_format == "json":
         # The last line of a JSON log must be JSON, too.
         logging.getLogger("tacit").critical("%s", error)
@@ -333,7 +343,7 @@ def export(
 
 
 def _format_replaced(files: list[str]) -> str:
-    """Return a note that existing files were replaced, or an empty text."""
+    """Return a note, after a line break, that files were replaced; an empty text for no files."""
     return f"\n{', '.join(files)}: replaced, as such files were there" if files else ""
 
 
@@ -360,6 +370,7 @@ def follow_log(
 
 
 def _show_lines(lines: "Sequence[LogLine]") -> None:
+    """Print rows of the log, one per line."""
     click.echo("\n".join(escape_controls(line.text) for line in lines))
 
 
@@ -452,7 +463,10 @@ def forget(
 
 
 def _forget_remotely(url: str, key: str | None, kind: str, name: str) -> dict[str, dict[str, int]]:
-    """Make a running service erase a person's data."""
+    """Make a running service erase a person's data; return the numbers of blanked rows by placement.
+
+    Raises click.ClickException if the service refuses or does not answer.
+    """
     from urllib.error import HTTPError
     from urllib.parse import quote
     from urllib.request import Request, urlopen
@@ -470,7 +484,7 @@ def _forget_remotely(url: str, key: str | None, kind: str, name: str) -> dict[st
 
 
 def _find_backups(folder: Path | None, kind: str, name: str) -> list[str]:
-    """Return the backups in a folder that contain a person's data."""
+    """Return the paths of the backups in a folder that contain a person's data; empty without a folder."""
     if folder is None:
         return []
     from tacit.service.maintenance.doctor import has_user_data

@@ -168,7 +168,9 @@ def replay(
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
-    """Return the distinct arms that a log ever offers, like :func:`tacit.evaluate.arms_of`.
+    """Return the sorted distinct arms that a log ever offers, like :func:`tacit.evaluate.arms_of`.
+
+    The log is read in parts, in parallel.
 
     Parameters
     ----------
@@ -181,6 +183,7 @@ def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
 
 
 def _open_reader(log: Any) -> LogReader:
+    """Return a LogReader for files, or the given one; raise InvalidValue for logs in memory."""
     if isinstance(log, LogReader):
         return log
     if isinstance(log, (str, Path)) or (
@@ -191,7 +194,10 @@ def _open_reader(log: Any) -> LogReader:
 
 
 def _split_shards(reader: LogReader, shards: int) -> list[Any]:
-    """Return the shards, each with a copy of the reader, because readers hold a report."""
+    """Return one KeyShard per shard, each with a copy of the reader, or the reader alone for one shard.
+
+    Copies are needed because a reader holds a report.
+    """
     if shards == 1:
         return [reader]
     return [KeyShard(copy.copy(reader), shard, shards) for shard in range(shards)]
@@ -205,7 +211,11 @@ def _evaluate_parts(
     reader: LogReader,
     extra_arguments: Sequence[tuple[Any, ...]] | None = None,
 ) -> list[Any]:
-    """Return the result of ``evaluate`` for each part; merge the parts' reports into the reader's."""
+    """Return the result of ``evaluate`` for each part, computed in parallel; replace the reader's report.
+
+    The new report is merged from the parts of a log; for shards, which all read the same rows, it is the
+    first.
+    """
     tasks = [(part, *extra) for part, extra in zip(parts, extra_arguments or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]
     results = run_tasks(partial(_evaluate_part, evaluate), tasks, amounts, label=label, workers=workers)
@@ -217,6 +227,7 @@ def _evaluate_parts(
 
 
 def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tuple[Any, LogReport]:
+    """Return the result of ``evaluate`` for a part, and the part's log report; report rows as progress."""
     *arguments, report = arguments_and_report
     rows_done = 0
 
@@ -231,12 +242,15 @@ def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tupl
 
 
 def _count_rows(weighing: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
+    """Return, for each reward model, the counts that it needs of a part of the log."""
     return [model.count_log(part, weighing.missing_reward) for model in weighing.models]
 
 
 def _merge(before: Any, after: Any) -> Any:
+    """Return the merged counts of two consecutive parts."""
     return before.merge(after)
 
 
 def _collect_offered(part: Any, *, progress: Report) -> set[str]:
+    """Return the set of arms that a part of the log offers."""
     return collect_arms(part)

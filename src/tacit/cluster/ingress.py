@@ -55,7 +55,8 @@ class Ingress(Verbs):
     ----------
     config : Config
         Configuration, with a seed for each placement.
-        links : sequence of Link
+    links : sequence of Link
+        Connections to the shards, by number.
     """
 
     def __init__(self, config: Config, links: Sequence[Link]) -> None:
@@ -73,14 +74,17 @@ class Ingress(Verbs):
         self._stopping = False
 
     async def start(self) -> None:
-        """Start serving, once every shard has opened its log."""
+        """Wait until every shard has opened its log, read all states, and send the first shard's arms to all.
+
+        Afterwards a background task refreshes them every second.
+        """
         await asyncio.gather(*(link.open() for link in self.links))
         await self._refresh()
         await self._propagate_arms(self.links[0].arms)
         self._tasks.append(asyncio.create_task(self._refresh_forever()))
 
     async def stop(self) -> None:
-        """Stop sending requests to shards."""
+        """Stop the background tasks and all links, so that no more requests are sent to shards."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -89,6 +93,11 @@ class Ingress(Verbs):
     # Routing ---------------------------------------------------------------------------------
 
     def _choose_shard(self, placement: str, impression: Impression) -> int:
+        """Return the shard for an impression, by its key or id, or in turn if neither determines it.
+
+        An id that the client chose is remembered with its shard; InConflict is raised if it is reused for a
+        key of another shard.
+        """
         spread = self.config.placements[placement].spread
         partition = find_request_partition(placement, impression.key, impression.id, spread)
         if partition is None:
@@ -107,7 +116,7 @@ class Ingress(Verbs):
         return shard
 
     async def _locate_shards(self, placement: str, ids: Iterable[str]) -> dict[str, int | TacitError]:
-        """Return the shard of each decision; for ids chosen by clients, query all shards."""
+        """Return the shard, or the error, for each decision's id; query all shards for ids of clients."""
         shards: dict[str, int | TacitError] = {}
         client_ids = []
         for id in ids:
@@ -134,7 +143,9 @@ class Ingress(Verbs):
     # Requests --------------------------------------------------------------------------------
 
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
-        """Decide for a batch of impressions; for those of one shard, all or none.
+        """Decide for a batch of impressions in their shards; return the decisions in order.
+
+        Of the impressions of one shard, all or none are decided.
 
         Raises
         ------
@@ -152,12 +163,12 @@ class Ingress(Verbs):
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record a batch of feedback; otherwise as ``Engine.record_many``.
+        """Record a batch of feedback in the shards of its decisions; return each one's outcome or error.
 
         Raises
         ------
         UnknownName, InvalidValue
-            As there; then nothing was recorded.
+            As ``Engine.record_many``; then nothing was recorded.
         NotDurable
             If a shard is down. Other shards may have recorded their part: feedback with an id can be sent
             again.
@@ -180,7 +191,10 @@ class Ingress(Verbs):
     async def _dispatch(
         self, method: str, placement: str, requests: Sequence[Any], shards: Sequence[int]
     ) -> list[Any]:
-        """Send each request to its shard, one batch per shard; return the answers in order."""
+        """Send requests to their shards, one batch per shard; return the answers in the requests' order.
+
+        If a shard fails, wait for the others, then raise the first error.
+        """
         groups: dict[int, list[int]] = {}
         for index, shard in enumerate(shards):
             groups.setdefault(shard, []).append(index)
@@ -195,7 +209,7 @@ class Ingress(Verbs):
         return results
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
-        """Change a placement in every shard; otherwise as ``Engine.ask``.
+        """Apply a change request to a placement in every shard; return the answer to the request.
 
         For some changes the first shard decides and the others follow; a shard that is down follows before
         it serves again.
@@ -221,7 +235,10 @@ class Ingress(Verbs):
         return answers[0]
 
     async def _change_shards(self, arguments: tuple[Any, ...]) -> Any:
-        """Apply a change to the first shard, then to all others; if the first refuses, nothing changes."""
+        """Apply a change to the first shard, then to all others; return the first shard's answer.
+
+        If the first refuses, or a shard is down, nothing changes. Statistics are refreshed.
+        """
         first, *followers = self.links
         if not all(link.up for link in self.links):
             raise NotDurable("shard: one is being started again, and nothing was changed; try again later")
@@ -231,7 +248,7 @@ class Ingress(Verbs):
         return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
-        """Erase a person's data in every shard; return the numbers of blanked rows; see ``Engine.forget``."""
+        """Erase a person's data in every shard; return the numbers of blanked rows by placement."""
         calls = (link.engine("forget", subject, who) for link in self.links)
         return sum_blanked_rows(*await asyncio.gather(*calls))
 
@@ -247,50 +264,53 @@ class Ingress(Verbs):
         return facts
 
     async def busiest(self, placement: str) -> list[KeyFacts]:
-        """Return the learned state of the busiest keys of all shards; see ``Engine.busiest``."""
+        """Return the learned state of the keys with most decisions, merged from all shards."""
         return merge_busiest(await self._query_shards("busiest", placement))
 
     async def find_keys(self, placement: str, text: str) -> KeyMatches:
-        """Return the keys of all shards in which a text occurs; see ``Engine.find_keys``."""
+        """Return the keys that contain a text, merged from all shards."""
         return merge_matches(await self._query_shards("find_keys", placement, text))
 
     async def _query_shards(self, method: str, placement: str, *arguments: Any) -> list[Any]:
-        """Query every shard, or only the first if all have the same keys."""
+        """Call an engine's coroutine in every shard, or only in the first if all have the same keys."""
         spread = self.placement(placement).config.spread
         links = self.links[:1] if spread else self.links
         answers = await asyncio.gather(*(link.engine(method, placement, *arguments) for link in links))
         return list(answers)
 
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
-        """Return the arms shown per segment, by the busiest shard; see ``Engine.report_segments``."""
+        """Return the arms shown per segment in the latest decisions, as the busiest shard reports them."""
         return select_shard_report(await self._query_shards("report_segments", placement, limit))
 
     async def verdict(self, placement: str, *asked: Any, **options: Any) -> ReadVerdict:
-        """Raise an error: no shard has the whole log of duels."""
+        """Raise InvalidValue: no shard has the whole log of duels."""
         check_path(self.placement(placement), "duel")
         raise InvalidValue("placement", placement, NOT_IN_SHARDS)
 
     async def states(self, placement: str) -> list[State]:
-        """Return an empty list: shards keep no states for a rollback."""
+        """Return an empty list for any existing placement: shards keep no states for a rollback."""
         self.placement(placement)
         return []
 
     async def rebuild(self, placement: str, spec: Any, who: str | None = None) -> Replacement:
-        """Raise an error: shards cannot switch to another policy at the same time."""
+        """Raise InvalidValue: shards cannot switch to another policy at the same time."""
         self.placement(placement)
         raise InvalidValue("placement", placement, NO_REBUILD_IN_SHARDS)
 
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
-        """Raise an error, as :meth:`rebuild`."""
+        """Raise InvalidValue, as :meth:`rebuild`: shards keep no earlier states."""
         return await self.rebuild(placement, to, who)
 
     async def history(self, placement: str) -> list[LoggedChange]:
-        """Return the change history of a placement, which is the same in every shard."""
+        """Return the logged changes of a placement from the first shard; they are the same in every shard."""
         self.placement(placement)
         return await self.links[0].engine("history", placement)  # type: ignore[no-any-return]
 
     async def _propagate_arms(self, arms: dict[str, str], who: str | None = None) -> None:
-        """Give the arms of the first shard to all other shards and to this ingress."""
+        """Adopt the first shard's arms in this ingress, and send them to all shards that have others.
+
+        A shard that is down gets them when it is back; an error of a running shard is raised.
+        """
         for name, arms_record in arms.items():
             if name in self.placements:
                 placement = self.placements[name]
@@ -309,12 +329,12 @@ class Ingress(Verbs):
             link.arms = link.arms | arms
 
     async def export_replica(self, placement: str, shard: int | None = None) -> ReplicaFile:
-        """Return a shard's learned state; otherwise as ``Engine.lend``.
+        """Return a file with a placement's learned state in one shard, and its log position.
 
         Raises
         ------
         InvalidValue
-            As there; also without a shard, because no shard has learned everything.
+            As ``Engine.export_replica``; also without a shard, because no shard has learned everything.
         """
         self.placement(placement)
         if shard is None or shard >= len(self.links):
@@ -323,7 +343,7 @@ class Ingress(Verbs):
         return ReplicaFile(self, seq, [content])
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:
-        """Return the log position of each shard, None if it is down; otherwise as ``Engine.lends``."""
+        """Return the log position of a placement in each shard; None for a shard that is down."""
         self.placement(placement)
         calls = (link.engine("list_replica_rows", placement) for link in self.links)
         rows: list[int | None] = []
@@ -334,7 +354,9 @@ class Ingress(Verbs):
         return rows
 
     async def reload(self, config: Config) -> None:
-        """Adopt a new configuration, which every shard has adopted.
+        """Adopt a new configuration, which every shard has adopted; refresh statistics and propagate arms.
+
+        Views of placements whose configuration is new are replaced by empty ones.
 
         Raises
         ------
@@ -353,7 +375,7 @@ class Ingress(Verbs):
 
     @staticmethod
     async def _gather_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Wait for all calls; return the answers, or raise the first error."""
+        """Wait for all calls, even if one fails; return their results in order, or raise the first error."""
         results = await asyncio.gather(*calls, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -363,6 +385,7 @@ class Ingress(Verbs):
     # Monitoring ------------------------------------------------------------------------------
 
     async def _refresh_forever(self) -> None:
+        """Refresh statistics and propagate arms every second, forever; errors are logged."""
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             try:
@@ -373,7 +396,7 @@ class Ingress(Verbs):
                 logger.exception("the shards could not be looked at")
 
     async def _refresh(self) -> None:
-        """Refresh the data behind the page and the metrics from all shards."""
+        """Read health and statistics of all shards, and update the placements' combined views."""
         await asyncio.gather(*(link.refresh() for link in self.links))
         for name, placement in self.placements.items():
             assert isinstance(placement, ShardedView)
@@ -381,11 +404,14 @@ class Ingress(Verbs):
 
     @property
     def waiting(self) -> int:
-        """Number of pending requests, here and in the shards."""
+        """Number of pending requests, in this ingress and in the shards."""
         return sum(link.waiting for link in self.links)
 
     def health(self) -> Health:
-        """Return the combined health of all shards; events and bytes are sums."""
+        """Return the combined health of all shards as of the last refresh; events and bytes are sums.
+
+        It is ready only if every shard is.
+        """
         reports = [link.health for link in self.links if link.health is not None]
         times = [report.committed for report in reports if report.committed is not None]
         return Health(
@@ -404,7 +430,7 @@ class Ingress(Verbs):
         )
 
     def shards(self) -> list[ShardHealth]:
-        """Return the health of every shard."""
+        """Return the health and connection state of every shard, by number."""
         return [
             ShardHealth(
                 link.shard.number,
@@ -419,12 +445,15 @@ class Ingress(Verbs):
         ]
 
     def sharing_seconds(self, placement: str) -> float | None:
-        """Return None: only the leading ingress knows the age of what shards share."""
+        """Return None: only the leading ingress knows when shards last exchanged what they learned."""
         return None
 
 
 def _find_home(placement: str, id: str, answers: Sequence[bool | BaseException]) -> int | TacitError:
-    """Return the shard that has a decision, from the answers of all, or the error if none or several do."""
+    """Return the shard whose answer is True, by number; return (not raise) an error if none or several are.
+
+    A failed answer means that a shard is down, which makes the error NotDurable.
+    """
     shards = [shard for shard, answer in enumerate(answers) if answer is True]
     if len(shards) > 1:
         return InConflict(f"decision_id: {id!r} stands for decisions of several keys")

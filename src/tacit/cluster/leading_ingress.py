@@ -45,7 +45,7 @@ class IngressActor:
     """A Ray actor that runs an ingress; its server has a separate thread."""
 
     def open(self, config: Config, host: str, port: int, shards: Shards) -> int:
-        """Start serving at an address; return the process id.
+        """Start a server at an address, in a thread; return the process id once it accepts requests.
 
         Raises
         ------
@@ -66,6 +66,7 @@ class IngressActor:
             answering.set()
 
         def run() -> None:
+            """Run the server until it stops; also after an error, end the wait for its start."""
             try:
                 self._server.run(sockets=[listener])
             finally:
@@ -87,15 +88,15 @@ class IngressActor:
         return os.getpid()
 
     def attach(self, number: int, actor: Any) -> None:
-        """Use a new actor for a shard that was replaced."""
+        """Make a shard's link use a new actor, which replaced a lost one."""
         self._loop.call_soon_threadsafe(self._links[number].attach, actor)
 
     def reload(self, config: Config) -> None:
-        """Adopt a new configuration."""
+        """Adopt a new configuration in the server, and wait until it is adopted."""
         asyncio.run_coroutine_threadsafe(self._server.apply_configuration(config), self._loop).result()
 
     def stop(self) -> None:
-        """Answer pending requests, and stop."""
+        """Stop the server, and wait until pending requests are answered."""
         self._server.should_exit = True
         self._thread.join()
 
@@ -114,7 +115,7 @@ class FurtherIngresses:
         self._errors = import_ray().exceptions.RayError
 
     async def open(self, config: Config, host: str, port: int, shards: Shards) -> None:
-        """Start all ingresses at the leading ingress's address.
+        """Start all further ingresses at the leading ingress's address, and wait until they serve.
 
         Raises
         ------
@@ -128,6 +129,7 @@ class FurtherIngresses:
             raise NotDurable(f"ingress: it did not start: {error}") from error
 
     async def _open(self, index: int) -> None:
+        """Start an ingress in a new actor on this machine; kill the actor and raise if it does not serve."""
         ray = import_ray()
         strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
@@ -143,7 +145,7 @@ class FurtherIngresses:
         logger.info("ingress %d answers, too: process %d", index + 1, pid)
 
     async def keep_alive(self) -> None:
-        """Replace ingresses that die, forever."""
+        """Check the ingresses every second, and replace those that died, forever; errors are logged."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for index, actor in enumerate(self._actors):
@@ -157,14 +159,14 @@ class FurtherIngresses:
                     logger.error("ingress %d does not answer: %s", index + 1, error)
 
     def attach(self, number: int, actor: Any) -> None:
-        """Make all ingresses use a new actor for a shard that was replaced."""
+        """Make all ingresses, also later ones, use a new actor for a shard that was replaced; do not wait."""
         if self._actors and self._actors[0] is not None:
             self._shards[number] = self._shards[number][0], actor
         for ingress_actor in filter(None, self._actors):
             ingress_actor.attach.remote(number, actor)
 
     async def reload(self, config: Config) -> None:
-        """Make all ingresses adopt a new configuration."""
+        """Make all ingresses adopt a new configuration; failures are only logged."""
         self._config = config
         calls = (_await_reference(actor.reload.remote(config)) for actor in filter(None, self._actors))
         for result in await asyncio.gather(*calls, return_exceptions=True):
@@ -172,7 +174,7 @@ class FurtherIngresses:
                 logger.error("an ingress has not taken over the configuration: %s", result)
 
     async def stop(self) -> None:
-        """Make all ingresses answer pending requests, then stop them."""
+        """Make all ingresses answer pending requests, then kill their actors; errors are ignored."""
         actors, self._actors = [*filter(None, self._actors)], []
         calls = (_await_reference(actor.stop.remote()) for actor in actors)
         await asyncio.gather(*calls, return_exceptions=True)
@@ -213,7 +215,7 @@ class Exchange:
         self._losses = [link.losses for link in links]
 
     async def run(self) -> None:
-        """Exchange updates at the interval, forever."""
+        """Exchange updates at the interval, forever; log an error, and retry in the next round."""
         while True:
             await asyncio.sleep(self._seconds)
             try:
@@ -223,7 +225,7 @@ class Exchange:
                 logger.exception("what was learned could not be shared")
 
     async def round(self) -> None:
-        """Collect updates from each shard, then deliver them to each."""
+        """Collect updates from each shard, then deliver them to all others; nothing for a single shard."""
         if len(self._links) < 2:
             return
         began = clocks.monotonic()
@@ -231,7 +233,11 @@ class Exchange:
         await asyncio.gather(*(self._deliver(receiver, times, began) for receiver in range(len(self._links))))
 
     async def _collect(self, sender: int) -> dict[str, int]:
-        """Add a shard's updates to the unsent ones of all others; return the updates' times by placement."""
+        """Add a shard's updates to the unsent ones of all others; return the updates' times by placement.
+
+        It is asked for everything at first, after a loss, and after a lost answer. If it does not answer, the
+        result is empty.
+        """
         link = self._links[sender]
         everything = self._needs_everything[sender] or self._losses[sender] != link.losses
         self._needs_everything[sender], self._losses[sender] = True, link.losses
@@ -249,7 +255,10 @@ class Exchange:
         return {name: update.time for name, update in learned.items()}
 
     async def _deliver(self, receiver: int, times: dict[int, dict[str, int]], began: float) -> None:
-        """Send a shard its unsent updates."""
+        """Send a shard its unsent updates in batches, remove those sent, and record the time of exchange.
+
+        If it does not answer, the remaining ones stay unsent.
+        """
         link = self._links[receiver]
         for sender, learned_at in times.items():
             unsent = self._unsent.get((receiver, sender), {})
@@ -268,7 +277,9 @@ class Exchange:
                     self._shared_at[name, receiver, sender] = began
 
     def oldest_age(self, placement: str) -> float | None:
-        """Return the largest age, in seconds, of what any shard knows of another one.
+        """Return the seconds since the least recent exchange between any two shards.
+
+        None if nothing is shared for this placement, or not yet between all shards.
 
         None if nothing is shared, or not yet between all shards.
         """
@@ -315,25 +326,28 @@ class LeadingIngress(Ingress):
         self._add_seeds, self._on_close = add_seeds, on_close
 
     async def start(self) -> None:
-        """Start serving, once every shard has opened its log."""
+        """Start as an ingress does, then begin to exchange updates between shards and to warm up a spare."""
         await super().start()
         self._tasks += [asyncio.create_task(self._exchange.run()), asyncio.create_task(self._spares.refill())]
 
     async def open_further_ingresses(self, host: str, port: int) -> None:
-        """Start the further ingresses at this one's address."""
+        """Start the further ingresses at this one's address, and a task that replaces those that die."""
         shards = [(link.shard, link.actor) for link in self.links]
         await self._further_ingresses.open(self.config, host, port, shards)
         self._tasks.append(asyncio.create_task(self._further_ingresses.keep_alive()))
 
     async def stop(self) -> None:
-        """Stop the further ingresses, then the shards, which first answer pending requests."""
+        """Stop the further ingresses, then the shards, which first answer pending requests.
+
+        The spare is killed, and ``on_close`` is called at the end.
+        """
         await self._further_ingresses.stop()
         await super().stop()
         self._spares.close()
         self._on_close()
 
     async def reload(self, config: Config) -> None:
-        """Adopt a new configuration in every shard.
+        """Adopt a new configuration in every shard, the first one first, then in all ingresses.
 
         Raises
         ------
@@ -353,5 +367,5 @@ class LeadingIngress(Ingress):
         await self._further_ingresses.reload(config)
 
     def sharing_seconds(self, placement: str) -> float | None:
-        """Return the age, in seconds, of what shards learned from each other; None if they share nothing."""
+        """Return the seconds since the least recent exchange of two shards; None if nothing is shared."""
         return self._exchange.oldest_age(placement)

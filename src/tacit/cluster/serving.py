@@ -77,15 +77,18 @@ def serve(
     tasks = set()
 
     def engine(given: Config) -> LeadingIngress:
+        """Return a new leading ingress for a configuration, and record it."""
         leading.append(open_ingress(given, shards, merge_seconds, ingresses))
         return leading[0]
 
     async def open_doors(place: str) -> None:
+        """Start the further ingresses at the address, then announce it."""
         host, _, port = place.removeprefix("http://").rpartition(":")
         await leading[0].open_further_ingresses(host.strip("[]"), int(port))
         announce(place)
 
     def ready(place: str) -> None:
+        """Announce the address, after the further ingresses have started there, if there are any."""
         if ingresses == 1:
             announce(place)
         else:
@@ -100,7 +103,11 @@ def serve(
 def open_ingress(
     config: Config, shards: int | None, merge_seconds: float, ingresses: int = 1
 ) -> LeadingIngress:
-    """Return a leading ingress for all shards; create the layout of a new log."""
+    """Return a leading ingress with a link to each shard; create the layout of a new log.
+
+    An actor is started for each shard; it opens its log when the ingress starts. The layout's store stays
+    open as a lock until the ingress stops. ``ingresses`` includes this one.
+    """
     import msgspec
 
     from tacit.cluster.leading_ingress import FurtherIngresses, LeadingIngress

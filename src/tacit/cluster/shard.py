@@ -64,12 +64,12 @@ class ShardActor:
         self._opening = asyncio.Lock()
 
     def warm(self, config: Config) -> None:
-        """Load and compile everything that does not depend on the shard."""
+        """Create a view of each placement, to load and compile code that does not depend on the shard."""
         for name, placement in config.placements.items():
             make_sharded_view(name, placement)
 
     async def ready(self, shard: Shard, config: Config) -> int:
-        """Open the shard's log if it is not open; return the process id.
+        """Open the shard's log and start its engine, if that is not done; return the process id.
 
         Parameters
         ----------
@@ -91,6 +91,7 @@ class ShardActor:
 
     @staticmethod
     def _open(shard: Shard, config: Config) -> Engine:
+        """Return a new engine for the shard, whose store refuses writes if another actor takes it over."""
         from tacit.service.app.logging_setup import set_up
         from tacit.service.app.server import settle_memory
         from tacit.service.engine.shard_layout import FencedStore
@@ -105,6 +106,7 @@ class ShardActor:
         return engine
 
     def _get_engine(self) -> Engine:
+        """Return the engine; raise ShardLost without one; exit the process if another actor owns the log."""
         if self._engine is None:
             raise ShardLost("shard: it has no log open; try again later")
         from tacit.service.errors import Fenced
@@ -121,18 +123,18 @@ class ShardActor:
         """Answer a liveness check, on a separate event loop: compilation may block the main one."""
 
     async def pid(self) -> int:
-        """Return the process id, once the log is open."""
+        """Return the process id; raise ShardLost if the log is not open."""
         self._get_engine()
         return os.getpid()
 
     async def serve(self, requests: Sequence[Request]) -> list[Any]:
-        """Answer a batch of requests, each with its result or its error."""
+        """Answer a batch of requests concurrently; return the result or the exception of each, in order."""
         engine = self._get_engine()
         answers = (getattr(engine, method)(placement, request) for method, placement, request in requests)
         return await asyncio.gather(*answers, return_exceptions=True)
 
     async def engine(self, verb: str, *arguments: Any) -> Any:
-        """Call a coroutine of the engine by name."""
+        """Call a coroutine of the engine by name; return its result."""
         return await getattr(self._get_engine(), verb)(*arguments)
 
     async def arms(self) -> dict[str, str]:
@@ -140,28 +142,31 @@ class ShardActor:
         return self._get_engine().exchange.arms()
 
     async def follow(self, arms: Mapping[str, str], who: str | None) -> None:
-        """Adopt the arms of the first shard."""
+        """Adopt the arms of the first shard in all placements; ``who`` asked for the change."""
         await self._get_engine().exchange.apply_arms(arms, who)
 
     async def reload(self, config: Config, leading: Mapping[str, str]) -> dict[str, str]:
-        """Adopt a new configuration and the arms of the first shard; return the arms."""
+        """Adopt a new configuration and the arms of the first shard; return all arms of each placement."""
         engine = self._get_engine()
         await engine.reload(config, leading)
         return engine.exchange.arms()
 
     async def lend(self, placement: str) -> tuple[int, bytes]:
-        """Return the number of the last log row that a placement has learned, and its state."""
+        """Return the number of the last log row that a placement has learned, and its state as bytes."""
         replica = await self._get_engine().export_replica(placement)
         return replica.seq, b"".join(replica)
 
     async def learned(self, everything: bool) -> dict[str, SharedUpdate]:
-        """Return the updates of all placements that share parameters between shards."""
+        """Return this shard's updates, by placement, of all placements that share parameters between shards.
+
+        Updates are those since the last call, or everything.
+        """
         engine = self._get_engine()
         shared = [name for name, placement in engine.placements.items() if placement.shared is not None]
         return {name: await engine.exchange.export_learning(name, everything) for name in shared}
 
     async def take_in(self, placement: str, parts: Sequence[SharedUpdate]) -> None:
-        """Learn updates of other shards."""
+        """Learn updates of other shards for a placement."""
         engine = self._get_engine()
         for part in parts:
             await engine.exchange.import_learning(placement, part)
@@ -187,7 +192,7 @@ logger = logging.getLogger(__name__)
 
 
 def create_actor() -> Any:
-    """Return an actor for any shard."""
+    """Return Ray's handle of a new actor without a shard."""
     options = {"max_restarts": 0, "max_concurrency": 10_000, "scheduling_strategy": "SPREAD"}
     return import_ray().remote(concurrency_groups={PULSE: 1})(ShardActor).options(**options).remote()
 
@@ -206,12 +211,12 @@ class Spares:
         self._spare: Any = None
 
     def take(self) -> Any:
-        """Return the spare, or a cold actor if there is none."""
+        """Return the spare and hold none; without one, return a new actor that is not warmed up."""
         spare, self._spare = self._spare, None
         return create_actor() if spare is None else spare
 
     async def refill(self) -> None:
-        """Create a spare if there is none, and warm it up."""
+        """Create a spare if there is none, and wait until it is warmed up; drop it if that fails."""
         if self._spare is not None:
             return
         self._spare = spare = create_actor()
@@ -223,7 +228,7 @@ class Spares:
                 self._spare = None
 
     def close(self) -> None:
-        """Stop the spare."""
+        """Kill the spare, if there is one."""
         if self._spare is not None:
             import_ray().kill(self._spare)
 
@@ -253,7 +258,7 @@ class ShardSnapshot(NamedTuple):
 
 
 def take_snapshot(placement: Placement) -> ShardSnapshot:
-    """Return a snapshot of a placement's statistics."""
+    """Return a snapshot of a placement's statistics; its arrays are copies."""
     series = placement.series
     return ShardSnapshot(
         placement.decisions,
@@ -292,7 +297,10 @@ class ShardedView:
     closes: int | None = None
 
     def show(self, snapshots: Sequence[ShardSnapshot]) -> None:
-        """Combine the snapshots of all shards."""
+        """Set this placement's statistics to the combined ones of all shards; nothing without snapshots.
+
+        Counts are added; keys are not if every shard has all keys.
+        """
         assert isinstance(self, Placement)
         if not snapshots:
             return
@@ -319,6 +327,7 @@ class ShardedView:
 
 
 def _merge_series(current: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
+    """Return a new series that combines those of all snapshots, with the latest shifts."""
     # Shards may differ in their arms while a change propagates.
     columns = max(current.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
     merged = Series(columns - ARMS)
@@ -334,6 +343,7 @@ def _merge_series(current: Series, snapshots: Sequence[ShardSnapshot]) -> Series
 
 
 def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
+    """Set a placement's only key and its state to those of a shard's first key; other keys change nothing."""
     learner = placement.learner
     if not learner.keys:
         learner.lanes.admit([key])

@@ -84,7 +84,7 @@ class Link:
         return f"shard {self.shard.number} of {self.shard.shards}"
 
     async def open(self) -> None:
-        """Wait until the shard has opened its log.
+        """Wait until the shard has opened its log; then the link is up.
 
         Raises
         ------
@@ -98,13 +98,18 @@ class Link:
         self.up = True
 
     async def _connect(self) -> None:
+        """Set the shard's process id, which it returns once its log is open."""
         self.pid = await self._call_actor("pid")
 
     def attach(self, actor: Any) -> None:
-        """Use a new actor for the shard, which was replaced."""
+        """Send further calls to a new actor, which replaced the shard's lost one."""
         self.actor = actor
 
     async def _call_actor(self, method: str, *arguments: Any, watched: bool = True) -> Any:
+        """Call a method of the actor, and return its result.
+
+        If ``watched``, check its liveness every 20 seconds while waiting; raise TimeoutError if that fails.
+        """
         actor = self.actor
         answer = asyncio.wrap_future(getattr(actor, method).remote(*arguments).future())
         with undo_on_error(answer.cancel):
@@ -117,11 +122,11 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """Number of pending requests, here and in the shard."""
+        """Number of pending requests, in this link's queue and in the shard."""
         return len(self._queue) + self._waiting_in_shard
 
     async def serve(self, request: Request) -> Any:
-        """Send a request with the next batch; return its answer.
+        """Queue a request for the next batch, wait, and return its answer.
 
         Raises
         ------
@@ -141,10 +146,11 @@ class Link:
         return await reply
 
     def _unavailable_error(self) -> NotDurable:
+        """Return the error for requests to a shard that is down."""
         return NotDurable(f"shard: {self} is being started again; try again later")
 
     async def _send_pending(self) -> None:
-        """Send batches until the queue is empty."""
+        """Send the queued requests in batches until the queue is empty."""
         try:
             # Let requests of the same moment join the batch.
             await asyncio.sleep(0)
@@ -155,6 +161,10 @@ class Link:
             self._open_calls -= 1
 
     async def _send(self, group: list[PendingRequest]) -> None:
+        """Send a batch to the shard, and set the result or error of each request's future.
+
+        If the call fails, the shard is marked as lost, and all get NotDurable.
+        """
         try:
             results = await self._call_actor("serve", [request for request, _ in group], watched=False)
         except self._errors as error:
@@ -175,6 +185,7 @@ class Link:
     # Loss and recovery -----------------------------------------------------------------------
 
     def _mark_lost(self, error: BaseException) -> None:
+        """Mark the shard as down, fail all queued requests, and start its recovery; once per loss."""
         if not self.up or self._stopping:
             return
         self.up = False
@@ -187,7 +198,7 @@ class Link:
         self._reviving = asyncio.create_task(self._revive())
 
     async def _revive(self) -> None:
-        """Wait until the shard, or the actor that replaced it, answers."""
+        """Retry until the shard, or the actor that replaced it, answers; then the link is up again."""
         while not self._stopping:
             try:
                 await self._connect()
@@ -201,7 +212,7 @@ class Link:
     # Other calls -----------------------------------------------------------------------------
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """Call another method of the shard.
+        """Call another method of the shard, and return its result; mark a shard that does not answer as lost.
 
         Raises
         ------
@@ -219,16 +230,16 @@ class Link:
             raise cause from error
 
     async def engine(self, verb: str, *arguments: Any) -> Any:
-        """Call a coroutine of the shard's engine; raises as :meth:`call`."""
+        """Call a coroutine of the shard's engine, and return its result; raise as :meth:`call`."""
         return await self.call("engine", verb, *arguments)
 
     async def refresh(self) -> None:
-        """Refresh the shard's health, snapshots and arms."""
+        """Update health, pending requests, snapshots and arms from the shard; on an error, keep the last."""
         with contextlib.suppress(TacitError):
             self.health, self._waiting_in_shard, self.snapshots, self.arms = await self.call("look")
 
     async def stop(self) -> None:
-        """Stop sending requests."""
+        """Stop reviving the shard and marking it as lost; the shard keeps running."""
         self._stopping = True
         if self._reviving is not None:
             self._reviving.cancel()
@@ -243,7 +254,7 @@ class OwnLink(Link):
     config : Config
         Configuration with the shard's store.
     spares : Spares
-    replaced : function
+    on_replaced : function
         Called with the shard's number and its new actor.
     """
 
@@ -259,10 +270,14 @@ class OwnLink(Link):
         self._spares, self._on_replaced = spares, on_replaced
 
     async def _connect(self) -> None:
+        """Make the actor open the shard's log; set its process id."""
         self.pid = await self._call_actor("ready", self.shard, self.config, watched=False)
 
     async def _revive(self) -> None:
-        """Replace the shard's actor by the spare."""
+        """Replace the shard's actor by the spare until one opens the log; then the link is up again.
+
+        The old actor is killed, ``on_replaced`` is called, and a new spare is warmed up.
+        """
         start = clocks.monotonic()
         while not self._stopping:
             # The old actor may be alive; it loses its log to the new one.
@@ -277,7 +292,10 @@ class OwnLink(Link):
                 return
 
     async def _reopen(self) -> bool:
-        """Make a new actor open the log, waiting for the store if necessary; False if the actor died."""
+        """Make the new actor open the log and adopt the first shard's arms, with retries; True on success.
+
+        False if the actor died, or the link stops.
+        """
         while not self._stopping:
             try:
                 self.pid = await self._call_actor("ready", self.shard, self.config)
@@ -292,7 +310,7 @@ class OwnLink(Link):
         return False
 
     async def stop(self) -> None:
-        """Let the shard finish pending work, then stop it."""
+        """Let the shard finish pending work and close its log, then kill its actor; errors are logged."""
         await super().stop()
         try:
             if self.up:
@@ -303,7 +321,7 @@ class OwnLink(Link):
 
 
 def _to_tacit_error(error: BaseException, shard: str) -> TacitError:
-    """Return a Ray error as the TacitError that caused it, or as a lost shard."""
+    """Return the TacitError that caused an error of Ray, or else ShardLost."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, TacitError):
         return cause

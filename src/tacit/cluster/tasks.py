@@ -74,7 +74,10 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
 
 @contextmanager
 def connect(address: str) -> Iterator[None]:
-    """Connect to a cluster within the ``with`` block, as :func:`on_ray` does."""
+    """Connect to a Ray cluster within the ``with`` block, as :func:`on_ray` does, but move no work to it.
+
+    A connection that this process has already is used, and stays open afterwards.
+    """
     ray = import_ray()
     is_owner = not ray.is_initialized()
     # The first error of a task is raised; do not also print the errors of other tasks.
@@ -104,6 +107,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _task(function: Callable[..., Any], *task: Any) -> Any:
+    """Return the result of a task, whose progress on the worker is ignored."""
     return function(*task, lambda amount: None)
 
 
@@ -114,6 +118,11 @@ def _run(
     workers: int,
     advance: Report,
 ) -> list[Any]:
+    """Run all tasks on Ray; return their results in order.
+
+    ``advance`` is called with the amount of finished tasks. At the first error the remaining tasks are
+    cancelled, and the task's own error is raised.
+    """
     ray = import_ray()
     remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_task)
     # Sent once for all tasks, because it may contain a large model.

@@ -61,7 +61,9 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
 
     def check(self, field: str) -> None:
-        """Check that it has exactly one source of the reward or metric.
+        """Raise ConfigError unless there is exactly one source of the reward, or a metric; return nothing.
+
+        ``field`` is the name of this entry in the map, for messages.
 
         Raises
         ------
@@ -114,7 +116,9 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: str | dict[str, str] | None = None
 
     def check(self) -> None:
-        """Check that the fields are consistent.
+        """Raise ConfigError if ``where`` is empty or the fields contradict each other; return nothing.
+
+        Propensity, arms and context are allowed only with ``elsewhere``, which requires ``arm``.
 
         Raises
         ------
@@ -225,12 +229,12 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def join_fields(self) -> list[str]:
-        """Names among key, user and arm by which events without a decision's id are joined."""
+        """Those of key, user and arm that the map sets, to join events without a decision's id by."""
         return [name for name in JOIN_FIELDS if getattr(self, name) is not None]
 
     @property
     def rewards_by_kind(self) -> dict[str, EventReward]:
-        """Rewards by kind of event; empty if all events have their reward in one field."""
+        """Rewards by kind of event, plain numbers as ``EventReward``; empty unless ``reward`` is a table."""
         if not isinstance(self.reward, dict):
             return {}
         return {
@@ -239,7 +243,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
     def check(self) -> None:
-        """Check that the fields are consistent.
+        """Raise ConfigError, which names the field, if the whole map is inconsistent; return nothing.
+
+        It also checks the rewards by kind, the tables ``shown`` and ``seen``, and the fields for joining.
 
         Raises
         ------
@@ -270,6 +276,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self._check_join()
 
     def _check_join(self) -> None:
+        """Raise ConfigError if impressions, or the fields for joining events to them, are incomplete."""
         shown_map, join_fields = self.shown, self.join_fields
         if shown_map is not None:
             shown_map.check()
@@ -294,12 +301,12 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def example_map(name: str) -> str:
-    """Return the example map for events of a system such as ``segment``."""
+    """Return the TOML text of the example map for events of a system such as ``segment``, from its file."""
     return (Path(__file__).parent / "examples" / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def load_map(path: Path) -> EventMap:
-    """Load the event map of a TOML file.
+    """Read a TOML file and return its event map, which is checked.
 
     Raises
     ------
@@ -321,11 +328,12 @@ def load_map(path: Path) -> EventMap:
 
 
 def parse_map(text: str) -> EventMap:
-    """Parse an event map in TOML.
+    """Parse the TOML text of an event map, check the map, and return it.
 
     Raises
     ------
     ConfigError
+        If the text is not TOML, or the map is invalid or inconsistent.
     """
     try:
         table: Any = tomllib.loads(text)

@@ -36,7 +36,7 @@ Answer = str | BadEvent
 
 
 class Sender:
-    """Sends feedback to a service.
+    """Sends feedback, decisions and offsets of a feed to a service, with retries while it does not answer.
 
     Parameters
     ----------
@@ -62,7 +62,10 @@ class Sender:
         self._waiting = waiting
 
     def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
-        """Send messages of one kind; return the outcome of each, in order.
+        """Send messages of one kind to a placement; return the outcome of each, in order.
+
+        A message that the service refuses has a BadEvent as outcome. To find it, a refused batch is split,
+        and its parts are sent again.
 
         Raises
         ------
@@ -89,7 +92,7 @@ class Sender:
         return answers
 
     def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
-        """Send messages by the call for their kind; return the service's answers."""
+        """Send messages by the client's call for their type, with retries; return the service's answers."""
         client, kind = self._client, type(messages[0])
         calls = {
             Feedback: client.feedback_many, LocalDecision: client.log_decisions, Event: client.record_examinations
@@ -103,11 +106,15 @@ class Sender:
         self._call_until_answered(self._client.log_feed_offsets, placement, feed, offsets)
 
     def read_offsets(self, feed: str) -> Mapping[str, int]:
-        """Return the offsets at which a feed resumes, from the service's log."""
+        """Return a feed's saved offset of each partition, from the service's log; with retries."""
         offsets: Mapping[str, int] = self._call_until_answered(self._client.read_feed_offsets, feed).offsets
         return offsets
 
     def _call_until_answered(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of a call, repeated with growing pauses while the service is unavailable.
+
+        ``waiting`` is called before each pause. Raises Unavailable if patience ends or the feed is stopping.
+        """
         start, pause = time.monotonic(), FIRST_PAUSE
         while True:
             try:
@@ -136,7 +143,10 @@ class Reporter:
         self._last_report = time.monotonic(), 0
 
     def __call__(self, *, ended: bool = False) -> None:
-        """Send a report if the last one is long enough ago, or the feed has ended."""
+        """Send a report to the service if the last one is 5 seconds old or the feed has ended; ignore errors.
+
+        A report has the tally's counts, and the rate in events per second since the last report.
+        """
         (last_time, last_read), now = self._last_report, time.monotonic()
         if now - last_time < REPORT_SECONDS and not ended:
             return
@@ -147,7 +157,7 @@ class Reporter:
 
 
 def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Split messages of which one was refused: around the one named in the error, or in halves."""
+    """Return the parts of refused messages: around the index that ``field`` names, or else two halves."""
     match = _MESSAGE_INDEX.match(field)
     bad = int(match[1]) if match else len(messages) // 2
     cuts = [0, bad, bad + 1, len(messages)] if match else [0, bad, len(messages)]
@@ -238,7 +248,9 @@ class Feeder:
         self._saved_at = time.monotonic()
 
     def feed(self) -> None:
-        """Feed all events of the source.
+        """Read, map and send all events of the source; count their outcomes, and save positions on the way.
+
+        Rejected events are written to the file of rejected events. It ends early if ``stopping`` is true.
 
         Raises
         ------
@@ -257,7 +269,11 @@ class Feeder:
         self._check_limits()
 
     def _batches(self) -> Iterator[list[PendingEvent]]:
-        """Yield batches of events to send: when a batch is full, or the source has no more for now."""
+        """Yield batches of events to send: when a batch is full, or the source has no more for now.
+
+        If the source has no more for now, also settle the batch in flight and save the position. It ends with
+        the source, on a stop, or if too many events are rejected; the last batch may be empty.
+        """
         batch: list[PendingEvent] = []
         size = 0
         for source_event in self._source:
@@ -275,7 +291,11 @@ class Feeder:
         yield batch
 
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
-        """Map an event to its message, or count why it has none."""
+        """Map an event to its message; None if it has none, which is counted.
+
+        Malformed events are rejected, events that the map leaves out are skipped, and impressions of the
+        service's decisions are remembered.
+        """
         self._tally.read += 1
         if self._tally.read % MAX_MESSAGES == 0:
             self._progress()
@@ -297,11 +317,16 @@ class Feeder:
         return PendingEvent(source_event, placement, message, time)
 
     def _reject(self, source_event: SourceEvent, error: BadEvent) -> None:
+        """Count a rejected event in the tally, and write it to the file of rejected events."""
         self._tally.reject(source_event, error.reason, error.detail)
         self._rejected.write(source_event, error.reason, error.detail)
 
     def _send_batch(self, batch: list[PendingEvent]) -> list[Answer]:
-        """Send a batch, one request per placement and kind of message; return the outcome of each event."""
+        """Send a batch, one request per placement and kind of message; return the events' outcomes, in order.
+
+        Decisions are sent before feedback. If access to a placement is denied and events name placements, its
+        events have a BadEvent as outcome; otherwise Denied is raised.
+        """
         groups: dict[tuple[str, type], list[int]] = {}
         for i, piece in enumerate(batch):
             groups.setdefault((piece.placement, type(piece.message)), []).append(i)
@@ -321,7 +346,11 @@ class Feeder:
         return [answers[i] for i in range(len(batch))]
 
     def _settle(self) -> None:
-        """Wait for the batch in flight, and count the outcomes of its events."""
+        """Wait for the answers to the batch in flight, if any, and count or reject its events.
+
+        Also flush the file of rejected events, save the position if the last save is a second old, and call
+        ``progress``. The position stays unchanged if too many events are rejected.
+        """
         if self._batch_in_flight is not None:
             (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
             for piece, answer in zip(batch, answers.result(), strict=True):
@@ -339,7 +368,10 @@ class Feeder:
         self._progress()
 
     def _save_position(self) -> None:
-        """Save the position in the service's log, then commit it to the source."""
+        """Save the position of the last settled batch in the service's log, then commit it to the source.
+
+        Nothing happens if there is no new position.
+        """
         if not self._position:
             return
         if self._placement:
@@ -348,13 +380,17 @@ class Feeder:
         self._position, self._saved_at = None, time.monotonic()
 
     def _has_too_many_rejected(self, ended: bool = False) -> bool:
-        """True if more events are rejected than the limits allow."""
+        """True if the rejected events exceed the limits.
+
+        Their share is judged only from 1,000 events on, or if ``ended``.
+        """
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False
         return limits.strict or ((ended or tally.mapped_count >= MIN_JUDGED) and tally.share > limits.share)
 
     def _check_limits(self) -> None:
+        """Raise TooManyRejected if the rejected events exceed the limits at the end of a feed."""
         tally, limits = self._tally, self._limits
         if self._has_too_many_rejected(ended=not self._stopping()):
             allowed = "none is allowed" if limits.strict else f"at most {100 * limits.share:g} % are allowed"
@@ -373,13 +409,14 @@ def preview_events(
 ) -> Iterator[str]:
     """Yield a line for each of the first events with the message it would send, without sending.
 
+    The tally counts each event as it is read: as foreseen, remembered, left out or rejected.
+
     Parameters
     ----------
     mapper : Mapper
-    source : iterable of Found or None
+    source : iterable of SourceEvent or None
     tally : FeedTally
-        Counts the events.
-    most : int
+    max_events : int
         Most events to preview.
     """
     for source_event in islice(
@@ -390,6 +427,7 @@ def preview_events(
 
 
 def _preview_event(mapper: Mapper, source_event: SourceEvent, tally: FeedTally) -> str:
+    """Return the text of an event's message, or why it has none; count the event in the tally."""
     try:
         if source_event.event is None:
             raise BadEvent(source_event.reason, source_event.detail)

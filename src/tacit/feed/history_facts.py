@@ -45,7 +45,7 @@ class ArmFacts(NamedTuple):
     effective: float
 
     def prior(self, max_count: float) -> tuple[float, float]:
-        """Return the arm's prior as successes and failures, of at most ``max_count`` impressions."""
+        """Return the arm's prior as successes and failures, together at most ``max_count`` impressions."""
         count = min(self.effective, max_count)
         return round(count * self.mean, 2), round(count * (1.0 - self.mean), 2)
 
@@ -70,7 +70,7 @@ class CounterfactualValue(NamedTuple):
 
 
 class Period(NamedTuple):
-    """Number of decisions in a period, and their mean reward with its interval.
+    """Number of decisions in a period, and their mean reward with its 95 % interval.
 
     Attributes
     ----------
@@ -100,8 +100,10 @@ class HistoryFacts(NamedTuple):
         Arms on offer.
     arms : list of ArmFacts
         Statistics of the shown arms, best mean first.
-    outlooks : list of Outlook
+    outlooks : list of CounterfactualValue
+        The logged mean reward, then estimates for uniform choice, the policy, and the best single arm.
     periods : list of Period
+        Mean rewards over time, without empty periods.
     """
 
     placement: str
@@ -116,16 +118,19 @@ class HistoryFacts(NamedTuple):
 
     @property
     def weighed(self) -> bool:
-        """True if every propensity is known."""
+        """True if the log has the propensity of every decision."""
         return self.known == self.decisions
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the statistics for JSON."""
+        """Return the statistics as a dict for JSON, with a dict for each arm, value and period."""
         parts: dict[str, list[Any]] = {"arms": self.arms, "outlooks": self.outlooks, "periods": self.periods}
         return self._asdict() | {name: [row._asdict() for row in part] for name, part in parts.items()}
 
     def lines(self) -> list[str]:
-        """Return a summary in lines."""
+        """Return a summary as lines of text: number of decisions and arms, and the counterfactual values.
+
+        A last line warns if a propensity is unknown.
+        """
         lines = [f"{self.placement}: {self.decisions:,} decisions of {len(self.offered)} arms"]
         for row in self.outlooks:
             interval = f" ({row.low:.4f} to {row.high:.4f})"
@@ -138,16 +143,18 @@ class HistoryFacts(NamedTuple):
 
     @property
     def most(self) -> float:
-        """Most impressions in a prior."""
+        """Largest number of impressions in an arm's prior: 100, or 20 if propensities are estimated."""
         return MAX_PRIOR if self.weighed else MAX_PRIOR_ESTIMATED
 
     def priors(self) -> dict[str, tuple[float, float]]:
-        """Return the prior of each arm, as successes and failures."""
+        """Return the prior of each shown arm, by name, as successes and failures."""
         return {arm.name: arm.prior(self.most) for arm in self.arms}
 
 
 def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
-    """Compute the statistics of one placement's click log.
+    """Return the statistics of one placement's click log: its arms, counterfactual values and periods.
+
+    If any propensity is missing, all are estimated.
 
     Parameters
     ----------
@@ -173,7 +180,10 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
 
 
 def _weights(log: pa.Table) -> Floats:
-    """Return inverse propensities, estimated by the share of each arm among its key's rows if unknown."""
+    """Return the inverse propensity of each row.
+
+    If any propensity is missing, all are estimated by the share of each arm among its key's rows.
+    """
     if not log["propensity"].null_count:
         return np.asarray(1.0 / log["propensity"].to_numpy())
     # A key with a single arm has weights of 1: its rows do not compare arms.
@@ -184,11 +194,13 @@ def _weights(log: pa.Table) -> Floats:
 
 
 def _codes(column: pa.ChunkedArray) -> Ints:
+    """Return an integer code per row of a column: equal values have equal codes, from 0."""
     encoded = column.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices.to_numpy(), np.int64)
 
 
 def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]:
+    """Yield the statistics of each shown arm, with means weighted by ``weights``."""
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         of_arm = encoded.indices.to_numpy() == code
@@ -201,9 +213,10 @@ def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]
 def _counterfactuals(
     log: pa.Table, offered: list[str], policy: str, propensities: str
 ) -> Iterator[CounterfactualValue]:
-    """Yield the counterfactual values of uniform choice, of the policy, and of the best single arm.
+    """Yield the estimated values of uniform choice, of the policy, and of the best single arm.
 
-    The best arm is selected on the first half and evaluated on the second, to avoid selection bias.
+    The best arm is selected on the first half and evaluated on the second, to avoid selection bias. The
+    policy is left out for a single arm, the best arm for a log of one row.
     """
 
     def estimate(name: str, target: Any, rows: pa.Table) -> CounterfactualValue:
@@ -240,6 +253,10 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
 
 
 def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
+    """Yield mean rewards in up to 24 periods of equal length; periods without decisions are left out.
+
+    ``times`` are ascending microseconds since 1970; about 50 decisions or more are in a period on average.
+    """
     begin, end = int(times[0]), int(times[-1]) + 1
     count = max(1, min(MAX_PERIODS, len(times) // 50))
     edges = np.linspace(begin, end, count + 1).astype(np.int64)

@@ -45,7 +45,7 @@ Events = Callable[[], Iterable[SourceEvent | None]]
 
 
 def history_map(event_map: EventMap) -> EventMap:
-    """Return the event map with every impression as a decision of another system.
+    """Return a copy of the event map in which every impression is a decision of another system.
 
     Raises
     ------
@@ -73,7 +73,7 @@ class HistoryClicks:
     Attributes
     ----------
     tally : FeedTally
-        What became of the events.
+        Counts of the events by outcome.
     """
 
     def __init__(self, event_map: EventMap) -> None:
@@ -85,7 +85,10 @@ class HistoryClicks:
         self.tally = FeedTally(self._mapper.warnings)
 
     def read(self, events: Events) -> None:
-        """Read all events twice: first impressions, then feedback, which may precede its impression."""
+        """Read all events twice: first impressions, then feedback, which may precede its impression.
+
+        Decisions and rewards are stored; the tally counts each event, also those rejected.
+        """
         for source_event in events():
             if (
                 source_event is not None
@@ -103,6 +106,7 @@ class HistoryClicks:
                 self._handle(source_event, self._reward)
 
     def _handle(self, source_event: SourceEvent, handle: Callable[[MappedEvent], str]) -> None:
+        """Map an event and pass it to ``handle``; count the outcome that it returns, or the rejection."""
         assert source_event.event is not None
         self.tally.read += 1
         try:
@@ -115,6 +119,10 @@ class HistoryClicks:
             self.tally.reject(source_event, error.reason, error.detail)
 
     def _show(self, mapped: MappedEvent) -> str:
+        """Store an impression as a decision; return its outcome, a duplicate if it is stored already.
+
+        Raises BadEvent if the decision's id has shown something else.
+        """
         placement, decision, time = mapped
         assert isinstance(decision, LocalDecision)
         assert time is not None
@@ -128,6 +136,10 @@ class HistoryClicks:
         return DECISION
 
     def _reward(self, mapped: MappedEvent) -> str:
+        """Store the reward of a decision, the largest of several; return the event's outcome.
+
+        Raises BadEvent for an unknown decision. Repeated feedback, metrics and examinations change nothing.
+        """
         placement, feedback, _ = mapped
         assert isinstance(feedback, Feedback | Event)
         number = self._number_by_id.get(f"{placement}\0{feedback.decision_id}")
@@ -146,7 +158,7 @@ class HistoryClicks:
         return REWARDED
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the click log, sorted by time.
+        """Yield the stored decisions and rewards as record batches of a click log, sorted by time.
 
         If an event does not name the arms on offer, these are all arms ever shown at its placement.
 
@@ -167,6 +179,7 @@ class HistoryClicks:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
+        """Return a decision as a row of the click log; without arms on offer, those of its placement."""
         time, placement, decision = self._rows[number]
         offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
         return {
@@ -201,8 +214,8 @@ class HistoryStart(NamedTuple):
     ----------
     folder : path
     tally : FeedTally
-        What became of the events.
-    facts : list of PastFacts
+        Counts of the events by outcome.
+    facts : list of HistoryFacts
         Statistics of each placement; empty if nothing was written because too many events were rejected.
     """
 
@@ -211,11 +224,11 @@ class HistoryStart(NamedTuple):
     facts: list[HistoryFacts]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result for JSON."""
+        """Return the counts of events and the statistics of each placement as a dict for JSON."""
         return self.tally.as_dict() | {"placements": [facts.as_dict() for facts in self.facts]}
 
     def summary(self) -> str:
-        """Return the result in lines of text."""
+        """Return the statistics, the rejected events and the written files in lines of text."""
         first = self.tally.first
         lines = [line for facts in self.facts for line in facts.lines()]
         lines += [
@@ -236,7 +249,9 @@ def write_start(
     folder: Path,
     max_rejected_share: float,
 ) -> HistoryStart:
-    """Write a click log, a configuration and a report of past events.
+    """Write a click log, a configuration with priors, and a report of past events; return their statistics.
+
+    The folder is created if necessary. If too many events are rejected, nothing is written.
 
     Parameters
     ----------
@@ -249,7 +264,7 @@ def write_start(
         Name or call of a policy that accepts priors.
     folder : path
         Folder of the output.
-    most : float
+    max_rejected_share : float
         Nothing is written if the share of rejected events is larger.
 
     Raises
@@ -284,7 +299,10 @@ def write_start(
 
 
 def render_configuration(facts: list[HistoryFacts], policy: str, source: str) -> str:
-    """Return a configuration of the service, with one placement per item of ``facts``."""
+    """Return the TOML text of a configuration of the service, with one placement per item of ``facts``.
+
+    Each placement has its arms, the policy with priors, and a holdout of a tenth.
+    """
     lines = [f"# By tacit feed --past {source!r}", "[server]", "port = 8787"]
     lines += ["", "[store]", 'path = "tacit.db"']
     for fact in facts:
@@ -301,6 +319,7 @@ def render_configuration(facts: list[HistoryFacts], policy: str, source: str) ->
 
 
 def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return a policy's specification as a table, with priors per arm."""
     if policy == AUTO:
         table: dict[str, Any] = {"name": AUTO}
     else:
@@ -310,7 +329,7 @@ def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, fl
 
 
 def _to_toml(value: Any) -> str:
-    """Return a value as TOML on one line."""
+    """Return a dict, list, text or number as TOML on one line."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{_to_toml(name)} = {_to_toml(item)}" for name, item in value.items()) + " }"
     if isinstance(value, list | tuple):
@@ -322,17 +341,20 @@ def _to_toml(value: Any) -> str:
 
 
 class Ruler(NamedTuple):
-    """A scale from 0 to its last tick, with values in percent of its width."""
+    """A scale from 0 to ``last``, its last tick, which places values in percent of its width."""
 
     last: float
 
     def at(self, value: float) -> str:
-        """Return the position of a value, in percent."""
+        """Return the position of a value on the scale as text, such as "12.50%"; clip values outside."""
         return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
 
 
 def scale_ruler(values: list[tuple[float, float]]) -> Ruler:
-    """Return a scale for pairs of value and upper limit; wide intervals are cut to keep values visible."""
+    """Return a scale that holds all pairs of value and upper limit, up to twice the largest value.
+
+    Wide intervals are cut, so that the values stay visible.
+    """
     highest = max((value for value, _ in values), default=0.01)
     return Ruler(
         choose_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1]
@@ -344,7 +366,7 @@ class HistoryView:
 
     Parameters
     ----------
-    facts : PastFacts
+    facts : HistoryFacts
     """
 
     def __init__(self, facts: HistoryFacts) -> None:
@@ -357,14 +379,17 @@ class HistoryView:
 
     @property
     def since(self) -> str:
-        """Begin and end of the log, as text."""
+        """First and last time of the log as text: "… to … UTC"."""
         # Periods without decisions are left out, but never the first and the last one.
         begin, end = self.facts.periods[0].begin, self.facts.periods[-1].end
         return f"{format_time(begin)} to {format_time(end)} UTC"
 
     @property
     def verdict(self) -> str:
-        """The conclusion, in a sentence."""
+        """One sentence that compares the policy's estimated reward with the logged one.
+
+        If propensities were estimated, it begins with "If that is right".
+        """
         logged_mean = self.facts.mean
         policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
         if policy is None or policy.value is None:
@@ -383,7 +408,7 @@ class HistoryView:
 
     @property
     def doubts(self) -> list[str]:
-        """Reasons to distrust the figures."""
+        """Warnings about the estimates, each once, and about arms with an effective sample size below 100."""
         messages = list(dict.fromkeys(doubt for row in self.outlooks for doubt in row.doubts))
         uncertain_arms = [arm.name for arm in self.facts.arms if arm.effective < 100.0]
         if uncertain_arms:
@@ -392,7 +417,7 @@ class HistoryView:
         return messages
 
     def chart(self) -> Markup:
-        """Return a chart of mean rewards over time."""
+        """Return an SVG chart of the mean reward per period, with its intervals."""
         periods = self.facts.periods
         points = [Point(row.begin, row.end, row.mean, row.low, row.high, row.decisions) for row in periods]
         span = Span(periods[0].begin, periods[-1].end)
@@ -401,13 +426,13 @@ class HistoryView:
 
 
 def render_report(facts: list[HistoryFacts], tally: FeedTally, policy: str, source: str) -> str:
-    """Render the report of all placements.
+    """Return the report of all placements as the text of an HTML page; nothing is written.
 
     Parameters
     ----------
-    facts : list of PastFacts
+    facts : list of HistoryFacts
     tally : FeedTally
-        What became of the events.
+        Counts of the events by outcome.
     policy : str
     source : str
     """

@@ -47,9 +47,9 @@ class Topic(EventSource):
     address : Address
     properties : mapping from str to str
         Properties of librdkafka, such as ``security.protocol``.
-    once : bool
+    until_end : bool
         Whether to stop at the current ends of the partitions instead of following the topic.
-    kept : function
+    read_offsets : function
         Returns the saved offset of each partition, by its number, for the name of a feed.
 
     Raises
@@ -99,7 +99,11 @@ class Topic(EventSource):
             raise
 
     def __iter__(self) -> Iterator[SourceEvent | None]:
-        """Yield events; None whenever there are no more for now."""
+        """Fetch messages and yield their events; None whenever there are no more for now.
+
+        The offset after each event is recorded. With ``until_end`` it ends at the partitions' ends. Raises
+        LogError for an error that does not resolve by itself.
+        """
         until_end = bool(self._ends)
         while not until_end or self._ends:
             messages = self._consumer.consume(MAX_FETCHED, POLL_SECONDS)
@@ -112,24 +116,29 @@ class Topic(EventSource):
                 yield None
 
     def position(self) -> Offsets:
-        """Return the offset after the last event read, per partition."""
+        """Return a copy of the offsets after the last event read, by partition."""
         return dict(self._offsets)
 
     def commit(self, position: Offsets) -> None:
-        """Store the offsets of a position, before which the service has all events."""
+        """Store the offsets of a position for the group's next commit; ignore partitions that were lost."""
         for partition, offset in position.items():
             # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
                 self._consumer.store_offsets(offsets=[self._topic_partition(int(partition), offset)])
 
     def close(self) -> None:
-        """Commit stored offsets, and leave the group."""
+        """Commit stored offsets, leave the group, and close the consumer."""
         self._consumer.close()
 
     def _topic_partition(self, partition: int, offset: int) -> Any:
+        """Return librdkafka's object for an offset of a partition of this topic."""
         return kafka.TopicPartition(self._address.topic, partition, offset)
 
     def _partitions(self) -> list[int]:
+        """Return the topic's partition numbers, sorted; set the feed's name from cluster, topic and group.
+
+        Raises LogError if there is no such topic.
+        """
         metadata = self._consumer.list_topics(self._address.topic, PATIENCE)
         topic = metadata.topics[self._address.topic]
         if topic.error is not None or not topic.partitions:
@@ -140,7 +149,10 @@ class Topic(EventSource):
         return sorted(topic.partitions)
 
     def _assign(self, partitions: list[int]) -> None:
-        """Assign all partitions, from their saved offsets to their current ends."""
+        """Assign the partitions to the consumer, from their saved offsets; record their current ends.
+
+        Empty partitions are left out.
+        """
         parts = []
         for part in self._with_saved_offsets(
             [self._topic_partition(partition, kafka.OFFSET_STORED) for partition in partitions]
@@ -152,7 +164,7 @@ class Topic(EventSource):
         self._consumer.assign(parts)
 
     def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
-        """Return the partitions with their saved offsets, or unchanged without any."""
+        """Return new topic partitions that start at the saved offsets, or else at their offsets as given."""
         saved_offsets = self._read_offsets(self.name)
         return [
             self._topic_partition(part.partition, saved_offsets.get(str(part.partition), part.offset))
@@ -160,15 +172,21 @@ class Topic(EventSource):
         ]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
+        """Assign the partitions that the group gives to this consumer, from their saved offsets."""
         assign = consumer.incremental_assign if self._is_cooperative else consumer.assign
         assign(self._with_saved_offsets(parts))
 
     def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
+        """Drop the recorded offsets of partitions that the group takes from this consumer."""
         for part in parts:
             self._offsets.pop(str(part.partition), None)
 
     def _read_message(self, message: Any, until_end: bool) -> SourceEvent | None:
-        """Return a message's event; None for an error that may pass, or a message beyond the end."""
+        """Return a message's event and record its offset; None for an error that may pass, or beyond the end.
+
+        With ``until_end``, a partition that is read to its end is removed from the open ones. Raises LogError
+        for other errors.
+        """
         partition = str(message.partition())
         error, offset = message.error(), message.offset()
         if until_end and partition in self._ends and partition not in self._offsets:
@@ -195,9 +213,10 @@ class Topic(EventSource):
         return source_event._replace(unit="offset")
 
     def _on_error(self, error: Any) -> None:
-        """Record errors that do not resolve by themselves; an unreachable broker may come back."""
+        """Record an error that does not resolve by itself, which the next read raises; ignore any other."""
         if error.fatal() or error.code() in PERMANENT_ERRORS:
             self._fatal = error
 
     def _read_error(self, error: Any) -> LogError:
+        """Return a LogError for an error of librdkafka, or a recorded permanent one, without secrets."""
         return LogError(f"{self._address.topic}: cannot be read: {self._access.redact(self._fatal or error)}")

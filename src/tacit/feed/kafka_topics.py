@@ -33,11 +33,12 @@ class Address(NamedTuple):
 
 
 def parse_address(url: str) -> Address:
-    """Parse the URL of a topic.
+    """Parse the URL of a topic into brokers, topic and group, which is ``tacit`` by default.
 
     Raises
     ------
     InvalidValue
+        If it has no broker or topic, unknown options, or a user or password, which the message does not show.
 
     Examples
     --------
@@ -58,7 +59,9 @@ def parse_address(url: str) -> Address:
 
 
 def read_properties(path: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
-    """Read properties of librdkafka from a file of lines ``name=value``; the environment overrides them.
+    """Return properties of librdkafka from a file of lines ``name=value``; the environment overrides them.
+
+    Empty lines and comments with # are ignored. Variables of the environment begin with ``TACIT_KAFKA_``.
 
     Raises
     ------
@@ -97,12 +100,14 @@ class KafkaAccess:
         self._properties = dict(properties)
 
     def create_client(self, kind: Any, tacit_properties: Mapping[str, Any], **more: Any) -> Any:
-        """Return a consumer or producer; tacit's own properties cannot be overridden.
+        """Return a new consumer or producer, the class ``kind``, with the address and all properties.
+
+        ``more`` are keyword arguments of the class. Its own log is discarded.
 
         Raises
         ------
         ConfigError
-            If a property is invalid.
+            If a property is invalid, or also among ``tacit_properties``.
         """
         tacit_properties = {"bootstrap.servers": self.address.brokers, **tacit_properties}
         if clashing := tacit_properties.keys() & self._properties.keys():
@@ -113,7 +118,7 @@ class KafkaAccess:
             raise ConfigError(f"properties: {self.redact(error)}") from None
 
     def redact(self, error: Any) -> str:
-        """Return an error of librdkafka as text, with all secrets replaced."""
+        """Return the text of an error of librdkafka, with passwords and other secrets replaced by "…"."""
         error = error.args[0] if isinstance(error, kafka.KafkaException) else error
         text = error.str() if isinstance(error, kafka.KafkaError) else str(error)
         for name, value in self._properties.items():

@@ -44,8 +44,8 @@ class DecisionIndex:
     ----------
     window : float
         Seconds after a decision within which events may be joined to it.
-    most : int
-        Most decisions in memory.
+    max_decisions : int
+        Most decisions in memory; beyond, those added first are dropped.
 
     Examples
     --------
@@ -65,7 +65,10 @@ class DecisionIndex:
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def add(self, identity: Identity, time: float, decision: str) -> None:
-        """Add a decision."""
+        """Add a decision's id with its time; a known one changes nothing.
+
+        Beyond the limits, the earliest decision of this identity, or the one added first of all, is dropped.
+        """
         entry = time, decision
         if (identity, entry) in self._order:
             return
@@ -78,6 +81,7 @@ class DecisionIndex:
             self._forget(*next(iter(self._order)))
 
     def _forget(self, identity: Identity, entry: tuple[float, str]) -> None:
+        """Remove a decision from the index."""
         del self._order[identity, entry]
         entries = self._decisions[identity]
         del entries[bisect_left(entries, entry)]
@@ -85,7 +89,10 @@ class DecisionIndex:
             del self._decisions[identity]
 
     def find(self, identity: Identity, time: float) -> tuple[str, int]:
-        """Return the last decision in the window before a time, and the number of decisions at that time."""
+        """Return the id of the last decision up to a time, and the number of decisions at that same time.
+
+        More than one means that the join is ambiguous. If the window has none, return ``("", 0)``.
+        """
         entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
         if not end or time - entries[end - 1][0] > self._window:
@@ -104,7 +111,7 @@ BOOLEAN_TEXTS = {"true": 1.0, "false": 0.0}
 
 
 class BadEvent(Exception):
-    """Raised for an event that cannot be feedback, with a reason code and a detailed message."""
+    """Raised for an event that cannot be converted or is refused, with a reason code and a message."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -122,7 +129,7 @@ REFUSALS = {
 
 
 def parse_outcome(answer: Recorded | TakenOver) -> str | BadEvent:
-    """Return a message's outcome from the service's answer, or a BadEvent if it was refused."""
+    """Return the outcome in a service's answer to a message; for a refusal, return (not raise) a BadEvent."""
     if answer.outcome not in REFUSALS:
         return answer.outcome
     return BadEvent(answer.outcome, getattr(answer, "detail", "") or REFUSALS[answer.outcome])
@@ -150,13 +157,13 @@ class EventCounts:
         self.last: float | None = None
 
     def count(self, outcome: str, time: float | None) -> None:
-        """Count a sent event."""
+        """Count a sent event by its outcome; update the latest time, in seconds since 1970."""
         self.sent[outcome] += 1
         if time is not None:
             self.last = time if self.last is None else max(self.last, time)
 
     def report(self, rate: float, ended: bool = False) -> FeedReport:
-        """Return a progress report for the service."""
+        """Return the counts as a progress report for the service, with a rate in events per second."""
         return FeedReport(
             read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
@@ -181,17 +188,17 @@ class MappedEvent(NamedTuple):
 
 
 class Mapper:
-    """Convert events to feedback.
+    """Convert events to feedback, examinations or decisions; store impressions to join events to them.
 
     Parameters
     ----------
     event_map : EventMap
-    most : int
+    max_decisions : int
         Most decisions in memory, to which events without a decision's id are joined.
 
     Attributes
     ----------
-    doubts : list of str
+    warnings : list of str
         Warnings about parts of the map that are valid but probably mistakes for these events.
     has_one_placement : bool
         True if no event names its placement.
@@ -232,12 +239,14 @@ class Mapper:
         self._value = compile_path(event_map.clicks or event_map.items if reward is None else reward)
 
     def read(self, event: dict[str, Any], event_id: str = "") -> MappedEvent | str:
-        """Convert an event to feedback; return a text with the reason if the map leaves it out.
+        """Convert an event to a message; return a text with the reason if the map leaves the event out.
+
+        An impression is also stored for joining later events. Any failure is raised as BadEvent.
 
         Parameters
         ----------
         event : dict
-        named : str, optional
+        event_id : str, optional
             The event's id if the map has no field for it; by default a hash of its content.
 
         Raises
@@ -257,7 +266,11 @@ class Mapper:
             raise BadEvent("unreadable", f"{type(error).__name__}: {error}") from error
 
     def skip_reason(self, event: dict[str, Any]) -> str | None:
-        """Return the reason why the map leaves an event out; None if it does not."""
+        """Return a text why the map leaves an event out; None if the map uses it.
+
+        Left out are events that do not fit ``where``, or whose kind has no reward, except impressions and
+        examinations.
+        """
         if self.is_impression(event) or self.is_examination(event):
             return None
         if (mismatch := find_mismatch(event, self._where)) is not None:
@@ -271,25 +284,32 @@ class Mapper:
         return None
 
     def is_impression(self, event: dict[str, Any]) -> bool:
-        """True if an event is an impression."""
+        """True if the map has impressions and the event fits their conditions.
+
+        Mismatches are stored for a warning until the first event fits.
+        """
         return self._impressions is not None and self._impressions.matches(event)
 
     def is_examination(self, event: dict[str, Any]) -> bool:
-        """True if an event records that the user saw an impression."""
+        """True if an event fits the map's conditions of examinations: the user saw an impression."""
         return self._examinations is not None and find_mismatch(event, self._examinations) is None
 
     def map_event(self, event: dict[str, Any], event_id: str) -> MappedEvent:
-        """Convert an event that is not left out to feedback.
+        """Convert an event that is not left out to a message with placement and time.
+
+        An impression is stored for joining, if the map joins. Its message is None if the service made the
+        decision.
 
         Parameters
         ----------
         event : dict
-        named : str
+        event_id : str
             The event's id if the map has no field for it; if empty, a hash of its content.
 
         Raises
         ------
         BadEvent
+            If a field is missing or invalid, or no single decision fits.
         """
         event_map = self._map
         name = event_map.placement if isinstance(event_map.placement, str) else "placement"
@@ -323,6 +343,7 @@ class Mapper:
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
     def _event_id(self, event: dict[str, Any], event_id: str) -> str:
+        """Return the event's id from the map's field, else ``event_id``, else a hash of the content."""
         field = self._map.id
         if field is not None:
             return parse_text(field, self._id(event), "bad-id")
@@ -332,7 +353,10 @@ class Mapper:
     def _decision_id(
         self, event: dict[str, Any], placement: str, time: float | None, field: str | None
     ) -> str:
-        """Return the id of an event's decision, from its field or by joining."""
+        """Return the id of an event's decision, from ``field`` or by joining it to a stored impression.
+
+        Raises BadEvent if no impression, or more than one at the same time, fits.
+        """
         value = None if field is None else self._decisions[field](event)
         if not self._join_fields or value not in (None, ""):
             return parse_text(field or "decision_id", value, "bad-decision-id")
@@ -355,6 +379,7 @@ class Mapper:
         )
 
     def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
+        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
         event_map = self._map
         if self._rewards:
             return self._reward_feedback(event, decision, id)
@@ -368,6 +393,10 @@ class Mapper:
         return Clicks(decision, items=parse_items(event_map.items, self._value(event)), feedback_id=id)
 
     def _reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+        """Return the feedback for an event's kind, with a reward, a metric or both.
+
+        If the map counts 1 for a metric whose amount the event has, a warning is added once.
+        """
         assert self._map.event is not None
         reward_field = self._get_reward(require_present(self._map.event, self._kind(event)))
         assert reward_field is not None
@@ -395,6 +424,7 @@ class Mapper:
         return Feedback(decision, event_reward.reward, id, {event_reward.metric: amount})
 
     def _get_reward(self, kind: Any) -> tuple[EventReward, FieldGetter] | None:
+        """Return the reward of a kind of event with its field's getter; None for an unknown kind."""
         return self._rewards.get(kind) if isinstance(kind, str) else None
 
 
@@ -411,7 +441,7 @@ def _find_amount(event: dict[str, Any], metric: str) -> str | None:
 
 
 class ImpressionMapper:
-    """Read impression events.
+    """Recognize impression events, and read their decisions.
 
     Parameters
     ----------
@@ -441,7 +471,10 @@ class ImpressionMapper:
         self._get = {name: compile_path(name) for name in fields if name is not None}
 
     def matches(self, event: dict[str, Any]) -> bool:
-        """True if an event is an impression."""
+        """True if an event fits the conditions of an impression.
+
+        Until the first that fits, up to five mismatches are stored for ``warning``.
+        """
         mismatch = find_mismatch(event, self._where)
         self._has_matched |= mismatch is None
         if mismatch is not None and not self._has_matched and len(self._mismatches) < MAX_MISMATCHES:
@@ -450,26 +483,30 @@ class ImpressionMapper:
 
     @property
     def warning(self) -> str:
-        """Message that no event so far is an impression, with the remedy; empty if one was."""
+        """Message with mismatches that no event so far is an impression; empty if one was."""
         what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
         return "" if self._has_matched else f"{what}; mend its where"
 
     def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
-        """Return the values by which other events are joined to an impression."""
+        """Return an impression's values of key, user and arm by which other events are joined to it, as text.
+
+        Raises BadEvent if one is missing or invalid.
+        """
         return tuple(parse_text(field, self._get[field](event), "bad-join") for field in self._join_fields)
 
     def decision_id(self, event: dict[str, Any]) -> str | None:
-        """Return the decision's id; None if the event's own id serves as such."""
+        """Return the decision's id from its field; None without a field, when the event's own id serves."""
         return (
             None if self._id is None else parse_text(self._id, self._get[self._id](event), "bad-decision-id")
         )
 
     def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | None:
-        """Return an impression's decision if another system made it, else None.
+        """Return an impression's decision, with propensity and context, if another system made it; else None.
 
         Raises
         ------
         BadEvent
+            If a field is invalid, or the shown arm is not among the arms on offer.
         """
         table, get = self._table, self._get
         if not table.elsewhere:
@@ -510,7 +547,7 @@ Conditions = list[tuple[str, FieldGetter, list[Scalar]]]
 
 
 def compile_conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
-    """Compile the conditions of a table ``where``: field, getter and allowed values of each."""
+    """Return the conditions of a table ``where`` as tuples of field, getter and list of allowed values."""
     return [
         (field, compile_path(field), allowed if isinstance(allowed, list) else [allowed])
         for field, allowed in where.items()
@@ -518,12 +555,12 @@ def compile_conditions(where: dict[str, Scalar | list[Scalar]]) -> Conditions:
 
 
 def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
-    """Return the conditions of a table ``where`` as text for messages."""
+    """Return the conditions of a table ``where`` as text for messages, such as "type = 'click'"."""
     return ", ".join(f"{field} = {shorten(value)}" for field, value in where.items())
 
 
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return the first condition that an event does not meet, as text; None if it meets all."""
+    """Return the first field with a value that is not allowed, as "field is value"; None if there is none."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
             return f"{field} is {shorten(value)}"
@@ -531,9 +568,10 @@ def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
 
 
 def compile_path(name: str | Any | None) -> FieldGetter:
-    """Return a function that gets a field of an event, or None; a value that is no path is a constant.
+    """Return a function that returns the field of an event at a path, or None if it is missing.
 
-    A field whose name is the whole path takes precedence, because columns of CSV may have dots.
+    Without a path, the function returns a constant: the value of a Fixed, or ``name`` itself. A field whose
+    name is the whole path takes precedence, because columns of CSV may have dots.
 
     Examples
     --------
@@ -551,6 +589,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
         return lambda event: event.get(name)
 
     def get(event: dict[str, Any]) -> Any:
+        """Return the event's field of this name, or else the value at the path; None if it is missing."""
         if name in event:
             return event[name]
         value: Any = event
@@ -562,6 +601,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
 
 def _get_step(value: Any, step: str) -> Any:
+    """Return an item of a dict, or of a list by number or ``key``; None if missing; JSON text is parsed."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         value = _decode(value)
     if isinstance(value, dict):
@@ -586,7 +626,7 @@ def _decode(text: str) -> Any:
 
 
 def require_present(field: str, value: Any) -> Any:
-    """Return a value; raise BadEvent if it is missing.
+    """Return the value unchanged; raise BadEvent if it is None or an empty text.
 
     Raises
     ------
@@ -601,11 +641,12 @@ def require_present(field: str, value: Any) -> Any:
 
 
 def parse_text(field: str, value: Any, reason: str) -> str:
-    """Return a name or id as text; whole numbers are converted.
+    """Return a name or id as text of at most 256 printable characters; whole numbers are converted.
 
     Raises
     ------
     BadEvent
+        With the code ``reason``, if it is invalid.
     """
     value = require_present(field, value)
     is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**MAX_ID_LENGTH
@@ -616,11 +657,12 @@ def parse_text(field: str, value: Any, reason: str) -> str:
 
 
 def parse_number(field: str, value: Any, reason: str) -> float:
-    """Return a number, parsed if it is text or a boolean.
+    """Return a finite number as float; text and booleans are converted.
 
     Raises
     ------
     BadEvent
+        With the code ``reason``, if it is no finite number.
     """
     value = require_present(field, value)
     if isinstance(value, str):
@@ -637,6 +679,7 @@ def parse_number(field: str, value: Any, reason: str) -> float:
 
 
 def _float(value: Any) -> float:
+    """Return a value as float, or NaN if it is no number."""
     try:
         return math.nan if isinstance(value, dict | list) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -644,7 +687,7 @@ def _float(value: Any) -> float:
 
 
 def parse_reward(field: str, value: Any) -> float:
-    """Return a reward, in [0, 1].
+    """Return a field's reward as float; raise BadEvent if it is not a number in [0, 1].
 
     Raises
     ------
@@ -660,11 +703,12 @@ def parse_reward(field: str, value: Any) -> float:
 
 
 def parse_positions(field: str, value: Any) -> list[int]:
-    """Return the clicked positions, given as one or a list.
+    """Return the clicked positions, from 0, as a list; the value is one number or a list of them.
 
     Raises
     ------
     BadEvent
+        If one is not a whole number from 0 to 100,000.
     """
     value = require_present(field, value)
     values = value if isinstance(value, list) else [value]
@@ -675,7 +719,7 @@ def parse_positions(field: str, value: Any) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the clicked items, given as one or a list.
+    """Return the clicked items as a list of integers or texts; the value is one item, a list, or JSON text.
 
     Raises
     ------
@@ -689,7 +733,7 @@ def parse_items(field: str, value: Any) -> list[int | str]:
 
 
 def parse_arm(field: str, value: Any) -> int | str:
-    """Return the single arm in a field.
+    """Return the single arm in a field; raise BadEvent if the field has none or several.
 
     Raises
     ------
@@ -708,7 +752,9 @@ def _is_number(item: Any) -> bool:
 
 
 def parse_seconds(field: str, value: Any, unit: str | None) -> float:
-    """Return a time in seconds since 1970; text without a zone is UTC.
+    """Return a time of a field in seconds since 1970; text without a zone is UTC.
+
+    Without a ``unit``, a number's unit is the one that gives a time from 2000 to 2099.
 
     Raises
     ------
@@ -739,12 +785,13 @@ def parse_seconds(field: str, value: Any, unit: str | None) -> float:
 
 
 def _bad_time(field: str, value: Any) -> BadEvent:
+    """Return (not raise) a BadEvent for a value that is no time."""
     remedy = "send ISO 8601, or a number, whose time_unit the map says"
     return BadEvent("bad-time", f"{field}: {shorten(value)} is no time; {remedy}")
 
 
 def shorten(value: Any) -> str:
-    """Return a value as text for messages, of at most 80 characters."""
+    """Return the repr of a value, cut to at most 80 characters, for messages."""
     try:
         text = repr(value)
     except ValueError:

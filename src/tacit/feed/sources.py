@@ -43,7 +43,7 @@ class SourceEvent(NamedTuple):
     source : str
     line : int
         Line of text, from 1; row of Parquet.
-    named : str
+    event_id : str
         An id from content and place in the file, independent of the file's path.
     event : dict or None
     text : str
@@ -68,7 +68,7 @@ class SourceEvent(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Source and line, as text for messages."""
+        """Source, unit and number of the event as text for messages, such as "clicks.jsonl, line 7"."""
         return f"{self.source}, {self.unit} {self.line}"
 
 
@@ -79,12 +79,14 @@ OffsetReader = Callable[[str], Mapping[str, int]]
 class EventSource:
     """Events in order, with the position up to which they were sent.
 
+    This base class iterates over given events and has no position.
+
     Parameters
     ----------
-    found : iterable of Found or None
+    events : iterable of SourceEvent or None
         None whenever there are no more events for now.
 
-        Attributes
+    Attributes
     ----------
     name : str
         Name of the feed in the service's log, if its position is saved there; else empty.
@@ -99,20 +101,22 @@ class EventSource:
         return iter(self._events)
 
     def position(self) -> Any:
-        """Return the position after the last event; None for files, which can be read again."""
+        """Return the position after the last event read; here None, as files can be read again."""
         return None
 
     def commit(self, position: Any) -> None:
-        """Record that the service has all events before a position."""
+        """Record that the service has all events before a position; here nothing happens."""
 
     def close(self) -> None:
-        """Release resources."""
+        """Release the resources of the source; here nothing happens."""
 
 
 def read_events(
     place: str, format: str | None = None, *, follow: bool = False
 ) -> Iterator[SourceEvent | None]:
     """Yield the events at a path or URL, in order; None whenever there are no more for now.
+
+    Malformed entries are yielded, too, with a reason and no event.
 
     Parameters
     ----------
@@ -144,6 +148,7 @@ def read_events(
 
 
 def _read_file(file: formats.File, format: str) -> Iterator[SourceEvent]:
+    """Yield the events of a file in a format; raise LogError if the file cannot be read."""
     read: Callable[[Any], Iterator[SourceEvent]] = {
         "json": _read_json,
         "csv": _read_csv,
@@ -159,7 +164,9 @@ def _read_file(file: formats.File, format: str) -> Iterator[SourceEvent]:
 
 
 class EventLines:
-    """Split chunks of bytes into lines, and parse the event of each.
+    """Split chunks of bytes into lines, and parse the JSON event of each.
+
+    ``size`` is the number of bytes received. The incomplete last line is kept for the next chunk.
 
     Parameters
     ----------
@@ -183,7 +190,7 @@ class EventLines:
         self._line = 0
 
     def parse_chunk(self, chunk: bytes) -> Iterator[SourceEvent]:
-        """Add a chunk; yield the events whose lines end in it."""
+        """Add a chunk of bytes; yield the events of the lines that end in it, except blank lines."""
         begin = self.size - len(self._pending) - self._dropped_bytes
         self.size += len(chunk)
         *parts, remainder = chunk.split(b"\n")
@@ -199,11 +206,12 @@ class EventLines:
         self._append(remainder)
 
     def parse_rest(self) -> Iterator[SourceEvent]:
-        """Yield the last event, if its line does not end with a newline."""
+        """Yield the event of the remaining bytes, if the last line does not end with a newline."""
         if self._pending:
             yield from self.parse_chunk(b"\n")
 
     def _append(self, part: bytes) -> None:
+        """Add bytes to the current line; if it is too long, keep a prefix and count the dropped bytes."""
         if self._dropped_bytes or len(self._pending) + len(part) > LONGEST_LINE:
             size = len(self._pending) + len(part)
             self._pending += part[:LONG_LINE_PREFIX]
@@ -213,6 +221,7 @@ class EventLines:
             self._pending += part
 
     def _parse_line(self, line: bytes, begin: int, dropped: int) -> SourceEvent:
+        """Return the event of a line that begins at byte ``begin``; a line with dropped bytes is rejected."""
         if begin == 0:
             line = line.removeprefix(b"\xef\xbb\xbf")
         name = make_event_id(line, begin)
@@ -222,7 +231,7 @@ class EventLines:
 
 
 def parse_event(content: bytes, source: str, place: int, name: str) -> SourceEvent:
-    """Parse the event of a line or message; a malformed one is returned with a reason.
+    """Return the event in the JSON of a line or message; a malformed one is returned with a reason.
 
     Parameters
     ----------
@@ -256,16 +265,18 @@ def parse_event(content: bytes, source: str, place: int, name: str) -> SourceEve
 def _make_rejected(
     content: bytes, source: str, place: int, name: str, reason: str, detail: str
 ) -> SourceEvent:
+    """Return a malformed entry with its text, a reason code and a message, without an event."""
     text = content.decode(errors="replace")
     return SourceEvent(source, place, name, None, text, reason, detail, len(content))
 
 
 def _too_long_reason(size: int) -> tuple[str, str]:
+    """Return the reason code and message for an event of so many bytes."""
     return "too-long", f"an event of {size:,} bytes; at most {LONGEST_LINE:,} are read"
 
 
 def make_event_id(content: bytes, place: int) -> str:
-    """Return an event's id, from a hash of its content and its place in the file.
+    """Return an event's id: a hash of its content, "@", and its place in the file or topic.
 
     Examples
     --------
@@ -276,6 +287,7 @@ def make_event_id(content: bytes, place: int) -> str:
 
 
 def _read_json(file: Path) -> Iterator[SourceEvent]:
+    """Yield the events of a file of JSON lines, which may be compressed."""
     lines = EventLines(str(file))
     with pa.input_stream(str(file), compression="detect") as stream:
         while chunk := stream.read(CHUNK_BYTES):
@@ -284,6 +296,7 @@ def _read_json(file: Path) -> Iterator[SourceEvent]:
 
 
 def _standard_input(number: int) -> Iterator[SourceEvent | None]:
+    """Yield events of JSON lines from a file descriptor until its end; None while nothing arrives."""
     lines = EventLines("standard input")
     while True:
         if not select.select([number], [], [], POLL_SECONDS)[0]:
@@ -304,7 +317,7 @@ class Tail:
     Parameters
     ----------
     path : path
-    kept : bool
+    stays_open : bool
         Whether the file stays open, so that no event is lost if it is renamed while it grows.
     """
 
@@ -316,7 +329,11 @@ class Tail:
         self._lines = EventLines(str(path))
 
     def read_new(self) -> Iterator[SourceEvent]:
-        """Yield the events added since the last call."""
+        """Yield the events added since the last call, and advance behind them.
+
+        A replaced or shortened file is read from its beginning, after the rest of the replaced one. If the
+        file does not exist, only the rest of an open one is read.
+        """
         try:
             now = self._path.stat()
         except FileNotFoundError:
@@ -340,17 +357,22 @@ class Tail:
                 self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if it is open."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def _read(self) -> Iterator[SourceEvent]:
+        """Yield the events of the remaining lines of the open file, if there is one."""
         while self._file is not None and (chunk := self._file.read(CHUNK_BYTES)):
             yield from self._lines.parse_chunk(chunk)
 
 
 def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
+    """Yield new events of a growing file, or of all files in a folder, forever; None after each round.
+
+    Raises LogError if a file cannot be read; closes all files at the end.
+    """
     is_folder = Path(place).is_dir()
     tails: dict[Path, Tail] = {}
     try:
@@ -370,6 +392,10 @@ def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
 
 
 def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
+    """Return the files to follow: one file, or those of a folder; empty if the file was removed.
+
+    Raises InvalidValue for a pattern, URL or other format, LogError if nothing exists at the ``first`` call.
+    """
     if "*" in place or "://" in place:
         raise InvalidValue("follow", place, "follow a file or a folder")
     path = Path(place)
@@ -383,10 +409,12 @@ def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
 
 
 def _missing_error(place: str) -> list[Path]:
+    """Raise LogError because there is no such file or folder."""
     raise LogError(f"{place}: cannot be read: there is no such file or folder; make it before it is followed")
 
 
 def _check_followable(path: Path, format: str | None) -> Path:
+    """Return the path; raise InvalidValue unless it is a file of uncompressed JSON lines."""
     if formats.detect_format(path, format) != "json" or path.suffix.lower() in formats.COMPRESSED:
         raise InvalidValue("follow", str(path), "only JSON lines that are not compressed can be followed")
     return path
@@ -400,9 +428,9 @@ class _RowLines:
 
     Attributes
     ----------
-    left : int
+    chars_left : int
         Characters that the current row may still have.
-    number : int
+    line_number : int
         Number of lines read.
     """
 
@@ -414,6 +442,7 @@ class _RowLines:
         return self
 
     def __next__(self) -> str:
+        """Return the next line and count it; raise csv.Error if the current row has too many characters."""
         line = self._text.readline(self.chars_left + 1)
         if not line:
             raise StopIteration
@@ -427,6 +456,10 @@ class _RowLines:
 
 
 def _read_csv(file: Path) -> Iterator[SourceEvent]:
+    """Yield the events of a CSV file by its header; a bad row becomes a rejected entry.
+
+    Raises csv.Error if the header is not in UTF-8.
+    """
     with (
         pa.input_stream(str(file), compression="detect") as stream,
         io.TextIOWrapper(
@@ -454,6 +487,10 @@ def _read_csv(file: Path) -> Iterator[SourceEvent]:
 
 
 def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
+    """Return the event of a row, with None for empty fields, or a rejected entry.
+
+    A row is rejected if it is not in UTF-8, or its length differs from the header's.
+    """
     joined = ",".join(row)
     try:
         content = joined.encode()
@@ -470,6 +507,7 @@ def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceE
 
 
 def _read_parquet(file: formats.File) -> Iterator[SourceEvent]:
+    """Yield an event for each row of a Parquet file, numbered from 1."""
     number = 0
     with formats.parquet_file(file) as opened:
         for batch in opened.iter_batches(PARQUET_ROWS):

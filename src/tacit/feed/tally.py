@@ -50,24 +50,24 @@ class FirstRejected(NamedTuple):
 
 
 class FeedTally(EventCounts):
-    """Counts of events by outcome, with the first event of each fault.
+    """Counts of a feed's events by outcome, with the first event of each fault.
 
     Attributes
     ----------
     faults : Counter
         Rejected events by reason and field, if the message names one.
     firsts : dict
-        The first event of each fault.
+        The first event of each fault, by reason and field.
     unclicked : int
-        Number of events with no reward.
+        Number of feedback events whose reward and metrics are 0 or missing.
     clicked : Counter
-        Events with a reward, by outcome.
-    why_left_out : Counter
+        Feedback events with a reward or metric above 0, by outcome.
+    skip_reasons : Counter
         Events that the map leaves out, by reason; only the first reasons are counted.
 
     Parameters
     ----------
-    doubts : sequence of str
+    map_warnings : sequence of str
         Warnings about the map, a sequence that may grow.
     """
 
@@ -82,28 +82,28 @@ class FeedTally(EventCounts):
 
     @property
     def first(self) -> dict[str, FirstRejected]:
-        """The first rejected event of each reason."""
+        """The first rejected event of each reason, by reason."""
         return {reason: first for (reason, _), first in reversed(self.firsts.items())}
 
     @property
     def mapped_count(self) -> int:
-        """Number of events that the map does not leave out."""
+        """Number of events read that the map does not leave out."""
         return self.read - self.left_out
 
     @property
     def share(self) -> float:
-        """Share of rejected events among those that the map does not leave out."""
+        """Share of rejected events among those that the map does not leave out, in [0, 1]."""
         return self.rejected.total() / max(1, self.mapped_count)
 
     def count_skipped(self, reason: str) -> None:
-        """Count an event that the map leaves out."""
+        """Count an event that the map leaves out, by its reason; only the first 50 reasons are told apart."""
         self.left_out += 1
         if reason in self.skip_reasons or len(self.skip_reasons) < MAX_FAULTS:
             self.skip_reasons[reason] += 1
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the events sent, and about the map."""
+        """Warnings about the events sent, such as clicks without non-clicks, and those about the map."""
         logged, remembered, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
         comes_late = self.unclicked and repeated >= max(
             MIN_REPEATED, MIN_REPEATED_SHARE * self.clicked.total()
@@ -116,7 +116,10 @@ class FeedTally(EventCounts):
         ]
 
     def settle(self, message: Any, outcome: str, time: float | None) -> None:
-        """Count a sent event by outcome, and by whether it has a reward."""
+        """Count a sent event by its outcome; feedback also by whether it has a reward or metric above 0.
+
+        ``time`` is the event's time in seconds since 1970, which updates the latest one.
+        """
         self.count(outcome, time)
         if isinstance(message, Feedback):
             is_unclicked = not any((message.reward, *(message.metrics or {}).values()))
@@ -124,7 +127,10 @@ class FeedTally(EventCounts):
             self.clicked[outcome] += not is_unclicked
 
     def reject(self, source_event: SourceEvent, reason: str, detail: str) -> None:
-        """Count a rejected event."""
+        """Count a rejected event by reason and field, and store the first event of each such fault.
+
+        The field is the one that begins the message ``detail``.
+        """
         self.rejected[reason] += 1
         field = FIELD.match(detail)
         # Bounded, because events may have fields of any name.
@@ -136,7 +142,7 @@ class FeedTally(EventCounts):
             )
 
     def summary(self) -> str:
-        """Return all counts, in lines of text."""
+        """Return all counts, the first event of each fault and the warnings, in lines of text."""
         sent_count, rejected = self.sent.total() - self.sent[REMEMBERED], self.rejected.total()
         word = "would be sent" if self.sent[FORESEEN] else "sent"
         counts = f"{sent_count:,} {word}, {self.left_out:,} left out by the map, {rejected:,} rejected"
@@ -165,7 +171,7 @@ class FeedTally(EventCounts):
         return "\n".join([*lines, *self.warnings])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all counts, for JSON."""
+        """Return all counts, first rejected events and warnings as a dict for JSON."""
         return {
             "read": self.read,
             "left_out": self.left_out,
@@ -178,7 +184,7 @@ class FeedTally(EventCounts):
 
 
 def event_text(source_event: SourceEvent) -> str:
-    """Return an event as text for messages, of at most 200 characters."""
+    """Return an event as JSON, or a malformed entry as it is, of at most 200 characters, for messages."""
     text = (
         source_event.text
         if source_event.event is None
@@ -213,7 +219,7 @@ class RejectedFile:
         self._file.close()
 
     def write(self, source_event: SourceEvent, reason: str, detail: str) -> None:
-        """Append an event with its reason and place."""
+        """Append an event as a JSON line, with the reason, message and place of its rejection."""
         rejection = {
             "reason": reason,
             "detail": detail,
@@ -225,5 +231,5 @@ class RejectedFile:
         self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def flush(self) -> None:
-        """Flush the file's buffer."""
+        """Write the buffered lines to the file."""
         self._file.flush()
