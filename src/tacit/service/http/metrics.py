@@ -321,7 +321,7 @@ OF_PLACEMENT: Table = (
     (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", "", attrgetter("pending")),
     (GAUGE, "tacit_keys", "Keys.", "", attrgetter("key_count")),
     (GAUGE, "tacit_guardrail_harms", "Harms that the guardrail has proved, of arms or of the policy.", "",
-     lambda placement: None if placement.guardrail is None else len(placement.guardrail.harms)),
+     lambda placement: None if placement.guardrail is None else len(placement.guardrail.degradations)),
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", "", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", "", _read_uniform_reward),
