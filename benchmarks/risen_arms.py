@@ -233,7 +233,7 @@ class RisenMixture(tacit.DriftMixture):
         share = min(
             drift_mixture.MOST_SHARE, drift_mixture.SHARE * math.sqrt(hypotheses.change_rate(own, lane))
         )
-        scale = shift_mixture.count_reward(params, state, lane, arm, reward)
+        scale = shift_mixture.record_reward(params, state, lane, arm, reward)
         look(state, lane, arm, reward, scale)
         a, b = drift_mixture.memory_posterior(state, lane, arm)
         known = 0.0

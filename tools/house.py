@@ -1,4 +1,4 @@
-"""Measure the house: how large the source is, and how often it says the same thing.
+"""Measure the house against its limits: sizes, names, docstrings, and how the source hangs together.
 
 python tools/house.py
 """
@@ -7,100 +7,108 @@ from __future__ import annotations
 
 import ast
 import io
-import re
 import tokenize
+import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from names import Function, measure_names
+
 ROOT = Path(__file__).parent.parent
-SOURCE, STUDIES = ROOT / "src" / "tacit", ROOT / "studies"
-NOT_COUNTED = {"Params", "State", "World"}
+SOURCE, STUDIES, TESTS = ROOT / "src" / "tacit", ROOT / "studies", ROOT / "tests"
+SHARED_NAMES = frozenset({"Params", "State", "World"})
 """Names that every policy, classifier or environment gives to a class of its own."""
-SILENT = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+SILENT = frozenset(
+    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+)
 """Tokens that make no line one of code."""
-PIN = re.compile(r"(?<![a-zA-Z])(un)?pin(s|ned|_\w+)?\b|\bPin(ned)?(?![a-z])")
+ClassKey = tuple[Path, str]
+"""The file of a class, and its name."""
 
 
 class Measures(NamedTuple):
-    """What is measured of the source.
+    """Measures of the source, named as in ``limits.toml``.
 
     Attributes
     ----------
-    code : int
-        Lines that hold code: without blank lines, comments and docstrings.
-    files : int
-    classes_twice : int
-        Names that more than one class has, but those of ``NOT_COUNTED`` and private ones.
-    told : int
-        How often the word stands anywhere in the source.
-    know_pin : int
-        Files in which the word pin stands, in whatever form.
+    src_code_lines, studies_code_lines, tests_code_lines : int
+        Lines without blank lines, comments and docstrings.
+    names_at_tacit : int
+        Public names of ``import tacit``.
+    functions_percent, variables_percent, riddles_per_1000 : float
+        See ``tools/names.py``.
+    import_circles : int
+        Groups of files that import each other, imports for types included.
+    methods_of_a_class : int
+        Largest number of methods of a class, over its whole inheritance within the source.
+    code_lines_of_a_class : int
+        Largest number of lines of a class, from its head to its end.
     service_rooms : int
-    longest_class : int
-        Lines from its head to its end.
-    imports, comments : float
-        Lines of them for each line of code.
+    classes_twice : int
+        Public class names that stand for several classes.
     """
 
-    code: int
-    files: int
-    classes_twice: int
-    told: int
-    know_pin: int
+    src_code_lines: int
+    studies_code_lines: int
+    tests_code_lines: int
+    names_at_tacit: int
+    functions_percent: float
+    variables_percent: float
+    riddles_per_1000: float
+    import_circles: int
+    methods_of_a_class: int
+    code_lines_of_a_class: int
     service_rooms: int
-    longest_class: int
-    imports: float
-    comments: float
+    classes_twice: int
 
 
-def measured(source: Path = SOURCE) -> Measures:
-    """Return the measures of all Python files below a folder."""
-    texts, trees = read_files(source)
-    code = count_code(source)
-    classes = list(_classes(trees))
+def measure_house() -> Measures:
+    """Measure the source, the studies and the tests."""
+    import tacit
+
+    trees = parse_files(SOURCE)
+    classes = dict(_iterate_classes(trees))
     homes = defaultdict(set)
-    for path, definition in classes:
-        homes[definition.name].add((path, definition.lineno))
-    rooms = {path.parent for path in texts if "service" in path.relative_to(source).parts[:1]}
+    for path, name in classes:
+        homes[name].add(path)
+    names = measure_names(SOURCE.parent)
     return Measures(
-        code=code,
-        files=len(texts),
-        classes_twice=sum(
-            len(found) > 1 and name not in NOT_COUNTED and not name.startswith("_")
-            for name, found in homes.items()
+        *(count_code(folder) for folder in (SOURCE, STUDIES, TESTS)),
+        len(tacit.__all__),
+        names.functions_percent,
+        names.variables_percent,
+        names.riddles_per_1000,
+        len(names.circles),
+        max(count_methods(trees, classes).values()),
+        max(_length(definition) for definition in classes.values()),
+        len({path.parent for path in trees if path.relative_to(SOURCE).parts[0] == "service"}),
+        sum(
+            len(paths) > 1 and name not in SHARED_NAMES and not name.startswith("_")
+            for name, paths in homes.items()
         ),
-        told=sum(len(re.findall(r"\btold\b", text)) for text in texts.values()),
-        know_pin=sum(bool(PIN.search(text)) for text in texts.values()),
-        service_rooms=len(rooms),
-        longest_class=max(_length(definition) for _, definition in classes),
-        imports=sum(map(_import_lines, trees.values())) / code,
-        comments=sum(map(_comment_lines, texts.values())) / code,
     )
 
 
-def read_files(folder: Path) -> tuple[dict[Path, str], dict[Path, ast.Module]]:
-    """Return the texts and syntax trees of all Python files below a folder."""
-    texts = {path: path.read_text() for path in sorted(folder.rglob("*.py"))}
-    return texts, {path: ast.parse(text) for path, text in texts.items()}
+def read_limits() -> dict[str, float]:
+    """Return the limits by the names of the measures."""
+    sections = tomllib.loads((ROOT / "limits.toml").read_text())
+    return {name: limit for section in sections.values() for name, limit in section.items()}
+
+
+def parse_files(folder: Path) -> dict[Path, ast.Module]:
+    """Return the syntax trees of all Python files below a folder."""
+    return {path: ast.parse(path.read_text()) for path in sorted(folder.rglob("*.py"))}
 
 
 def count_code(folder: Path) -> int:
     """Return the number of lines of code in all Python files below a folder."""
-    texts, trees = read_files(folder)
-    return sum(map(len, map(code_lines, texts.values(), trees.values())))
+    return sum(len(code_lines(path.read_text(), tree)) for path, tree in parse_files(folder).items())
 
 
 def code_lines(text: str, tree: ast.Module) -> set[int]:
-    """Return the numbers of the lines that hold code, docstrings left out."""
+    """Return the numbers of the lines that hold code, without docstrings."""
     prose: set[int] = set()
     for node in ast.walk(tree):
         value = node.value if isinstance(node, ast.Expr) else None
@@ -113,20 +121,46 @@ def code_lines(text: str, tree: ast.Module) -> set[int]:
     return lines - prose
 
 
-def _classes(trees: dict[Path, ast.Module]) -> Iterator[tuple[Path, ast.ClassDef]]:
+def count_methods(
+    trees: Mapping[Path, ast.Module], classes: Mapping[ClassKey, ast.ClassDef]
+) -> dict[ClassKey, int]:
+    """Return the number of methods and properties of each class, inherited ones included."""
+    imports = {path: _read_class_imports(tree) for path, tree in trees.items()}
+
+    def list_methods(key: ClassKey) -> set[str]:
+        definition = classes[key]
+        methods = {
+            node.name for node in definition.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+        for base in definition.bases:
+            expression = base.value if isinstance(base, ast.Subscript) else base
+            name = ast.unparse(expression).rpartition(".")[2]
+            parent = (key[0], name)
+            if parent not in classes:
+                parent = (imports[key[0]].get(name, key[0]), name)
+            if parent in classes and parent != key:
+                methods |= list_methods(parent)
+        return methods
+
+    return {key: len(list_methods(key)) for key in classes}
+
+
+def _read_class_imports(tree: ast.Module) -> dict[str, Path]:
+    """Return the files of the names that a module imports from the source."""
+    files = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tacit"):
+            path = SOURCE.parent.joinpath(*node.module.split("."))  # type: ignore[union-attr]
+            for alias in node.names:
+                files[alias.name] = path.with_suffix(".py")
+    return files
+
+
+def _iterate_classes(trees: Mapping[Path, ast.Module]) -> Iterator[tuple[ClassKey, ast.ClassDef]]:
     for path, tree in trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
-                yield path, node
-
-
-def _import_lines(tree: ast.Module) -> int:
-    imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
-    return sum(map(_length, imports))
-
-
-def _comment_lines(text: str) -> int:
-    return sum(line.lstrip().startswith("#") for line in text.splitlines())
+                yield (path, node.name), node
 
 
 def _length(node: ast.stmt) -> int:
@@ -137,8 +171,14 @@ def _end(node: ast.stmt | ast.expr) -> int:
     return node.end_lineno or node.lineno
 
 
+def main() -> None:
+    """Print each measure beside its limit."""
+    limits = read_limits()
+    for name, value in measure_house()._asdict().items():
+        limit = limits[name]
+        remark = "" if value <= limit else "  above the limit"
+        print(f"{name.replace('_', ' '):22} {value:>9,.6g}   at most {limit:>9,.6g}{remark}")
+
+
 if __name__ == "__main__":
-    for name, value in measured()._asdict().items():
-        shown = f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
-        print(f"{name.replace('_', ' '):16} {shown:>8}")
-    print(f"{'code of studies':16} {count_code(STUDIES):>8,}")
+    main()

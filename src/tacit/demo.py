@@ -517,7 +517,7 @@ def send(
         context_field = {"context": traffic.contexts[i]} if traffic.contexts else {}
         return {"key": scene.keys[traffic.lanes[i]], **context_field}
 
-    def search(connection: HTTPConnection, indices: range) -> None:
+    def send_batch(connection: HTTPConnection, indices: range) -> None:
         """Request a batch of decisions, store the arms shown, and send or write the simulated clicks."""
         answers = post_batch(connection, "decide", "decisions", map(make_request, indices))
         shown_arms[indices] = [index_by_arm[answer["arm"]] for answer in answers]
@@ -530,7 +530,7 @@ def send(
         elif ids:
             post_batch(connection, "feedback", "feedback", ({"decision_id": id, "reward": 1} for id in ids))
 
-    return shown_arms, send_concurrently(address, len(shown_arms), "searchers", search)
+    return shown_arms, send_concurrently(address, len(shown_arms), "searchers", send_batch)
 
 
 def send_concurrently(

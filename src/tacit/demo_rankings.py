@@ -190,14 +190,14 @@ def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, f
     index_by_article = {arm: article_index for article_index, arm in enumerate(ARTICLES)}
     shown_articles = np.empty((lists, POSITIONS), np.int64)
 
-    def read(connection: HTTPConnection, indices: range) -> None:
+    def send_batch(connection: HTTPConnection, indices: range) -> None:
         """Request a batch of lists, store the articles shown, and send the simulated clicks."""
         answers = post_batch(connection, "slate", "decisions", [{"key": "home"}] * len(indices))
         shown_articles[indices] = [[index_by_article[arm] for arm in answer["slate"]] for answer in answers]
         clicks = (np.flatnonzero(users.simulate_reading(i, shown_articles[i])[1]).tolist() for i in indices)
         send_clicks(connection, answers, clicks)
 
-    return shown_articles, send_concurrently(address, lists, "readers", read)
+    return shown_articles, send_concurrently(address, lists, "readers", send_batch)
 
 
 def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
@@ -335,7 +335,7 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
         lists = simulated.rankings[simulated.queries[i]].tolist()
         return {"rankings": {n: list(map(str, items)) for n, items in zip(RANKERS, lists, strict=True)}}
 
-    def search(connection: HTTPConnection, indices: range) -> None:
+    def send_batch(connection: HTTPConnection, indices: range) -> None:
         """Request the duels of a batch of searches, send the clicks, and store pairs and click counts."""
         answers = post_batch(connection, "duel", "decisions", map(make_request, indices))
         lists = [np.array(answer["items"], np.int64) for answer in answers]
@@ -346,7 +346,7 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
         ]
         totals.clicks[indices] = [len(clicked) for clicked in clicks]
 
-    return totals, send_concurrently(address, searches, "searchers", search)
+    return totals, send_concurrently(address, searches, "searchers", send_batch)
 
 
 def draw_duels(title: str, totals: DuelTotals, path: Path) -> Path | None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit.core.compiled  # noqa: F401  teaches numba
-from tacit.core.arrays import borrow_array, return_array
-from tacit.core.seeds import borrow_generator, derive_generator, return_generator
+from tacit.core.arrays import borrow_array, release_array
+from tacit.core.seeds import borrow_generator, derive_generator, write_back_generator
 
 NUMBERS = [(0, 0, 0), (0, 0, 1), (2**31 - 2, 10**6, 9_999), (2**62, 3, 2**40)]
 
@@ -59,7 +59,7 @@ def take_turns(rng, wanted, drawn):
             drawn[i] = own.beta(0.7, 2.5)
         else:
             drawn[i] = own.integers(0, 1000)  # takes half words
-    return_generator(own, rng)
+    write_back_generator(own, rng)
 
 
 taken = numba.njit(take_turns)
@@ -84,7 +84,7 @@ def summed(rows, columns):
         for j in range(columns):
             room[i, j] = 10 * i + j
     total = room[rows - 1].sum() + room[0, columns - 1]
-    return_array(room)
+    release_array(room)
     return total
 
 

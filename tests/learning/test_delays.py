@@ -258,7 +258,7 @@ def test_a_queue_makes_room_and_forgets_what_all_cursors_have_passed():
 
 def test_arms_that_come_are_as_all_together():
     delays = counted([[1, 1, 700, 1500], [1]])
-    more = late.add_classes(delays, 3)
+    more = late.enlarge_delays(delays, 3)
     all_hazard = 1 / 5
     assert more.curve[2, 11] == pytest.approx(1 - all_hazard)
     assert more.curve[:2] == pytest.approx(delays.curve)

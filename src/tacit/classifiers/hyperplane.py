@@ -29,7 +29,7 @@ DEPENDENT = 1e-14
 """A vector counts as dependent on others if less than this share of its length is orthogonal to them."""
 
 
-class Workspace(NamedTuple):
+class SolverWorkspace(NamedTuple):
     """Work arrays of :func:`hull_distance`; their contents do not matter between calls.
 
     Attributes
@@ -53,7 +53,7 @@ class Workspace(NamedTuple):
     normal: Floats
 
     @classmethod
-    def zeros(cls, rows: int, dim: int) -> Workspace:
+    def zeros(cls, rows: int, dim: int) -> SolverWorkspace:
         """Return work arrays of zeros for ``rows`` rows and contexts of length ``dim``."""
         return cls(
             np.zeros((rows, dim + 1), np.int64),
@@ -83,13 +83,13 @@ class HullPoints(NamedTuple):
     points: Floats
     held: Annotated[Ints, ValueRange(0, -1, "points", 1)]
     dropped: IntCount
-    scratch: Workspace
+    scratch: SolverWorkspace
 
 
 @kernel
-def get_row(scratch: Workspace, row: int) -> Workspace:
+def get_row(scratch: SolverWorkspace, row: int) -> SolverWorkspace:
     """Return views of one row of all work arrays."""
-    return Workspace(
+    return SolverWorkspace(
         scratch.corral[row],
         scratch.weights[row],
         scratch.target[row],
@@ -115,8 +115,7 @@ def closest_point(points: Floats, context: Floats, skip: int) -> int:
 
 @kernel
 def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
-    """Return the index of the lowest point in the direction of the normal, other than ``skip``; −1 for none.
-    """
+    """Return the index of the lowest point in the direction of the normal, other than ``skip``; −1 for none."""
     lowest, least = -1, math.inf
     for i in range(len(points)):
         height = 0.0
@@ -138,8 +137,7 @@ def norm(vector: Floats) -> float:
 
 @kernel
 def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
-    """Subtract from ``vector``, in place, its projections on the first ``size`` rows of an orthonormal basis.
-    """
+    """Subtract from ``vector``, in place, its projections on the first ``size`` rows of an orthonormal basis."""
     for i in range(size):
         along = 0.0
         for j in range(len(vector)):
@@ -149,7 +147,7 @@ def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
 
 
 @kernel
-def set_offset(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
+def set_offset(scratch: SolverWorkspace, points: Floats, context: Floats, size: int) -> None:
     """Set ``scratch.offset`` and ``scratch.normal`` from the weights of the corral's ``size`` points.
 
     The offset leads from the context to the nearest point so far, the weighted mean of these points. The
@@ -165,7 +163,7 @@ def set_offset(scratch: Workspace, points: Floats, context: Floats, size: int) -
 
 
 @kernel
-def factorise(scratch: Workspace, points: Floats, first: int, size: int) -> None:
+def factorise(scratch: SolverWorkspace, points: Floats, first: int, size: int) -> None:
     """Update the QR factors in ``scratch`` of a corral of ``size`` points changed from difference ``first``
     on.
 
@@ -194,7 +192,7 @@ def factorise(scratch: Workspace, points: Floats, first: int, size: int) -> None
 
 
 @kernel
-def set_target(scratch: Workspace, points: Floats, context: Floats, size: int) -> None:
+def set_target(scratch: SolverWorkspace, points: Floats, context: Floats, size: int) -> None:
     """Set ``scratch.target`` to the weights of the nearest point of the plane through the corral's points."""
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
@@ -222,7 +220,7 @@ def step_to_target(weights: Floats, target: Floats, size: int) -> int:
 
 
 @kernel
-def add_to_corral(scratch: Workspace, points: Floats, context: Floats, size: int, point: int) -> int:
+def add_to_corral(scratch: SolverWorkspace, points: Floats, context: Floats, size: int, point: int) -> int:
     """Add a point to the corral in ``scratch``, and remove points whose weight becomes 0.
 
     Updates weights and QR factors; returns the corral's new size.
@@ -244,7 +242,7 @@ def add_to_corral(scratch: Workspace, points: Floats, context: Floats, size: int
 
 @kernel
 def hull_distance(
-    scratch: Workspace, points: Floats, context: Floats, near: float, far: float, skip: int
+    scratch: SolverWorkspace, points: Floats, context: Floats, near: float, far: float, skip: int
 ) -> float:
     """Return the distance of a context from the hull, exact to 1e-13; inf if it is empty.
 
@@ -393,7 +391,7 @@ class Hyperplane(Classifier):
             np.zeros((rows, self.capacity + 1, self.dim)),
             np.zeros(rows, np.int64),
             np.zeros(rows, np.int64),
-            Workspace.zeros(rows, self.dim),
+            SolverWorkspace.zeros(rows, self.dim),
         )
 
     def merge_states(self, first: HullPoints, second: HullPoints) -> HullPoints:

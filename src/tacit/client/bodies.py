@@ -175,6 +175,7 @@ def _make_number_check(kind: inspect.FloatType, schema: Mapping[str, Any]) -> Ch
 
 def _make_list_check(check: Check) -> Check:
     """Return a function that checks each item of an iterable other than a text and returns a list."""
+
     def check_list(field: str, items: Any) -> list[Any]:
         """Return a list of the checked items; raise InvalidValue if there is none."""
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
@@ -186,6 +187,7 @@ def _make_list_check(check: Check) -> Check:
 
 def _make_mapping_check(check: Check) -> Check:
     """Return a function that checks the names and values of a mapping and returns a dict."""
+
     def check_mapping(field: str, mapping: Any) -> dict[str, Any]:
         """Return a dict of the checked values; raise InvalidValue if the value is no mapping."""
         if not isinstance(mapping, Mapping):

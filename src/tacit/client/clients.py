@@ -118,6 +118,7 @@ def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable
 
 def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     """Return a method that makes a call, sends it, and returns its answer."""
+
     def method(self: Client, *args: Any, **options: Any) -> A:
         return self._send(make(self, *args, **options))
 
@@ -126,6 +127,7 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
 
 def _make_async_method(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[Any, Any, A]]:
     """Return a coroutine method that makes a call, sends it, and returns its answer."""
+
     async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
         return await self._send(make(self, *args, **options))
 

@@ -27,7 +27,7 @@ def borrow_array(rows: int, columns: int) -> Floats:
     return np.empty((rows, columns))
 
 
-def return_array(workspace: Floats) -> None:
+def release_array(workspace: Floats) -> None:
     """Free the memory of a workspace of :func:`borrow_array`; in plain Python this does nothing."""
 
 

@@ -16,8 +16,8 @@ from numba.core import cgutils, types
 from numba.extending import lower_builtin, type_callable
 from numba.np.arrayobj import make_array, populate_array
 
-from tacit.core.arrays import borrow_array, return_array
-from tacit.core.seeds import STEPS, borrow_generator, derive_generator, return_generator
+from tacit.core.arrays import borrow_array, release_array
+from tacit.core.seeds import STEPS, borrow_generator, derive_generator, write_back_generator
 
 WORD, HALF = ir.IntType(64), ir.IntType(32)
 STATE = ir.ArrayType(WORD, 6)
@@ -27,6 +27,7 @@ STATE = ir.ArrayType(WORD, 6)
 @type_callable(derive_generator)
 def _type_derive_generator(context: Any) -> Any:
     """Return numba's typing function: three integers give a generator, other types are refused."""
+
     def typer(first: Any, second: Any, third: Any) -> Any:
         if all(isinstance(number, types.Integer) for number in (first, second, third)):
             return types.npy_rng
@@ -157,8 +158,8 @@ def _type_borrow_generator(context: Any) -> Any:
     return lambda rng: types.npy_rng if rng == types.npy_rng else None
 
 
-@type_callable(return_generator)
-def _type_return_generator(context: Any) -> Any:
+@type_callable(write_back_generator)
+def _type_write_back_generator(context: Any) -> Any:
     return lambda own, rng: types.none
 
 
@@ -175,8 +176,8 @@ def _lower_borrow_generator(context: Any, builder: Any, signature: Any, argument
     return _make_generator(context, builder, builder.ptrtoint(state, WORD), _next_of_pcg, _half_of_pcg)
 
 
-@lower_builtin(return_generator, types.npy_rng, types.npy_rng)  # type: ignore[untyped-decorator]
-def _lower_return_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+@lower_builtin(write_back_generator, types.npy_rng, types.npy_rng)  # type: ignore[untyped-decorator]
+def _lower_write_back_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Emit code that writes the state of a local copy back to its generator; return numba's None."""
     local, rng = arguments
     words, has_half, half = _numpy_pointers(context, builder, rng)
@@ -236,8 +237,8 @@ def _type_borrow_array(context: Any) -> Any:
     return lambda rows, columns: WORKSPACE
 
 
-@type_callable(return_array)
-def _type_return_array(context: Any) -> Any:
+@type_callable(release_array)
+def _type_release_array(context: Any) -> Any:
     return lambda room: types.none
 
 
@@ -249,19 +250,21 @@ def _lower_borrow_array(context: Any, builder: Any, signature: Any, arguments: A
         for number, kind in zip(arguments, signature.args, strict=True)
     )
     width = builder.mul(columns, WORD(8))
-    take = cgutils.get_or_insert_function(builder.module, ir.FunctionType(POINTER, [WORD]), "PyMem_RawMalloc")
-    take.return_value.add_attribute("noalias")
-    room = make_array(WORKSPACE)(context, builder)
-    data = builder.bitcast(builder.call(take, [builder.mul(rows, width)]), room.data.type)
-    populate_array(room, data, (rows, columns), (width, WORD(8)), WORD(8), None)
-    return room._getvalue()
+    allocate = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(POINTER, [WORD]), "PyMem_RawMalloc"
+    )
+    allocate.return_value.add_attribute("noalias")
+    workspace = make_array(WORKSPACE)(context, builder)
+    data = builder.bitcast(builder.call(allocate, [builder.mul(rows, width)]), workspace.data.type)
+    populate_array(workspace, data, (rows, columns), (width, WORD(8)), WORD(8), None)
+    return workspace._getvalue()
 
 
-@lower_builtin(return_array, types.Array)  # type: ignore[untyped-decorator]
-def _lower_return_array(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+@lower_builtin(release_array, types.Array)  # type: ignore[untyped-decorator]
+def _lower_release_array(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Emit code that frees the memory of a workspace; return numba's None."""
-    room = make_array(WORKSPACE)(context, builder, arguments[0])
+    workspace = make_array(WORKSPACE)(context, builder, arguments[0])
     kind = ir.FunctionType(ir.VoidType(), [POINTER])
-    give = cgutils.get_or_insert_function(builder.module, kind, "PyMem_RawFree")
-    builder.call(give, [builder.bitcast(room.data, POINTER)])
+    free = cgutils.get_or_insert_function(builder.module, kind, "PyMem_RawFree")
+    builder.call(free, [builder.bitcast(workspace.data, POINTER)])
     return context.get_dummy_value()

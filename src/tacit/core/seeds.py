@@ -102,5 +102,5 @@ def borrow_generator(rng: Generator) -> Generator:
     return rng
 
 
-def return_generator(local: Generator, rng: Generator) -> None:
+def write_back_generator(local: Generator, rng: Generator) -> None:
     """Write the state of a local copy back to its generator; in plain Python do nothing."""

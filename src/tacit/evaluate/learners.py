@@ -234,7 +234,7 @@ class Learning:
         size = (len(probabilities), self.policy.arm_count) if self._needs_all_arms else (0, 0)
         index_probabilities = np.zeros(size)
         params = self.policy.params
-        driver = compile_loop(progress_rows, params)
+        driver = compile_loop(evaluate_rows, params)
         for part in learner.split_rows(rows, all_rows):
             batch = learner.make_impressions(rows, all_rows[part])
             logged = LoggedBatch(batch, arm_indices[part], rows.reward[part], rows.propensity[part])
@@ -387,7 +387,7 @@ class LoggedBatch(NamedTuple):
     propensities: Floats
 
 
-def progress_rows(
+def evaluate_rows(
     params: Any, state: Any, logged: LoggedBatch, probabilities: Floats, all_arms: Floats
 ) -> None:
     """For each row, write the propensity of its shown arm to ``probabilities``, then learn from the row.
@@ -500,7 +500,7 @@ class Ranking(Restartable):
         prefixes, places = np.empty((2, len(actions), width))
         self._position_chances = np.zeros((len(actions), width, width) if self.needs_positions else (0, 0, 0))
         knows_propensities, params = self.policy.knows_places, self.policy.params
-        driver = compile_loop(progress_lists if knows_propensities else progress_drawn, params)
+        driver = compile_loop(evaluate_lists if knows_propensities else evaluate_sampled_lists, params)
         generators = () if knows_propensities else (self._rng,)
         for part in learner.split_rows(rows, lists.first):
             batch = learner.make_impressions(rows, lists.first[part])
@@ -582,7 +582,7 @@ class LoggedLists(NamedTuple):
     propensities: Floats
 
 
-def progress_lists(
+def evaluate_lists(
     params: Any, state: Any, logged: LoggedLists, prefixes: Floats, places: Floats, chances: Floats
 ) -> None:
     """For each logged list, write its probabilities under the policy, then learn from the list.
@@ -609,7 +609,7 @@ def progress_lists(
         learn(params, state, lane, make_outcome(params, impression, actions[i], feedback[i], list_propensity))
 
 
-def progress_drawn(
+def evaluate_sampled_lists(
     params: Any,
     state: Any,
     logged: LoggedLists,

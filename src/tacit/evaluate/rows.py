@@ -270,7 +270,7 @@ class RowReader:
         Raises UnfitLog if propensities are needed and a row has none. Updates ``given_above``.
         """
         batch = chunk.batch
-        offer = self._code_offers(batch)
+        offer = self._find_offer_indices(batch)
         propensity = numbers(batch, "propensity")
         at_position = numbers(batch, "position_propensity")
         self.given_above |= bool((np.isnan(at_position) & ~np.isnan(propensity)).any())
@@ -294,7 +294,7 @@ class RowReader:
             raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.propensity))))
         return rows
 
-    def _code_offers(self, batch: Any) -> Ints:
+    def _find_offer_indices(self, batch: Any) -> Ints:
         """Return the index in ``_offers`` of each row's list of arms; append new lists to ``_offers``."""
         arms = batch["arms"]
         if common_list_codes(arms) is not None:

@@ -95,8 +95,10 @@ class Sender:
         """Send messages by the client's call for their type, with retries; return the service's answers."""
         client, kind = self._client, type(messages[0])
         calls = {
-            Feedback: client.feedback_many, LocalDecision: client.log_decisions, Event: client.record_examinations
-        }  # fmt: skip
+            Feedback: client.feedback_many,
+            LocalDecision: client.log_decisions,
+            Event: client.record_examinations,
+        }
         call = calls.get(kind, client.clicks_many)
         recorded: list[Recorded | TakenOver] = self._call_until_answered(call, placement, messages)
         return recorded

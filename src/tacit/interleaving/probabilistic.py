@@ -452,7 +452,7 @@ def credit_differences(
     return np.array(rows)
 
 
-def sensitivity(difference: Floats) -> Floats:
+def compute_sensitivity(difference: Floats) -> Floats:
     """Return the sensitivity of each list: P(no tie) · entropy in bits of the winner if there is no tie.
 
     A click falls on a position with a probability proportional to 1/position; the ranker with more credit
@@ -494,7 +494,7 @@ def solve_lists(
     """
     lists = list_candidates(rankings, length)
     difference = credit_differences(rankings, lists, score)
-    probabilities = _solve_program(np.cumsum(difference, axis=1), sensitivity(difference))
+    probabilities = _solve_program(np.cumsum(difference, axis=1), compute_sensitivity(difference))
     probabilities[probabilities < 1e-9] = 0.0
     probabilities /= probabilities.sum()
     return tuple((float(probabilities[i]), lists[i], difference[i]) for i in np.flatnonzero(probabilities))

@@ -37,7 +37,7 @@ class CandidateVectors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Candidates:
+class CandidateSet:
     """Candidates with their present vectors, unaffected by later changes of the catalogue.
 
     Attributes
@@ -114,7 +114,7 @@ class Catalogue:
         self._rows: dict[Arm, int] = {}  # in the order of the rows
         self._members: dict[str, dict[Arm, int]] = {}  # the same for each segment
         # Cache of ``locate`` for all items and for segments, with the version it is valid for.
-        self._cache: tuple[int, dict[str | None, Candidates]] = 0, {}
+        self._cache: tuple[int, dict[str | None, CandidateSet]] = 0, {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -267,7 +267,7 @@ class Catalogue:
         """Return a dict from each segment to its number of items; items without segment are not counted."""
         return {segment: len(members) for segment, members in self._members.items()}
 
-    def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> Candidates:
+    def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> CandidateSet:
         """Return items and their present vectors as candidates: those with ``ids``, or all, or all of a
         segment.
 
@@ -286,9 +286,9 @@ class Catalogue:
         else:
             return self._locate_all(segment)
         self._check_count(len(names), segment)
-        return Candidates(names, self._vectors, rows)
+        return CandidateSet(names, self._vectors, rows)
 
-    def _locate_all(self, segment: str | None) -> Candidates:
+    def _locate_all(self, segment: str | None) -> CandidateSet:
         """Return all items, or all of a segment, as candidates; cached until the catalogue changes.
 
         Raises InvalidValue if there are none or more than 10,000.
@@ -300,7 +300,7 @@ class Catalogue:
             members = self._rows if segment is None else self._members.get(segment, {})
             self._check_count(len(members), segment)
             rows = np.fromiter(members.values(), np.int64, len(members))
-            candidates = self._cache[1][segment] = Candidates(AllIds(members), self._vectors, rows)
+            candidates = self._cache[1][segment] = CandidateSet(AllIds(members), self._vectors, rows)
         return candidates
 
     def count(self, segment: str | None = None) -> int:
@@ -376,8 +376,7 @@ class Catalogue:
         return self._ids, self._segments, self._vectors[: len(self._ids)]  # type: ignore[return-value]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the items as an Arrow stream of a table with the columns ``id``, ``vector`` and ``segment``.
-        """
+        """Return the items as an Arrow stream of a table with the columns ``id``, ``vector`` and ``segment``."""
         import pyarrow as pa
 
         ids, segments, halves = self.columns()
@@ -400,8 +399,7 @@ class Catalogue:
     # Internal --------------------------------------------------------------------------------
 
     def _find_rows(self, field: str, ids: Sequence[Arm]) -> Ints:
-        """Return the rows of items; raise UnknownName, with the argument name ``field``, if one is missing.
-        """
+        """Return the rows of items; raise UnknownName, with the argument name ``field``, if one is missing."""
         try:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):

@@ -161,7 +161,7 @@ def enlarge_queue(queue: Queue, count: int) -> Queue:
     return larger
 
 
-def add_classes(delays: Delays, classes: int) -> Delays:
+def enlarge_delays(delays: Delays, classes: int) -> Delays:
     """Return a copy of the distributions enlarged to a total of ``classes`` arms, and estimated again.
 
     A new arm has no clicks yet, so its distribution is that of all arms.

@@ -32,8 +32,8 @@ from tacit.learning.delayed_feedback import (
     Delays,
     OpenFeedback,
     Queue,
-    add_classes,
     compute_learning_age,
+    enlarge_delays,
     enqueue,
     is_outgrown,
     pass_edges,
@@ -120,7 +120,7 @@ class _Loops(NamedTuple):
     note: Any
 
 
-class OpenDecisions:
+class WaitingDecisions:
     """Decisions whose windows are open, in the order of their start.
 
     Parameters
@@ -212,8 +212,7 @@ class OpenDecisions:
         return [("cursor", self.queue.cursor), *named]
 
     def restore(self, decisions: list[Decision]) -> None:
-        """Add the decisions of a loaded file and set the queue's size; the caller fills in the other arrays.
-        """
+        """Add the decisions of a loaded file and set the queue's size; the caller fills in the other arrays."""
         self.add(decisions)
         self.queue.size[0] = len(decisions)
 
@@ -283,12 +282,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._delays = Delays.create(window, policy.arm_count if self._by_arm else 1)
         self._time = -1
         self._warned = False
-        self._open = OpenDecisions(policy.feedback_width)
+        self._open = WaitingDecisions(policy.feedback_width)
         self._policy: Any = None
 
     def __repr__(self) -> str:
-        """Return a text with the window's length, its number of open decisions and the present learning age.
-        """
+        """Return a text with the window's length, its number of open decisions and the present learning age."""
         seconds = int(self._delays.edges[-1]) / MICROSECONDS
         waiting = f"{self.open_count:,} decisions open, learned at an age of {self.learning_age:g} s"
         return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
@@ -308,8 +306,7 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def learning_age(self) -> float:
-        """The age in seconds at which decisions are learned now; the length of the window before ten clicks.
-        """
+        """The age in seconds at which decisions are learned now; the length of the window before ten clicks."""
         return compute_learning_age(self._delays, self._time) / MICROSECONDS
 
     @property
@@ -604,7 +601,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         if self._policy is not policy:
             params = policy.params
             if self._by_arm and policy.arm_count > len(self._delays.clicks):
-                self._delays = add_classes(self._delays, policy.arm_count)
+                self._delays = enlarge_delays(self._delays, policy.arm_count)
             before = params, self.learner.state
             queue = *before, self._delays, self._open.queue, self._open.open_feedback
             self._policy, self._compiled = (

@@ -246,10 +246,9 @@ class Lanes:
         """For each array of the state, the number of rows of a lane; 0 for arrays that all lanes share."""
         return lane_rows(self._policy.init)
 
-    def keys(self) -> KeyView:
-        """Return a view of all present keys in the order of their lanes; keys added later are not included.
-        """
-        return KeyView(self._names)
+    def keys(self) -> KeySnapshot:
+        """Return a view of all present keys in the order of their lanes; keys added later are not included."""
+        return KeySnapshot(self._names)
 
     def view(self, lane: int) -> Any:
         """Return writable views of a lane's rows of the state and of all shared arrays.
@@ -368,7 +367,7 @@ class Lanes:
         self.plays = plays
 
 
-class KeyView(Sequence[str]):
+class KeySnapshot(Sequence[str]):
     """View of the present items of a list that only grows; avoids copying a million keys.
 
     Examples

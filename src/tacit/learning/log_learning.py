@@ -258,7 +258,7 @@ def make_arm_table(field: str, source: Any) -> ArmTable:
 # ---- Learning a click log in training batches
 
 
-class TrainingBatch(NamedTuple):
+class LogBatch(NamedTuple):
     """Rows of a log as columns: impressions, the arms shown, and their feedback.
 
     Attributes
@@ -342,7 +342,7 @@ def learn_log(
     return count
 
 
-def _learn_rows(learner: ColumnLearner, batches: Iterator[TrainingBatch]) -> tuple[int, float]:
+def _learn_rows(learner: ColumnLearner, batches: Iterator[LogBatch]) -> tuple[int, float]:
     """Learn training batches in order; return a hash of their rewards and the largest reward.
 
     If an error occurs, the learner's state, keys and number of decisions are restored, and the error is
@@ -390,7 +390,7 @@ class _BatchReader:
         self._names = pa.array(list(map(str, learner.offer.names)))
         self._placements: set[str] = set()
 
-    def read(self, log: Any, by_time: bool = False) -> Iterator[TrainingBatch]:
+    def read(self, log: Any, by_time: bool = False) -> Iterator[LogBatch]:
         """Yield the log's rows of the placement as training batches, sorted by time first if ``by_time``.
 
         Raises _TimesGoBack if they are not sorted and ``by_time`` is False, UnfitLog if rows do not fit the
@@ -455,7 +455,7 @@ class _BatchReader:
             if stop > start:
                 yield chunk.slice_rows(start, stop)
 
-    def _read_arms(self, chunk: Chunk) -> TrainingBatch:
+    def _read_arms(self, chunk: Chunk) -> LogBatch:
         """Return a chunk of rows with one arm each as a training batch; raise UnfitLog for too small
         propensities.
         """
@@ -468,9 +468,9 @@ class _BatchReader:
             batch.stops - batch.starts,
             lambda row, wrong: UnfitLog(f"{chunk.row_location(row)}: {wrong}"),
         )
-        return TrainingBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
+        return LogBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
 
-    def _read_lists(self, chunk: Chunk) -> TrainingBatch:
+    def _read_lists(self, chunk: Chunk) -> LogBatch:
         """Return a chunk of whole lists, with a row per position, as a training batch with a row per list.
 
         Raises UnfitLog if a position is out of range or occurs twice. A list's propensity is the product of
@@ -498,7 +498,7 @@ class _BatchReader:
         actions[index] = arm_indices
         feedback[index] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         propensities[index] = numbers(chunk.batch, "propensity")
-        return TrainingBatch(batch, actions, feedback, propensities.prod(axis=1))
+        return LogBatch(batch, actions, feedback, propensities.prod(axis=1))
 
     def _read_impressions(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> tuple[Batch, Ints]:
         """Return the impressions whose first rows are ``first``, and the arm index shown in each row of the

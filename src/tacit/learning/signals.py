@@ -64,7 +64,7 @@ class Scales(NamedTuple):
     slow: float
 
 
-class Streams(NamedTuple):
+class KeyActivity(NamedTuple):
     """Decayed counts of decisions and times of events, one row (lane) for each key.
 
     Attributes
@@ -90,7 +90,7 @@ class Streams(NamedTuple):
     offered: Ints
 
     @classmethod
-    def zeros(cls, lanes: int, arms: int) -> Streams:
+    def empty(cls, lanes: int, arms: int) -> KeyActivity:
         """Return rows for ``lanes`` keys without decisions: all counts are 0, all times −1 (never)."""
         return cls(
             first=np.full(lanes, NEVER),
@@ -146,7 +146,7 @@ class Arrivals(NamedTuple):
 
 
 @kernel
-def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
+def fade(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> None:
     """Decay all sums of a lane to ``time`` and set the lane's time to it; an earlier time changes nothing."""
     since = time - lanes.time[lane]
     if lanes.time[lane] == NEVER or since <= 0:
@@ -160,7 +160,7 @@ def fade(lanes: Streams, scales: Scales, lane: int, time: int) -> None:
 
 
 @kernel
-def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> None:
+def add(lanes: KeyActivity, scales: Scales, lane: int, column: int, ago: int) -> None:
     """Add to the fast and slow sum ``column`` of a lane one event that happened ``ago`` microseconds before.
 
     The event counts less than one, as its count has decayed for that time.
@@ -170,7 +170,7 @@ def add(lanes: Streams, scales: Scales, lane: int, column: int, ago: int) -> Non
 
 
 @kernel
-def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
+def compute_volume(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> float:
     """Return the signal ``volume`` of a lane at ``time``: the number of decisions relative to the key's past.
 
     It is 1/2 if traffic is unchanged, and near 1 if it has grown much.
@@ -185,7 +185,7 @@ def compute_volume(lanes: Streams, scales: Scales, lane: int, time: int) -> floa
 
 
 @kernel
-def compute_share(lanes: Streams, lane: int, part: int, whole: int) -> float:
+def compute_share(lanes: KeyActivity, lane: int, part: int, whole: int) -> float:
     """Return the ratio of the fast sums ``part`` and ``whole`` of a lane, shrunk to the ratio of its slow
     sums.
 
@@ -196,7 +196,7 @@ def compute_share(lanes: Streams, lane: int, part: int, whole: int) -> float:
 
 
 @kernel
-def compute_novelty(lanes: Streams, scales: Scales, lane: int, time: int, arms: Ints) -> float:
+def compute_novelty(lanes: KeyActivity, scales: Scales, lane: int, time: int, arms: Ints) -> float:
     """Return the signal ``new-arms``: the mean novelty of the arms on offer; 0 for the key's first decision.
 
     An arm's novelty is 1 when first offered to the key and decays exponentially; arms of its first decision
@@ -215,7 +215,7 @@ def compute_novelty(lanes: Streams, scales: Scales, lane: int, time: int, arms: 
 
 
 @kernel
-def compute_calm(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
+def compute_calm(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> float:
     """Return the signal ``since-shift``, which grows to 1 with the time since the key's last restart.
 
     Only restarts before ``time`` count; 1 if there was none.
@@ -228,7 +228,7 @@ def compute_calm(lanes: Streams, scales: Scales, lane: int, time: int) -> float:
 
 @kernel
 def count_session(
-    lanes: Streams, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int
+    lanes: KeyActivity, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int
 ) -> None:
     """Count a decision of a session, and store it as the session's latest one in the table.
 
@@ -245,7 +245,7 @@ def count_session(
 
 
 def arrive_rows(
-    lanes: Streams, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
+    lanes: KeyActivity, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
     """Fill ``signals``, shape (rows, 5), with the signals of each decision, then count the decision.
 
@@ -279,7 +279,7 @@ def arrive_rows(
             count_session(lanes, sessions, scales, lane, time, arrivals.sessions[i])
 
 
-def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
+def answer_rows(lanes: KeyActivity, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
     """Count the feedback of decisions row by row in the sums of ``lanes``: a click, or none.
 
     ``rows`` has the lane of each decision.
@@ -291,7 +291,7 @@ def answer_rows(lanes: Streams, scales: Scales, rows: Ints, times: Ints, clicked
             add(lanes, scales, rows[i], UNCLICKED, 0)
 
 
-def shift_rows(lanes: Streams, rows: Ints, times: Ints, epochs: Ints) -> None:
+def shift_rows(lanes: KeyActivity, rows: Ints, times: Ints, epochs: Ints) -> None:
     """Record the epochs of keys row by row in ``lanes``; a changed epoch is a restart at the row's time.
 
     ``rows`` has the lane of each decision.
@@ -348,7 +348,7 @@ class Signals:
         self._columns = [NAMES.index(name) for name in names]
         self._scales = Scales(1e6 * fast, 1e6 * slow)
         self._arms = arms if "new-arms" in names else 0
-        self.state = Streams.zeros(0, self._arms)
+        self.state = KeyActivity.empty(0, self._arms)
         self._sessions = SessionTable.zeros(SESSION_PLACES if self.follows_sessions else 0)
         self._prepare()
 
@@ -359,7 +359,7 @@ class Signals:
         """
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
-            self.state = copy_to_larger(self.state, Streams.zeros(len(self.state.first), arms))
+            self.state = copy_to_larger(self.state, KeyActivity.empty(len(self.state.first), arms))
 
     def _prepare(self) -> None:
         """Compile the loops, or load them from the cache, and store their entry points."""
@@ -437,8 +437,7 @@ class Signals:
     def record_feedback(
         self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the feedback of decisions: a click, or none; later signals of ``abandonment`` depend on it.
-        """
+        """Count the feedback of decisions: a click, or none; later signals of ``abandonment`` depend on it."""
         rows = np.array(lanes, np.int64)
         self._reserve_lanes(rows)
         outcomes = np.array(times, np.int64), np.array(clicked, np.bool_)
@@ -456,16 +455,15 @@ class Signals:
         """Enlarge the state if it has fewer lanes than the largest of ``lanes`` needs."""
         lane_count, min_count = len(self.state.first), int(lanes.max(initial=-1)) + 1
         if min_count > lane_count:
-            larger = Streams.zeros(max(SPARE_LANES, 2 * lane_count, min_count), self._arms)
+            larger = KeyActivity.empty(max(SPARE_LANES, 2 * lane_count, min_count), self._arms)
             self.state = copy_to_larger(self.state, larger)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
-        """Return the state of the first ``lanes`` lanes, and the sessions, as the bytes of a NumPy archive.
-        """
+        """Return the state of the first ``lanes`` lanes, and the sessions, as the bytes of a NumPy archive."""
         self._reserve_lanes(np.array([lanes - 1]))
-        state = trim_state(self.state, Streams.zeros(lanes, self._arms))
+        state = trim_state(self.state, KeyActivity.empty(lanes, self._arms))
         buffer = io.BytesIO()
         places = np.flatnonzero(self._sessions.number)
         sessions = {f"session-{n}": array[places] for n, array in leaves(self._sessions)}
@@ -482,7 +480,7 @@ class Signals:
         """
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as saved:
-                like = Streams.zeros(len(saved["first"]), self._arms)
+                like = KeyActivity.empty(len(saved["first"]), self._arms)
                 arrays = [_check_array(saved[name], array) for name, array in leaves(like)]
                 for name, array in leaves(self._sessions):
                     array[:] = 0

@@ -120,8 +120,8 @@ def find_name_warnings(
     for column in NAMES:
         if column in texts:
             for kind, values, is_wrong in (
-                (FRACTIONS, columns[column], _has_fraction(columns[column])),
-                (BLANKS, texts[column], _has_blanks(texts[column], "" if column == "arm" else " ")),
+                (FRACTIONS, columns[column], _mask_floats(columns[column])),
+                (BLANKS, texts[column], _mask_blanks(texts[column], "" if column == "arm" else " ")),
             ):
                 if is_wrong is not None and is_wrong.any():
                     row = int(np.argmax(is_wrong))
@@ -195,7 +195,7 @@ def select_warnings(
     return [warning for warning in warnings if warning.rows >= min_rows.get(warning.kind, 0)]
 
 
-def _has_fraction(values: Any) -> Booleans | None:
+def _mask_floats(values: Any) -> Booleans | None:
     """Return a mask of the values of floating-point type; None if an Arrow column has another type."""
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
@@ -204,7 +204,7 @@ def _has_fraction(values: Any) -> Booleans | None:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _has_blanks(array: Any, empty: str) -> Booleans | None:
+def _mask_blanks(array: Any, empty: str) -> Booleans | None:
     """Return a mask of the texts that have blanks around them or equal ``empty``; None if there are none."""
     is_encoded = pa.types.is_dictionary(array.type)
     texts = array.dictionary if is_encoded else array

@@ -53,7 +53,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
         If the file cannot be read.
     """
     dim = None
-    for columns in _batches(table):
+    for columns in _read_batches(table):
         ids = convert_values(columns[ID], pa.string())
         vectors = _matrix(columns[VECTOR])
         if dim is None and len(vectors):
@@ -69,7 +69,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
         yield ItemBatch(ids, vectors, segments, times)
 
 
-def _batches(table: Any) -> Iterator[dict[str, Any]]:
+def _read_batches(table: Any) -> Iterator[dict[str, Any]]:
     """Yield the columns of an item table, or of its file, by name, in batches of up to 8192 rows.
 
     Raises
@@ -79,11 +79,11 @@ def _batches(table: Any) -> Iterator[dict[str, Any]]:
     """
     if isinstance(table, str | Path):
         file = open_file(Path(table))
-        columns = _columns(file.names, str(table))
+        columns = _select_columns(file.names, str(table))
         for raw in file.read(columns, BATCH):
             yield raw.columns
     elif is_frame(table):
-        columns = _columns(frame_names(table), "a table")
+        columns = _select_columns(frame_names(table), "a table")
         with reading("items", MEMORY):  # type: ignore[arg-type]
             for batch in frame_batches(table, columns, BATCH):
                 yield dict(zip(columns, batch.columns, strict=True))
@@ -91,7 +91,7 @@ def _batches(table: Any) -> Iterator[dict[str, Any]]:
         raise InvalidValue("items", table, COLUMNS)
 
 
-def _columns(names: Any, where: str) -> list[str]:
+def _select_columns(names: Any, where: str) -> list[str]:
     """Return which columns of an item table to read; raise InvalidValue without ids or vectors."""
     if ID not in names or VECTOR not in names:
         raise InvalidValue("items", f"{where} with the columns {', '.join(map(repr, names))}", COLUMNS)

@@ -224,7 +224,7 @@ def _read_items(file: Path) -> list[str]:
     return list(items)
 
 
-def _open_folder(
+def _open_bandit_folder(
     places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any
 ) -> LogReader:
     """Return a reader of one folder of the Open Bandit Dataset; raise InvalidValue for several folders."""
@@ -233,4 +233,4 @@ def _open_folder(
     return read_open_bandit(places[0], columns=columns, **options)
 
 
-OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _open_folder)
+OPEN_BANDIT = FolderLayout("open-bandit", is_open_bandit, _open_bandit_folder)

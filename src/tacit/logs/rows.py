@@ -409,15 +409,15 @@ def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     raise pa.ArrowInvalid("none of these forms fits all of these times")
 
 
-def _parse_lists(texts: Any, kind: Any) -> Any:
+def _parse_lists(texts: Any, list_type: Any) -> Any:
     """Return JSON texts as an Arrow array of lists; null for a text that is not a list of fitting elements.
 
     ``kind`` is the Arrow type of the lists. Each distinct text is parsed once.
     """
     encoded = texts.dictionary_encode()
-    element = _arm_name if kind.value_type == pa.string() else _number
+    element = _arm_name if list_type.value_type == pa.string() else _number
     lists = [_parse_list(text, element) for text in encoded.dictionary.to_pylist()]
-    return pa.array(lists, kind).take(encoded.indices)
+    return pa.array(lists, list_type).take(encoded.indices)
 
 
 def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:

@@ -26,7 +26,7 @@ from tacit.core.dispatch import (
     shown_in,
 )
 from tacit.core.part import one_word
-from tacit.core.seeds import borrow_generator, return_generator
+from tacit.core.seeds import borrow_generator, write_back_generator
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.learning.delayed_feedback import (
@@ -158,8 +158,7 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
 
 @kernel
 def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Update ``state`` by the feedback of the stored decision ``row``, unless its lane has restarted since.
-    """
+    """Update ``state`` by the feedback of the stored decision ``row``, unless its lane has restarted since."""
     lane = flight.lanes[row]
     if flight.epochs[row] != epoch(params, state, lane):
         return
@@ -313,9 +312,9 @@ def play_clicks_only(
         clicks.took[row] = draw_delay(table, action[0], chances.random())
         if clicks.took[row] < window and is_click(feedback, clicks.silence):
             schedule_row(flight, row, (round + max((clicks.took[row] + TICKS - 1) // TICKS, 1)) % span)
-    return_generator(policy_rng, rng)
-    return_generator(users, env_rng)
-    return_generator(chances, delay_rng)
+    write_back_generator(policy_rng, rng)
+    write_back_generator(users, env_rng)
+    write_back_generator(chances, delay_rng)
 
 
 class ClicksOnlyRun(Run):

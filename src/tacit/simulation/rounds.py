@@ -25,7 +25,7 @@ from tacit.core.dispatch import (
     shown_in,
 )
 from tacit.core.run_mode import compile_loop
-from tacit.core.seeds import borrow_generator, return_generator
+from tacit.core.seeds import borrow_generator, write_back_generator
 from tacit.environments.base import Environment
 from tacit.policies.base import Impression, Policy, make_outcome
 
@@ -154,8 +154,8 @@ def play(
         react(env, world, lane, shown_arms, feedback)
         record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
         learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
-    return_generator(policy_rng, rng)
-    return_generator(users, env_rng)
+    write_back_generator(policy_rng, rng)
+    write_back_generator(users, env_rng)
 
 
 @kernel
@@ -251,9 +251,9 @@ def play_delayed(
         delay = least + int(delays.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
         schedule_row(flight, row, due % span)
-    return_generator(policy_rng, rng)
-    return_generator(users, env_rng)
-    return_generator(delays, delay_rng)
+    write_back_generator(policy_rng, rng)
+    write_back_generator(users, env_rng)
+    write_back_generator(delays, delay_rng)
 
 
 # ---- One run of a policy in an environment

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, borrow_array, return_array
+from tacit.core.arrays import Floats, Generator, borrow_array, release_array
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, float_range, int_range
 from tacit.core.state_ranges import ArmIndex, Count, ValueRange
@@ -119,7 +119,7 @@ class SelfSparring(DuelPolicy):
         right_chance = (
             left_chance if left_place == right_place else probability_largest(wins, losses, right_place)
         )
-        return_array(workspace)
+        release_array(workspace)
         return left_chance * right_chance
 
     @staticmethod

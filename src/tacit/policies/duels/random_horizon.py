@@ -20,7 +20,7 @@ from tacit.core.part import float_range
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.duels import standings
-from tacit.policies.duels.standings import Standings
+from tacit.policies.duels.standings import DuelStandings
 
 # Probability that the rival is drawn from all eligible ones, instead of the one of the largest expected gain.
 ANY_RIVAL = 0.2
@@ -32,7 +32,7 @@ ANY_PAIR = 0.1
 
 
 @kernel
-def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float) -> float:
+def opening(state: DuelStandings, lane: int, arm: int, log_round: float, tail: float) -> float:
     """Return the least reach with which a rival is eligible: by how much log horizon must exceed log round.
 
     While the change test's walk of leader and rival is above 0, the rival is eligible at once, except for a
@@ -47,7 +47,7 @@ def opening(state: Standings, lane: int, arm: int, log_round: float, tail: float
 
 
 @kernel
-def rival_gain(state: Standings, lane: int, arm: int) -> float:
+def rival_gain(state: DuelStandings, lane: int, arm: int) -> float:
     """Return the expected gain of a rival over the leader: the mean of max(0, its margin).
 
     It is stored while the leader beats all others, else computed.
@@ -59,7 +59,7 @@ def rival_gain(state: Standings, lane: int, arm: int) -> float:
 
 @kernel
 def find_open_rivals(
-    state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
+    state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
     """Return the number of rivals eligible within ``reach``, the best of them, and the next opening.
 
@@ -82,7 +82,7 @@ def find_open_rivals(
 
 @kernel
 def nth_rival(
-    state: Standings, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
+    state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
 ) -> int:
     """Return the n-th rival, from 0, that is eligible within ``reach``; the leader if there are fewer."""
     for arm in arms:
@@ -94,7 +94,7 @@ def nth_rival(
 
 
 @kernel
-def probe_chance(state: Standings, lane: int, arms: Ints, arm: int) -> float:
+def probe_chance(state: DuelStandings, lane: int, arms: Ints, arm: int) -> float:
     """Return the probability of a duel of the leader with ``arm`` in a round without an eligible rival.
 
     Such duels, called probes, become rarer from round to round.
@@ -106,7 +106,9 @@ def probe_chance(state: Standings, lane: int, arms: Ints, arm: int) -> float:
 
 
 @kernel
-def draw_rival(state: Standings, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator) -> int:
+def draw_rival(
+    state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator
+) -> int:
     """Return a rival for the leader, which beats all others; the leader itself if there is to be no duel.
 
     A random reach decides which rivals are eligible. Of these, the one of the largest expected gain is
@@ -132,7 +134,9 @@ def draw_rival(state: Standings, lane: int, arms: Ints, log_round: float, tail: 
 
 
 @kernel
-def rival_chance(state: Standings, lane: int, arms: Ints, log_round: float, tail: float, arm: int) -> float:
+def rival_chance(
+    state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, arm: int
+) -> float:
     """Return the probability that :func:`draw_rival` returns ``arm``.
 
     The reach r is drawn with P(r > x) = exp(−tail·x). Between two successive openings the eligible rivals
@@ -162,7 +166,7 @@ def rival_chance(state: Standings, lane: int, arms: Ints, log_round: float, tail
 
 
 @kernel
-def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
+def pair_gate(state: DuelStandings, lane: int, arm: int, rival: int) -> float:
     """Return the log horizon from which duels of two arms pay off.
 
     The stored gates are used if they are up to date.
@@ -173,7 +177,7 @@ def pair_gate(state: Standings, lane: int, arm: int, rival: int) -> float:
 
 
 @kernel
-def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float) -> Duel:
+def count_opponents(state: DuelStandings, lane: int, arms: Ints, left_arm: int, log_round: float) -> Duel:
     """Return the number of possible opponents of an arm, and the one of most wins in the workspace.
 
     Opponents are arms whose gate is at most ``log_round``. Of equal wins, the one of the lowest gate is
@@ -192,7 +196,7 @@ def count_opponents(state: Standings, lane: int, arms: Ints, left_arm: int, log_
 
 
 @kernel
-def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
+def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
     """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
 
     The workspace must be 0 before, and is 0 afterwards. The first arm is the one that may beat most arms: the
@@ -232,7 +236,7 @@ def find_contest(state: Standings, lane: int, arms: Ints, log_round: float) -> t
 
 
 @kernel
-def nth_opponent(state: Standings, lane: int, arms: Ints, left_arm: int, log_round: float, n: int) -> int:
+def nth_opponent(state: DuelStandings, lane: int, arms: Ints, left_arm: int, log_round: float, n: int) -> int:
     """Return the n-th possible opponent of an arm, from 0; the arm itself if there are fewer."""
     for arm in arms:
         if arm != left_arm and pair_gate(state, lane, left_arm, arm) <= log_round:
@@ -273,7 +277,7 @@ class DuelPlan(NamedTuple):
 
 
 @kernel
-def plan_duel(state: Standings, lane: int, arms: Ints, tail: float) -> DuelPlan:
+def plan_duel(state: DuelStandings, lane: int, arms: Ints, tail: float) -> DuelPlan:
     """Return the deterministic part of the next duel: the first arm, its opponents, and the shares of draws.
 
     A count of −1 opponents says that the leader beats all others and its rival is still to be drawn.
@@ -291,7 +295,7 @@ def plan_duel(state: Standings, lane: int, arms: Ints, tail: float) -> DuelPlan:
 
 
 @kernel
-def draw_duel(state: Standings, lane: int, arms: Ints, plan: DuelPlan, rng: Generator) -> Duel:
+def draw_duel(state: DuelStandings, lane: int, arms: Ints, plan: DuelPlan, rng: Generator) -> Duel:
     """Draw the pair of a duel by its plan, or from all arms; which arm is left is drawn too."""
     if plan.share > 0.0 and rng.random() < plan.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
@@ -307,7 +311,9 @@ def draw_duel(state: Standings, lane: int, arms: Ints, plan: DuelPlan, rng: Gene
 
 
 @kernel
-def duel_chance(state: Standings, lane: int, arms: Ints, plan: DuelPlan, first: int, second: int) -> float:
+def duel_chance(
+    state: DuelStandings, lane: int, arms: Ints, plan: DuelPlan, first: int, second: int
+) -> float:
     """Return the probability that :func:`draw_duel` returns these two arms in this order."""
     chance, left_arm, count = 0.0, plan.left_arm, plan.opponent_count
     if first == left_arm or second == left_arm:
@@ -395,10 +401,10 @@ class HorizonDraw(DuelPolicy):
 
     tail: Annotated[float, float_range(1.0, 100.0)] = 4.0
 
-    def init(self, lanes: int) -> Standings:
-        return Standings.blank(lanes, self.arm_count)
+    def init(self, lanes: int) -> DuelStandings:
+        return DuelStandings.blank(lanes, self.arm_count)
 
-    def enrol(self, state: Standings, lanes: int, known: int) -> None:
+    def enrol(self, state: DuelStandings, lanes: int, known: int) -> None:
         """Update the leaders of all lanes that have one for arms that were added."""
         for lane in range(lanes):
             if state.leader[lane] >= 0:
@@ -406,7 +412,7 @@ class HorizonDraw(DuelPolicy):
 
     @staticmethod
     def choose(
-        params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator
+        params: HorizonDraw, state: DuelStandings, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
         """Return a pair drawn by :func:`draw_duel`: the leader and a rival, or the leader twice."""
         return draw_duel(
@@ -415,7 +421,7 @@ class HorizonDraw(DuelPolicy):
 
     @staticmethod
     def propensity(
-        params: HorizonDraw, state: Standings, lane: int, impression: Impression, pair: Duel
+        params: HorizonDraw, state: DuelStandings, lane: int, impression: Impression, pair: Duel
     ) -> float:
         """Return the probability that ``choose`` returns this ordered pair."""
         plan = plan_duel(state, lane, impression.arms, params.tail)
@@ -423,7 +429,12 @@ class HorizonDraw(DuelPolicy):
 
     @staticmethod
     def decide_and_weigh(
-        params: HorizonDraw, state: Standings, lane: int, impression: Impression, rng: Generator, action: Ints
+        params: HorizonDraw,
+        state: DuelStandings,
+        lane: int,
+        impression: Impression,
+        rng: Generator,
+        action: Ints,
     ) -> float:
         """Write a drawn pair into ``action`` and return its propensity."""
         arms = impression.arms
@@ -432,12 +443,14 @@ class HorizonDraw(DuelPolicy):
         return duel_chance(state, lane, arms, plan, action[0], action[1])
 
     @staticmethod
-    def count_open(params: HorizonDraw, state: Standings, lane: int, arm: int, hits: int, plays: int) -> None:
+    def count_open(
+        params: HorizonDraw, state: DuelStandings, lane: int, arm: int, hits: int, plays: int
+    ) -> None:
         """Add to the number of duels that are decided but not yet learned."""
         state.open[lane] += plays
 
     @staticmethod
-    def learn(params: HorizonDraw, state: Standings, lane: int, outcome: Outcome) -> None:
+    def learn(params: HorizonDraw, state: DuelStandings, lane: int, outcome: Outcome) -> None:
         """Count a round, and learn a decided duel: update the change test, the margins and the leader.
 
         A tie, or a duel of an arm with itself, only counts a round.

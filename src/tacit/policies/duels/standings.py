@@ -173,7 +173,7 @@ WRONG_LOW, WRONG_HIGH = 0.52, 0.62
 ALARM, ALARM_DUELS, ALARM_MEMORY = 6.0, 3.0, 5.0
 
 
-class Standings(NamedTuple):
+class DuelStandings(NamedTuple):
     """Margins, leader and test for changes of each lane.
 
     Attributes
@@ -210,7 +210,7 @@ class Standings(NamedTuple):
     open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     @classmethod
-    def blank(cls, lanes: int, arms: int) -> Standings:
+    def blank(cls, lanes: int, arms: int) -> DuelStandings:
         """Return the standings of ``lanes`` keys before the first duel, without a leader."""
         single = (lanes, arms)
         return cls(
@@ -228,7 +228,7 @@ class Standings(NamedTuple):
 
 
 @kernel
-def count_wins(state: Standings, lane: int, arms: Ints) -> None:
+def count_wins(state: DuelStandings, lane: int, arms: Ints) -> None:
     """Add to the workspace how many of the arms on offer each of them beats by the mean margins.
 
     ``room[0, 0]`` must be 0 before; ties count for neither arm.
@@ -244,7 +244,7 @@ def count_wins(state: Standings, lane: int, arms: Ints) -> None:
 
 
 @kernel
-def find_leader(state: Standings, lane: int, arms: Ints) -> int:
+def find_leader(state: DuelStandings, lane: int, arms: Ints) -> int:
     """Return the arm of most wins in the workspace; of equal ones the present leader, else by utility."""
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
@@ -256,7 +256,7 @@ def find_leader(state: Standings, lane: int, arms: Ints) -> int:
 
 
 @kernel
-def beats_all(state: Standings, lane: int, arms: Ints) -> bool:
+def beats_all(state: DuelStandings, lane: int, arms: Ints) -> bool:
     """True if the leader is on offer and beats all other arms on offer by the mean margins."""
     leader, offered = state.leader[lane], False
     beats_every_arm = state.beaten[lane] == state.walk.shape[1] - 1
@@ -269,7 +269,7 @@ def beats_all(state: Standings, lane: int, arms: Ints) -> bool:
 
 
 @kernel
-def update_walk(state: Standings, lane: int, rival: int, outcome: float) -> None:
+def update_walk(state: DuelStandings, lane: int, rival: int, outcome: float) -> None:
     """Update the change test of the leader against a rival with an outcome (1: the leader wins, ½: tie).
 
     The test's walk grows with surprising losses of the leader. If it is above the alarm level after at least
@@ -290,7 +290,7 @@ def update_walk(state: Standings, lane: int, rival: int, outcome: float) -> None
 
 
 @kernel
-def update_leader(state: Standings, lane: int, arms: Ints) -> None:
+def update_leader(state: DuelStandings, lane: int, arms: Ints) -> None:
     """Find the leader among ``arms`` again, and update the stored gates and gains of its duels.
 
     A new leader sets all walks of the change test to 0. Also updates ``beaten`` and ``soonest``.

@@ -240,7 +240,7 @@ DEVIATION_SHARE = 0.25
 """Prior variance of a key's deviation in a parameter, relative to that of the shared parameter."""
 
 
-class SharedState(NamedTuple):
+class SharedModels(NamedTuple):
     """State that all keys share: the parameters θ₀, the weights of components, the scaling of features.
 
     Attributes
@@ -380,7 +380,7 @@ class HybridClickMixture(mixture.Mixture):
     """
 
     class State(NamedTuple):
-        shared: SharedState
+        shared: SharedModels
         mean: Floats  # (lanes, components, d), where θ₀ = 0
         root: Floats  # (lanes, components, d, d), given θ₀
         centre: Floats  # (lanes, components, d), zeros between calls
@@ -397,7 +397,7 @@ class HybridClickMixture(mixture.Mixture):
     def init(self, lanes: int) -> Any:
         """Return the initial state: priors of shared parameters and of deviations, and equal weights."""
         width, shape = self.width, (mixture.COMPONENTS, self.width)
-        common = SharedState(
+        common = SharedModels(
             np.zeros((1, *shape)),
             np.zeros((1, *shape, width)),
             np.zeros((1, mixture.COMPONENTS)),

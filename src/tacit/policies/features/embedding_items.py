@@ -361,7 +361,7 @@ def build_view(
 
 
 @kernel
-def read_candidates(
+def compute_feature_moments(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, view: UserView
 ) -> Floats:
     """Return each candidate's mean logit under each hypothesis that reads features, and one variance.
@@ -433,7 +433,7 @@ def candidate_moments(
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
     view = build_view(state, model, impression.context, layout, weights, base)
-    read, share = read_candidates(state, model, impression, layout, view), weights[NO_EFFECT]
+    read, share = compute_feature_moments(state, model, impression, layout, view), weights[NO_EFFECT]
     for i in range(count):
         no_effect = order_belief(view, i, count, layout)
         mean = share * no_effect.logit
@@ -466,7 +466,7 @@ def compute_beliefs(
     count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
     view = build_view(state, model, impression.context, layout, weights, base)
-    read = read_candidates(state, model, impression, layout, view)
+    read = compute_feature_moments(state, model, impression, layout, view)
     for i in range(count):
         moments[i, 0], moments[i, 1] = read[i, min(h, FULL - 1)], read[i, FULL]
         if h == NO_EFFECT:

@@ -263,7 +263,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     class State(NamedTuple):
         own: hypotheses.Hypotheses
         memory: Memory
-        shared: shift_mixture.SharedState
+        shared: shift_mixture.SharedPriors
         means: Floats
         warned: IntCount
         open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
@@ -426,7 +426,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         """
         arm, reward, lanes, shared = outcome.shown, outcome.reward, state.own, state.shared
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
-        scale = shift_mixture.count_reward(params, state, lane, arm, reward)
+        scale = shift_mixture.record_reward(params, state, lane, arm, reward)
         a, b = memory_posterior(state, lane, arm)
         total_weight = 0.0
         for h in range(hypotheses.HYPOTHESES):

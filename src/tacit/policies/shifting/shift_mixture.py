@@ -51,7 +51,7 @@ class RewardSpread(NamedTuple):
     fractions: Floats
 
 
-class SharedState(NamedTuple):
+class SharedPriors(NamedTuple):
     """State that all keys share.
 
     Attributes
@@ -203,7 +203,7 @@ def mixture_chance(
 
 
 @kernel
-def count_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
+def record_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
     """Add a reward to the state that all keys share; return the number of clicks that it counts as.
 
     The number is from 1 to 20, and above 1 if fractional rewards vary less than clicks. The reward is added
@@ -307,7 +307,7 @@ class ShiftMixture(PriorsPolicy):
 
     class State(NamedTuple):
         own: hypotheses.Hypotheses
-        shared: SharedState
+        shared: SharedPriors
 
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys",
@@ -409,7 +409,7 @@ class ShiftMixture(PriorsPolicy):
         if betas is not None:
             rows = np.flatnonzero(betas.any(axis=1))
             priors.beta[0, 1 + rows] = betas[rows]
-        shared = SharedState(priors, changes, spread, usual, workspace)
+        shared = SharedPriors(priors, changes, spread, usual, workspace)
         return ShiftMixture.State(hypotheses.Hypotheses.initial(lanes, arms), shared)
 
     @staticmethod
@@ -454,7 +454,7 @@ class ShiftMixture(PriorsPolicy):
         """
         arm, reward = outcome.shown, outcome.reward
         lanes, shared = state.own, state.shared
-        scale = count_reward(params, state, lane, arm, reward)
+        scale = record_reward(params, state, lane, arm, reward)
         # In this order: a reward is evidence for the hypotheses as they were before this round, in which
         # rates may change again.
         hypotheses.update_weights(lanes, shared.priors, lane, arm, reward, scale)

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, borrow_array, return_array
+from tacit.core.arrays import Floats, Generator, borrow_array, release_array
 from tacit.core.dispatch import kernel
 
 # ---- The upper tail of a Beta distribution: its probability, and draws from it
@@ -252,7 +252,7 @@ def normalise(variables: Floats, b: int) -> None:
 
 
 @kernel
-def lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
+def find_lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
     """Return the log-odds, from ``low`` to below ``high``, up to which the product of all F is negligible.
 
     Negligible is at most exp(−``level``), by the bound of :func:`describe` on each distribution function F.
@@ -356,27 +356,27 @@ def first_half(work: Floats, row: int) -> tuple[float, ...]:
 
 
 @kernel
-def weigh_sums(i: int, x: tuple[float, ...]) -> float:
+def weigh_sums(i: int, sums: tuple[float, ...]) -> float:
     """Return the dot product of column ``i`` of OF_SUMS and the sums of a function at the node pairs.
 
     Written out, because a nested loop would not become vector instructions.
     """
     return float(
-        OF_SUMS[0, i] * x[0] + OF_SUMS[1, i] * x[1]
-        + OF_SUMS[2, i] * x[2] + OF_SUMS[3, i] * x[3]
-        + OF_SUMS[4, i] * x[4] + OF_SUMS[5, i] * x[5]
-        + OF_SUMS[6, i] * x[6] + OF_SUMS[7, i] * x[7]
+        OF_SUMS[0, i] * sums[0] + OF_SUMS[1, i] * sums[1]
+        + OF_SUMS[2, i] * sums[2] + OF_SUMS[3, i] * sums[3]
+        + OF_SUMS[4, i] * sums[4] + OF_SUMS[5, i] * sums[5]
+        + OF_SUMS[6, i] * sums[6] + OF_SUMS[7, i] * sums[7]
     )  # fmt: skip
 
 
 @kernel
-def weigh_differences(i: int, x: tuple[float, ...]) -> float:
+def weigh_differences(i: int, differences: tuple[float, ...]) -> float:
     """Return the dot product of column ``i`` of OF_DIFFERENCES and a function's differences at node pairs."""
     return float(
-        OF_DIFFERENCES[0, i] * x[0] + OF_DIFFERENCES[1, i] * x[1]
-        + OF_DIFFERENCES[2, i] * x[2] + OF_DIFFERENCES[3, i] * x[3]
-        + OF_DIFFERENCES[4, i] * x[4] + OF_DIFFERENCES[5, i] * x[5]
-        + OF_DIFFERENCES[6, i] * x[6] + OF_DIFFERENCES[7, i] * x[7]
+        OF_DIFFERENCES[0, i] * differences[0] + OF_DIFFERENCES[1, i] * differences[1]
+        + OF_DIFFERENCES[2, i] * differences[2] + OF_DIFFERENCES[3, i] * differences[3]
+        + OF_DIFFERENCES[4, i] * differences[4] + OF_DIFFERENCES[5, i] * differences[5]
+        + OF_DIFFERENCES[6, i] * differences[6] + OF_DIFFERENCES[7, i] * differences[7]
     )  # fmt: skip
 
 
@@ -424,8 +424,8 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     variables = borrow_array(FACTS, len(successes))
     work = borrow_array(DENSITY + len(successes), POINTS)
     probability = integrate_largest(successes, failures, chosen, variables, work)
-    return_array(work)
-    return_array(variables)
+    release_array(work)
+    release_array(variables)
     return probability
 
 
@@ -448,7 +448,7 @@ def integrate_largest(
     ceiling = variables[HIGH, chosen]
     if ceiling <= bottom:
         return LEAST
-    bottom = lower_limit(variables, count, bottom, ceiling, level)
+    bottom = find_lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:

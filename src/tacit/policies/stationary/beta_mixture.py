@@ -138,7 +138,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
         bottom = max(bottom, low)
     if ceiling <= bottom:
         return beta_maximum.LEAST
-    bottom = beta_maximum.lower_limit(variables, count, bottom, ceiling, level)
+    bottom = beta_maximum.find_lower_limit(variables, count, bottom, ceiling, level)
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core.arrays import Floats, Generator, borrow_array, return_array
+from tacit.core.arrays import Floats, Generator, borrow_array, release_array
 from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import PositiveFraction, float_range
 from tacit.core.state_ranges import ValueRange
@@ -121,7 +121,7 @@ class Thompson(PriorsPolicy):
             if offered == arm:
                 place = i
         probability = probability_largest(successes, failures, place)
-        return_array(room)
+        release_array(room)
         return probability
 
     @staticmethod

@@ -281,6 +281,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
 
 def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Return the lifespan of an application, which starts the engine and stops it at the end."""
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         await engine.start()

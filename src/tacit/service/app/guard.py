@@ -202,7 +202,7 @@ class Guard:
         visit.admitted = True
         return None
 
-    def remember_head(self, head: bytes, visit: Visit, size: int) -> None:
+    def remember_head(self, head: bytes, visit: Visit, body_size: int) -> None:
         """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.
 
         Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
@@ -221,7 +221,7 @@ class Guard:
             return
         if len(self.heads) == MOST_HEADS:
             del self.heads[next(iter(self.heads))]
-        self.heads[head] = AdmittedHead(visit.addressed, visit.address, size, visit.caller)
+        self.heads[head] = AdmittedHead(visit.addressed, visit.address, body_size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
         """Check a request; return its refusal, or None and mark it as admitted."""

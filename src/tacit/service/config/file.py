@@ -298,35 +298,40 @@ def lint_config(config: schema.Config) -> Iterator[str]:
                     f"{placement_names}; mend it"
                 )
     for name, placement in config.placements.items():
-        metric = "" if placement.guardrail is None else placement.guardrail.metric
-        if metric and LESS_IS_BETTER.search(metric) and placement.metrics[metric].better == "more":
-            what = "more of it is better, so the guardrail acts where there is less"
-            yield f'placements.{name}.metrics.{metric}: {what}; give better = "less" if it is a harm'
-        for field, value in to_config_keys({"rule": msgspec.to_builtins(placement.rule)}).items():
-            # Whole days may be multiples of 1000 s by coincidence.
-            if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
-                hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
-                yield f"placements.{name}.{field}: {value:.0f} s are {hint}"
-        worth = getattr(placement.options, "worth", {})
-        if CLICK not in worth and (matches := get_close_matches(CLICK, worth, 1, 0.8)):
-            yield f"placements.{name}.worth.{matches[0]}: clicks come as {CLICK}; did you mean that?"
-        for arm, rate, count_given in getattr(placement.policy, "priors", ()):
-            if 0 < rate < 1 and count_given >= 10 and count_given == round(count_given):
-                counts = f"[{rate:g}, {count_given:g}] are successes and failures"
-                hint = f"give [{rate * count_given:g}, {count_given - rate * count_given:g}]"
-                yield f"placements.{name}.priors.{arm}: {counts}; if a rate and a count were meant, {hint}"
-        arms = placement.config_arms
-        count = arms if isinstance(arms, int | None) else len(arms)
-        positions = getattr(placement.policy, "positions", 0)
-        lists: dict[str, Any] = {"context": dict(placement.policy.schema)}
-        lists |= {f"context.{field}": values for field, values in placement.policy.schema}
-        for field, names in lists.items():
-            if similar := find_similar_names([] if isinstance(names, str) else names):
-                yield f"placements.{name}.{field}: {similar} differ by capitals or blanks alone; keep one"
-        if count == 1:
-            yield f"placements.{name}.arms: of one there is nothing to choose; give two or more"
-        elif count is not None and positions > count:
-            yield f"placements.{name}.positions: {positions} are more than the {count} arms; give {count}"
+        yield from _lint_placement(f"placements.{name}", placement)
+
+
+def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[str]:
+    """Yield warnings about settings of one placement, which its messages call ``place``."""
+    metric = "" if placement.guardrail is None else placement.guardrail.metric
+    if metric and LESS_IS_BETTER.search(metric) and placement.metrics[metric].better == "more":
+        what = "more of it is better, so the guardrail acts where there is less"
+        yield f'{place}.metrics.{metric}: {what}; give better = "less" if it is a harm'
+    for field, value in to_config_keys({"rule": msgspec.to_builtins(placement.rule)}).items():
+        # Whole days may be multiples of 1000 s by coincidence.
+        if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
+            hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
+            yield f"{place}.{field}: {value:.0f} s are {hint}"
+    worth = getattr(placement.options, "worth", {})
+    if CLICK not in worth and (matches := get_close_matches(CLICK, worth, 1, 0.8)):
+        yield f"{place}.worth.{matches[0]}: clicks come as {CLICK}; did you mean that?"
+    for arm, rate, count_given in getattr(placement.policy, "priors", ()):
+        if 0 < rate < 1 and count_given >= 10 and count_given == round(count_given):
+            counts = f"[{rate:g}, {count_given:g}] are successes and failures"
+            hint = f"give [{rate * count_given:g}, {count_given - rate * count_given:g}]"
+            yield f"{place}.priors.{arm}: {counts}; if a rate and a count were meant, {hint}"
+    arms = placement.config_arms
+    count = arms if isinstance(arms, int | None) else len(arms)
+    positions = getattr(placement.policy, "positions", 0)
+    lists: dict[str, Any] = {"context": dict(placement.policy.schema)}
+    lists |= {f"context.{field}": values for field, values in placement.policy.schema}
+    for field, names in lists.items():
+        if similar := find_similar_names([] if isinstance(names, str) else names):
+            yield f"{place}.{field}: {similar} differ by capitals or blanks alone; keep one"
+    if count == 1:
+        yield f"{place}.arms: of one there is nothing to choose; give two or more"
+    elif count is not None and positions > count:
+        yield f"{place}.positions: {positions} are more than the {count} arms; give {count}"
 
 
 def find_similar_names(names: Iterable[str]) -> str:

@@ -271,11 +271,11 @@ def _apply_block(placement: Placement, rows: Block[Any]) -> None:
     if seqs[-1] <= placement.snapshot_seq:
         return
     new_rows = rows[bisect_right(seqs, placement.snapshot_seq) :]
-    regime = placement.policy_version
-    if regime is None or not regime.aside:
+    policy_version = placement.policy_version
+    if policy_version is None or not policy_version.aside:
         _apply_part(placement, new_rows)
         return
-    for closed, part in groupby(new_rows, lambda row: regime.find_skip_time(row.seq)):
+    for closed, part in groupby(new_rows, lambda row: policy_version.find_skip_time(row.seq)):
         block = Block.from_rows(rows.kind, list(part))
         # Windows that closed before the skipped rows, also by rows of other placements, are learned.
         until = block.column("time")[0] if closed is None else closed
@@ -297,8 +297,8 @@ def _apply_part(placement: Placement, rows: Block[Any]) -> None:
     elif rows.kind is FeedbackRow:
         placement.apply_feedback(rows)
     else:
-        for mark in rows:
-            placement.apply_change(mark)
+        for change in rows:
+            placement.apply_change(change)
 
 
 # ---- Does a placement's configuration fit the store?

@@ -409,6 +409,7 @@ class Upkeep:
         Does nothing if the placement was replaced or the service is stopping. Other errors are logged as
         warnings.
         """
+
         async def begin() -> None:
             """Save the placement, unless it was replaced meanwhile."""
             # The placement may have been replaced meanwhile.

@@ -65,7 +65,7 @@ class Commits:
         self.seconds = 0.0
         self._recent: deque[list[int]] = deque()
 
-    def count(self, rows: int, seconds: float, now: int) -> None:
+    def record_commit(self, rows: int, seconds: float, now: int) -> None:
         """Record a commit: store it as the last one, add its rows to the rate, and call ``on_commit``.
 
         Parameters
@@ -476,7 +476,7 @@ class Writer:
             began = clocks.perf_counter()
             with self.commits.span(rows):
                 self._append_seconds = await self._append(pending.in_flight, rows)
-            self.commits.count(rows, clocks.perf_counter() - began, pending.time.clock())
+            self.commits.record_commit(rows, clocks.perf_counter() - began, pending.time.clock())
         pending.end_commit(failed=False)
 
     async def _append(self, rows: Rows, size: int) -> float:

@@ -136,14 +136,16 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
     return decide, decide_many
 
 
-def _add_warning(placement: Placement, start: int, request: Any, time: int, answer: Any) -> Any:
+def _add_warning(
+    placement: Placement, request_time: int, request: Any, decision_time: int, answer: Any
+) -> Any:
     """Return the answer to a decision request, with a warning if the request is probably a mistake.
 
     The warning is about its context, a missing user or session, or a reused decision id. ``time`` is when
     the decision was made; if it is before ``start``, the time of this request, the id was used before.
     """
-    warning = placement.doubt(request) or (
-        _explain_reuse(placement, answer.decision_id, time) if time < start else None
+    warning = placement.find_request_warning(request) or (
+        _explain_reuse(placement, answer.decision_id, decision_time) if decision_time < request_time else None
     )
     return answer if warning is None else msgspec.structs.replace(answer, warning=warning)
 

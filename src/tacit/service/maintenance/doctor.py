@@ -290,26 +290,26 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
     """
     return [
         Check("Python", True, f"{platform.python_version()} on {platform.platform()}"),
-        *_namesake(),
-        _package("numpy"),
-        _package("numba"),
-        _cache(),
+        *_check_namesake(),
+        _check_package("numpy"),
+        _check_package("numba"),
+        _check_cache(),
         _check_shipped_code(),
-        *map(_extra, EXTRAS),
-        _sqlite(),
+        *map(_check_extra, EXTRAS),
+        _check_sqlite(),
         _check_python_sqlite(),
-        *([_port(port)] if config is None else _check_configuration(config)),
+        *([_check_port(port)] if config is None else _check_configuration(config)),
     ]
 
 
-def _namesake() -> list[Check]:
+def _check_namesake() -> list[Check]:
     """Return a failed check if another package named tacit is installed over this one; else no check."""
     name = name_conflict.find_namesake()
     remedy = name_conflict.REMEDY
     return [Check("name", False, f"{name}: another tacit is installed over this one", remedy)] if name else []
 
 
-def _package(name: str) -> Check:
+def _check_package(name: str) -> Check:
     """Return a check that a required package is installed, with its version."""
     try:
         return Check(name, True, version(name))
@@ -317,7 +317,7 @@ def _package(name: str) -> Check:
         return Check(name, False, "missing", "install it with: pip install tacit-learn")
 
 
-def _cache() -> Check:
+def _check_cache() -> Check:
     """Check that the folder of compiled code can be written; creates the folder if it is missing."""
     from tacit.core.compilation.loops import cache_root
 
@@ -349,7 +349,7 @@ def _check_shipped_code() -> Check:
     return Check(name, True, f"came with the wheel, for numba {installed_version}")
 
 
-def _extra(extra: str) -> Check:
+def _check_extra(extra: str) -> Check:
     """Return a check that an extra's packages are installed; a note with the missing ones if not."""
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
@@ -358,7 +358,7 @@ def _extra(extra: str) -> Check:
     return Check(f"extra {extra}", None, detail, f"if needed: pip install 'tacit-learn[{extra}]'")
 
 
-def _sqlite() -> Check:
+def _check_sqlite() -> Check:
     """Check that apsw is installed with a version of SQLite that cannot corrupt the store."""
     if find_spec("apsw") is None:
         return Check("SQLite", None, "apsw is missing", "pip install 'tacit-learn[service]'")
@@ -391,10 +391,10 @@ def _check_configuration(path: Path) -> list[Check]:
         return [Check("configuration", False, str(error))]
     names = ", ".join(config.placements)
     doubtful = (Check("configuration", None, warning) for warning in lint_config(config))
-    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _port(config.server.port)]
+    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _check_port(config.server.port)]
 
 
-def _port(port: int) -> Check:
+def _check_port(port: int) -> Check:
     """Return a check that a port of this machine is free; opens the port for a moment."""
     name = f"port {port}"
     try:

@@ -221,9 +221,9 @@ def _distribute(
     )
     for source, event in merged:
         end = event.time
-        _merge(targets, source.before(event))
+        _write_updates(targets, source.before(event))
         _write_event(config, source, event, targets, alone=len(sources) == 1)
-        _merge(targets, source.after(event))
+        _write_updates(targets, source.after(event))
     for source in sources:
         _distribute_records(source, targets)
     for target in targets:
@@ -315,9 +315,9 @@ def _partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int
     return find_id_partition(name, row.id)
 
 
-def _merge(targets: list[NewShard], learned: Iterator[tuple[str, SharedUpdate]]) -> None:
+def _write_updates(targets: list[NewShard], updates: Iterator[tuple[str, SharedUpdate]]) -> None:
     """Append a MERGE change event to every new shard for each update, given with its placement's name."""
-    for name, news in learned:
-        value = msgspec.json.encode(news).decode()
+    for name, update in updates:
+        value = msgspec.json.encode(update).decode()
         for target in targets:
-            target.add(rows.ChangeRow(0, target.placements[name].id, news.time, rows.MERGE, value))
+            target.add(rows.ChangeRow(0, target.placements[name].id, update.time, rows.MERGE, value))

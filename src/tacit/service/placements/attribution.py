@@ -240,7 +240,7 @@ class Attribution(OpenEntries):
         if self.order is None:
             return EMPTY_BATCH
         if decides:
-            self.order.pass_time(self.time)
+            self.order.update_open_counts(self.time)
         return self._batch_in_turn(self.order.release(self._windows, self.time, decides=decides))
 
     def _batch_in_turn(self, turns: Turns) -> TrainingBatch:
@@ -285,7 +285,7 @@ class Attribution(OpenEntries):
         if self.order is not None and (latest := self._queue.find_latest(time)) is not None:
             # Before any entry is reused. Only up to the last window that closes: a row of another placement
             # may have advanced the time, which the fold of this placement does not see.
-            self.order.pass_time(latest)
+            self.order.update_open_counts(latest)
             self.turn_batch = self.take_turns(decides=False)
         # The order matters: a default that can no longer be corrected must be dropped before its entry is
         # reused by a decision of this moment.
@@ -382,7 +382,7 @@ class Attribution(OpenEntries):
             entries = np.array(list(map(self._find_entry, feedback.column("decision"))), np.int64)
         columns = self._to_columns(feedback, entries)
         if self.order is not None:
-            self.order.pass_time(self.time)
+            self.order.update_open_counts(self.time)
         self._loops.apply(self._windows, self._params, self.time, columns)
         self._note_ids(feedback, columns)
         self._aggregate(feedback, columns)

@@ -108,7 +108,7 @@ class PlacementDecisions(PlacementState):
             )
         return new
 
-    def doubt(self, request: Any) -> str | None:
+    def find_request_warning(self, request: Any) -> str | None:
         """Return a warning about a valid request that is probably a mistake, or None."""
         unit = DECISION if self.holdout is None else self.holdout.unit
         if unit != DECISION and getattr(request, unit) is None:

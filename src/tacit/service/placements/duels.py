@@ -283,9 +283,9 @@ class DuelPlacement(Placement):
         control: ControlFlags,
     ) -> LogTexts:
         """Return pair and interleaved list of each decision as JSON for the log; draws the interleavings."""
-        return list(map(self._format_list, impressions, decisions, ids, control))
+        return list(map(self._interleave_as_json, impressions, decisions, ids, control))
 
-    def _format_list(
+    def _interleave_as_json(
         self, impression: requests.Impression, decision: Decision, id: str, control: int | None
     ) -> str:
         """Interleave the lists of the decision's two rankers; return pair and list as JSON text for the log.

@@ -28,8 +28,8 @@ from tacit.learning.delayed_feedback import (
     Delays,
     OpenFeedback,
     Queue,
-    add_classes,
     compute_learning_age,
+    enlarge_delays,
     enlarge_queue,
     enqueue,
     is_outgrown,
@@ -74,7 +74,7 @@ def enqueue_rows(
         windows.turn[entry] = WAITING
 
 
-def pass_time(
+def update_open_counts(
     params: Any, state: Any, delays: Delays, queue: Queue, answers: OpenFeedback, time: int
 ) -> None:
     """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
@@ -140,7 +140,7 @@ class OrderLoops(NamedTuple):
     """The compiled loops of this file."""
 
     enqueue: Any
-    pass_time: Any
+    update_open_counts: Any
     note: Any
     release: Any
     fit: Any
@@ -231,7 +231,7 @@ class LearningOrder:
     def reach(self, arms: int) -> None:
         """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
         if self._single and arms > len(self.delays.clicks):
-            self.delays = add_classes(self.delays, arms)
+            self.delays = enlarge_delays(self.delays, arms)
 
     def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
         """Reset the data of new decisions, and set the lane and arm for which each counts as open.
@@ -257,11 +257,13 @@ class LearningOrder:
         loop, parts = self._get_loops().enqueue, self._parts()
         loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
 
-    def pass_time(self, time: int) -> None:
+    def update_open_counts(self, time: int) -> None:
         """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
-            self._get_loops().pass_time(*self._parts(), self.delays, self._queue, self._answers, time)
+            self._get_loops().update_open_counts(
+                *self._parts(), self.delays, self._queue, self._answers, time
+            )
 
     def note_feedback(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record delay and reward of feedback for queued decisions; their turn may come by it."""
@@ -314,7 +316,7 @@ class LearningOrder:
             flags = np.empty(0, np.bool_)
             self._loops = OrderLoops(
                 compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
-                compile_loop(pass_time, params).entry((*parts, *fixed, 0)),
+                compile_loop(update_open_counts, params).entry((*parts, *fixed, 0)),
                 compile_loop(note_rows, params).entry(
                     (*parts, self.delays, self._answers, windows, none, flags, 0)
                 ),

@@ -19,7 +19,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.catalogue import AllIds, Candidates
+from tacit.learning.catalogue import AllIds, CandidateSet
 from tacit.learning.decisions import Arm, Decision, split_by_size
 from tacit.learning.explanation import as_rows
 from tacit.learning.learner import Learner
@@ -345,7 +345,7 @@ class FeaturePlacement(Placement):
         """Decide for one impression with the features of its request or of catalogue items."""
         context = impression.context if learner.policy.context_dim else None
         relevance, examination = impression.details
-        if isinstance(relevance, Candidates):
+        if isinstance(relevance, CandidateSet):
             # ``choose`` refuses relevance for a policy with a catalogue, so rows are passed directly.
             rows = as_rows(context, impression.arms, relevance.vectors, examination)
             return learner.choose_rows([impression.key], rows)[0]
@@ -501,10 +501,10 @@ class FeaturePlacement(Placement):
         return len(features["relevance"] or features["examination"])
 
 
-def _get_located(impressions: ImpressionBlock) -> list[Candidates | None]:
+def _get_located(impressions: ImpressionBlock) -> list[CandidateSet | None]:
     """Return the candidates that each impression has from the catalogue; None for others."""
     return [
-        features[0] if isinstance(features[0], Candidates) else None
+        features[0] if isinstance(features[0], CandidateSet) else None
         for features in impressions.column("details")
     ]
 
@@ -606,7 +606,7 @@ class ItemListPlacement(SlatePlacement, FeaturePlacement):
         """Return each decision's list as JSON for the log, with the vectors of catalogue items."""
         return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
 
-    def _format_items(self, candidates: Candidates | None, decision: Decision) -> str:
+    def _format_items(self, candidates: CandidateSet | None, decision: Decision) -> str:
         """Return a decision's list and propensities as JSON; with vectors if it was among catalogue items."""
         arms, propensities = (
             self._list_arms(decision),

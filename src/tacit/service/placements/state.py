@@ -229,7 +229,7 @@ class PlacementState:
     @property
     def lift_terms(self) -> str:
         """Terms for the reward sums as JSON; a new period must begin if they differ from the current ones."""
-        return self.control.terms(self.as_placement)
+        return self.control.resolve_terms(self.as_placement)
 
     @property
     def control_action(self) -> list[int] | None:

@@ -439,7 +439,7 @@ class ControlGroup(Aspect):
 
     # Terms -----------------------------------------------------------------------------------
 
-    def terms(self, placement: Placement) -> str:
+    def resolve_terms(self, placement: Placement) -> str:
         """Return the terms for the reward sums as JSON: the holdout, the rule of rewards and the metrics.
 
         If they differ from the current terms, the caller begins a new period of sums. The holdout is the

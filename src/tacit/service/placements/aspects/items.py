@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.learning.catalogue import Candidates, Catalogue
+from tacit.learning.catalogue import CandidateSet, Catalogue
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
@@ -207,7 +207,7 @@ class CandidateQuery(NamedTuple):
         """The query as JSON text for the log."""
         return encode_json({} if self.segment is None else {"segment": self.segment})
 
-    def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> Candidates:
+    def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> CandidateSet:
         """Return the candidates that the catalogue now has: the named arms, a segment, or all items.
 
         Raises
@@ -263,7 +263,7 @@ class CatalogueHistory:
         if change.kind == ITEMS:
             apply_items_change(self._items, change.value)
 
-    def find_candidates(self, row: DecisionRow) -> Candidates | None:
+    def find_candidates(self, row: DecisionRow) -> CandidateSet | None:
         """Return the candidates of a logged decision from the catalogue at this point of the log.
 
         None if the features came with the request.
@@ -280,7 +280,7 @@ def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHi
     return None if make_items_aspect(policy) is None else CatalogueHistory(policy, base)
 
 
-def format_shown_item(candidates: Candidates, decision: Decision) -> str:
+def format_shown_item(candidates: CandidateSet, decision: Decision) -> str:
     """Encode the vector and position of the item that a decision showed as JSON for the log."""
     position = decision.slot
     vector = candidates.halves[candidates.rows[position]].tobytes()
@@ -294,7 +294,7 @@ def parse_shown_item(text: str | None) -> ShownItem | None:
 
 def as_array(candidates: Any) -> Any:
     """Return the vectors of candidates as an array; anything else is returned unchanged."""
-    return candidates.vectors if isinstance(candidates, Candidates) else candidates
+    return candidates.vectors if isinstance(candidates, CandidateSet) else candidates
 
 
 # ---- The verbs that change it
