@@ -129,9 +129,7 @@ def count_methods(
 
     def list_methods(key: ClassKey) -> set[str]:
         definition = classes[key]
-        methods = {
-            node.name for node in definition.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        }
+        methods = {node.name for node in definition.body if isinstance(node, Function)}
         for base in definition.bases:
             expression = base.value if isinstance(base, ast.Subscript) else base
             name = ast.unparse(expression).rpartition(".")[2]

@@ -20,30 +20,35 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
 
-PARTICIPLES = frozenset(
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PARTICIPLES = _words(
     """
 given found made kept known shown told drawn held taken sent left lent written chosen seen said
 meant begun done gone put laid paid built bought brought caught dealt fed felt got grown heard hid
 hurt led lost met sold sought spent stood taught thought thrown understood won wound read_by let
-""".split()
+"""
 )
-PARTICLES = frozenset(
+PARTICLES = _words(
     """
 of in by at beside besides over under within without between among here there where whose what who
 how when now then once anew alike aloft elsewhere still yet all every each those these such other
 others own some any none
-""".split()
+"""
 )
-PREPOSITIONS = frozenset(
-    "of in by for at from with on into than as beside over under within without between among to".split()
+PREPOSITIONS = _words(
+    "of in by for at from with on into than as beside over under within without between among to"
 )
-CONVENTIONS = frozenset("from to as with is has can should on all any".split())
-NO_PARTICIPLES = frozenset("need feed seed speed bleed breed embed red bed shed sped wed led".split())
-EMPTY_VARIABLES = frozenset(
+CONVENTIONS = _words("from to as with is has can should on all any")
+NO_PARTICIPLES = _words("need feed seed speed bleed breed embed red bed shed sped wed led")
+EMPTY_VARIABLES = _words(
     """
 given found made kept known own each those these such other others one some shown told drawn held
 taken left lent chosen seen said meant asked wanted needed used besides rest here there
-""".split()
+"""
 )
 RIDDLE = re.compile(
     r"\b(what (is|was|it|they|has|had|can|may|would|came|comes)|those (who|of|that)|who(m)?ever|"

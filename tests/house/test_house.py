@@ -11,11 +11,6 @@ NOT_REACHED = {
     "methods_of_a_class": 137,
     "code_lines_of_a_class": 500,
 }
-    "src_code_lines": 57_300,
-    "tests_code_lines": 48_600,
-    "import_circles": 3,
-    "methods_of_a_class": 140,
-}
 
 
 @pytest.fixture(scope="module")

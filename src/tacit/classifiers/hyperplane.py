@@ -37,7 +37,7 @@ class SolverWorkspace(NamedTuple):
     corral : array of int64, shape (rows, dim + 1)
         The points whose convex combination is the nearest point so far, Wolfe's *corral*.
     weights, target : array of float64, shape (rows, dim + 1)
-        Their weights, and those of the nearest point of the plane through them.
+        Their weights, and the weights of the nearest point of the plane through them.
     basis, triangle : array of float64, shape (rows, dim, dim)
         QR factors of the corral's differences from its first point, as rows and columns.
     offset, normal : array of float64, shape (rows, dim)
@@ -115,7 +115,7 @@ def closest_point(points: Floats, context: Floats, skip: int) -> int:
 
 @kernel
 def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
-    """Return the index of the lowest point in the direction of the normal, other than ``skip``; −1 for none."""
+    """Return the index of the lowest point along the normal, other than ``skip``; −1 for none."""
     lowest, least = -1, math.inf
     for i in range(len(points)):
         height = 0.0
@@ -137,7 +137,7 @@ def norm(vector: Floats) -> float:
 
 @kernel
 def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
-    """Subtract from ``vector``, in place, its projections on the first ``size`` rows of an orthonormal basis."""
+    """Subtract in place the projections of ``vector`` on the first ``size`` rows of an orthonormal basis."""
     for i in range(size):
         along = 0.0
         for j in range(len(vector)):
@@ -168,7 +168,7 @@ def factorise(scratch: SolverWorkspace, points: Floats, first: int, size: int) -
     on.
 
     Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points themselves, so
-    those of near-duplicates are exact.
+    the differences of near-duplicates are exact.
     """
     basis, triangle = scratch.basis, scratch.triangle
     start = scratch.corral[0]

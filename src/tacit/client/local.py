@@ -89,7 +89,7 @@ class Local:
 
     Decisions and feedback are stored in a folder until the service has logged them, so they survive a
     crash of this process or of the service once :meth:`decide` or :meth:`feedback` has returned; a
-    crash of the machine may lose those of the last ``every`` seconds. The service is asked for each
+    crash of the machine may lose the last ``every`` seconds. The service is asked for each
     decision while the replica is older than ``stale`` seconds, or if decisions need data that only the
     service has (signals, a holdout, a mode other than ``online`` and ``frozen``). If the service has
     shards, there is a replica of each: while a shard is down, its replica still decides, and the shard

@@ -1,4 +1,4 @@
-"""The leading ingress: starts shards, exchanges what they learned, and starts further ingresses."""
+"""The leading ingress: starts shards, exchanges their learned state, and starts further ingresses."""
 
 # 1. ``FurtherIngresses``: further processes that accept connections at the same address.
 # 2. ``Exchange``: at an interval, sends what each shard learned to the other shards.
@@ -145,7 +145,7 @@ class FurtherIngresses:
         logger.info("ingress %d answers, too: process %d", index + 1, pid)
 
     async def keep_alive(self) -> None:
-        """Check the ingresses every second, and replace those that died, forever; errors are logged."""
+        """Check the ingresses every second, and replace any that died, forever; errors are logged."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for index, actor in enumerate(self._actors):
@@ -331,7 +331,7 @@ class LeadingIngress(Ingress):
         self._tasks += [asyncio.create_task(self._exchange.run()), asyncio.create_task(self._spares.refill())]
 
     async def open_further_ingresses(self, host: str, port: int) -> None:
-        """Start the further ingresses at this one's address, and a task that replaces those that die."""
+        """Start the further ingresses at this one's address, and a task that replaces any that die."""
         shards = [(link.shard, link.actor) for link in self.links]
         await self._further_ingresses.open(self.config, host, port, shards)
         self._tasks.append(asyncio.create_task(self._further_ingresses.keep_alive()))

@@ -327,7 +327,7 @@ class ShardedView:
 
 
 def _merge_series(current: Series, snapshots: Sequence[ShardSnapshot]) -> Series:
-    """Return a new series that combines those of all snapshots, with the latest shifts."""
+    """Return a new series that combines the series of all snapshots, with the latest shifts."""
     # Shards may differ in their arms while a change propagates.
     columns = max(current.table.shape[1], *(snapshot.table.shape[1] for snapshot in snapshots))
     merged = Series(columns - ARMS)

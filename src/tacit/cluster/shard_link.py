@@ -58,7 +58,7 @@ class Link:
     arms : dict of str to str
         All arms of each placement at the last refresh, in the format of change events.
     leading : dict of str to str
-        Arms that the shard must adopt, those of the first shard; empty for the first shard itself.
+        Arms that the shard must adopt, the first shard's arms; empty for the first shard itself.
     """
 
     def __init__(self, shard: Shard, actor: Any) -> None:

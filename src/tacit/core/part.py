@@ -372,7 +372,7 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
 def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
     """Split ``name(literal, name=literal, …)`` into name and arguments, without evaluating anything.
 
-    Raise InvalidValue with ``remedy`` if the text is not such a call.
+    Raise InvalidValue with ``remedy`` if the text is no call of this form.
     """
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:

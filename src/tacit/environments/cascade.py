@@ -297,7 +297,7 @@ class ContextualCascade(Environment):
 
     @staticmethod
     def arrive(params: ContextualCascade, world: World, round: int, rng: Generator) -> int:
-        """Draw the arms on offer and this round's random numbers, and compute the best list; return lane 0."""
+        """Draw the arms on offer and the round's random numbers, and compute the best list; return lane 0."""
         impression = world.impression
         offer_arms(world, rng)
         for i in range(len(impression.arms)):

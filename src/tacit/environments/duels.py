@@ -230,7 +230,7 @@ class PreferenceMatrix(DuelEnvironment):
         return "shift", (self.shift,) if self.after is not None else (), 1.0
 
     def world(self, rng: Generator, horizon: int) -> World:
-        """Return the arrays of one run, with preferences and gaps before and after the shift; draws nothing."""
+        """Return one run's arrays, with preferences and gaps before and after the shift; draws nothing."""
         impression = Impression(np.arange(self.arm_count), np.zeros(0))
         first, later = (
             (chances, (256.0 * chances).astype(np.uint8), self._compute_gaps(chances))
@@ -252,7 +252,7 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def respond(params: PreferenceMatrix, world: World, lane: int, pair: tuple[int, int]) -> float:
-        """Return 1.0 if the left arm of the pair wins this round's duel, 0.0 if the right one, 0.5 for a tie."""
+        """Return 1.0 if the pair's left arm wins this round's duel, 0.0 if the right one, 0.5 for a tie."""
         if params.ties > 0.0 and world.uniform[1] < params.ties:
             return 0.5
         # The first 8 bits nearly always decide the comparison, and the small table stays in the cache.

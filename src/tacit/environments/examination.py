@@ -194,7 +194,7 @@ class ExaminationArms(Environment):
 
         θ = (1, 2) and the arms are on a line, with click probabilities .509, .117, .509, .117 in the
         order of the line. A linear score increases or decreases along the line, so its best arm is one
-        of the two ends, and for one sign that is among the worst arms. These arms replace those of the
+        of the two ends, and for one sign that is among the worst arms. These arms replace the ones in the
         paper's appendix F, whose printed order is impossible for a product of two logistic functions.
         """
         arms = ((-2.0, 2.0), (0.5, 0.75), (1.5, 0.25), (4.0, -1.0))

@@ -255,7 +255,7 @@ class LogSummation:
         return dict(zip(arms, tally, strict=True))
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
-        """Return those of ``arms`` that the target policy may have shown so far."""
+        """Return the ``arms`` that the target policy may have shown so far."""
         return self._target.select_reachable(arms)
 
 
@@ -294,7 +294,7 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
-    """Return the sums ``before`` merged with those of more units."""
+    """Return the sums ``before`` merged with the sums of more units."""
     weights, values, rewards = units
     new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n)
     return before.merge(new)

@@ -56,7 +56,7 @@ class Cells(NamedTuple):
     names: list[tuple[str, str]]
 
     def drop_group(self, group: int) -> Cells:
-        """Return the cells without those of one group of decisions (one step of the jackknife)."""
+        """Return the cells without one group of decisions (one step of the jackknife)."""
         keep = self.group != group
         return Cells._make([*(column[keep] for column in self[:5]), self.names])
 
@@ -244,7 +244,7 @@ def em(cells: Cells, places: int, start: Floats | None, regression: Regression) 
     """Return each position's examination relative to the first, by expectation maximisation.
 
     It is algorithm 1 of Wang et al. (2018), at most 5,000 iterations. ``start`` are effects to begin with,
-    such as those of the whole log for a part of it; ``regression`` smooths the relevance of pairs of key
+    such as the whole log's effects for a part of it; ``regression`` smooths the relevance of pairs of key
     and arm.
 
     The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and P(relevant) = γ(1 −

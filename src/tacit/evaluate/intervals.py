@@ -103,7 +103,7 @@ class Sums(NamedTuple):
     def rotate_groups(self, units: int) -> Sums:
         """Return the sums with bootstrap groups rotated, as if ``units`` units had come before.
 
-        So the sums of a later part of a log can be merged with those of an earlier part.
+        So the sums of a later part of a log can be merged with an earlier part's sums.
         """
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
@@ -557,7 +557,7 @@ def anytime(
 def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return an interval for the mean of values in [low, high], valid at all times simultaneously.
 
-    The values may be negative, as those of the doubly robust estimator, but their range must be known
+    The values may be negative, as with the doubly robust estimator, but their range must be known
     beforehand.
 
     References

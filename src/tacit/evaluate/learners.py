@@ -71,7 +71,7 @@ class LogLearner:
     """
 
     def __init__(self, policy: Policy) -> None:
-        """Start with an untrained state without lanes; the log's columns are those that the policy reads."""
+        """Start with an untrained state without lanes; the log's columns are the ones the policy reads."""
         self.policy = policy
         columns = {"placement", "key"} | ({"context"} if policy.context_dim else set())
         self.columns = frozenset(columns)

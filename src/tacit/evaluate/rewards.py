@@ -423,7 +423,7 @@ class Frequencies(ModelOfLog):
     """Propensities estimated as the frequency of each arm for a key at a position, cross-fitted.
 
     Rows are assigned to folds in turn, and the propensity of a row is estimated from the other folds. A key's
-    frequencies are shrunk towards those of all keys: (count + 10 × frequency at the position)/(rows + 10),
+    frequencies are shrunk towards all keys' values: (count + 10 × frequency at the position)/(rows + 10),
     then normalised over the arms on offer.
 
     References

@@ -42,7 +42,7 @@ def batch_name(column: str) -> str:
 
 
 def extra_columns(columns: Collection[str]) -> list[str]:
-    """Return, sorted, those of ``columns`` that are not in the click-log schema."""
+    """Return, sorted, the ``columns`` that are not in the click-log schema."""
     return sorted(name for name in columns if batch_name(name) != name)
 
 

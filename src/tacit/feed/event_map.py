@@ -229,7 +229,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def join_fields(self) -> list[str]:
-        """Those of key, user and arm that the map sets, to join events without a decision's id by."""
+        """The fields among key, user and arm that the map sets, to join events without a decision's id by."""
         return [name for name in JOIN_FIELDS if getattr(self, name) is not None]
 
     @property

@@ -179,7 +179,7 @@ class HistoryClicks:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
-        """Return a decision as a row of the click log; without arms on offer, those of its placement."""
+        """Return a decision as a row of the click log; without arms on offer, its placement's arms."""
         time, placement, decision = self._rows[number]
         offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
         return {

@@ -141,7 +141,7 @@ class EventCounts:
     Attributes
     ----------
     read, left_out : int
-        Number of events read, and of those that the map leaves out.
+        Number of events read, and of events that the map leaves out.
     sent : Counter
         Sent events by outcome; ``remembered`` are impressions of the service's own decisions.
     rejected : Counter

@@ -392,7 +392,7 @@ def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
 
 
 def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
-    """Return the files to follow: one file, or those of a folder; empty if the file was removed.
+    """Return the files to follow: one file, or a folder's files; empty if the file was removed.
 
     Raises InvalidValue for a pattern, URL or other format, LogError if nothing exists at the ``first`` call.
     """

@@ -92,7 +92,7 @@ class FeedTally(EventCounts):
 
     @property
     def share(self) -> float:
-        """Share of rejected events among those that the map does not leave out, in [0, 1]."""
+        """Share of rejected events among all that the map does not leave out, in [0, 1]."""
         return self.rejected.total() / max(1, self.mapped_count)
 
     def count_skipped(self, reason: str) -> None:

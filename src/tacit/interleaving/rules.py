@@ -259,7 +259,7 @@ class CreditRule:
         return float(self.position[place]) if place < len(self.position) else 0.0
 
     def _select_actions(self, shown: Interleaved, actions: Iterable[Action]) -> list[Action]:
-        """Validate the actions and return those that count, sorted by position and kind.
+        """Validate the actions and return the ones that count, sorted by position and kind.
 
         Kinds without weight are left out unless there is a custom credit function. With ``once``, only the
         largest amount of each kind at a position counts.

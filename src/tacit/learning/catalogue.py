@@ -257,7 +257,7 @@ class Catalogue:
         return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Return those of the ids that are in the catalogue, in their order, and drop the others.
+        """Return the ids that are in the catalogue, in their order, and drop the others.
 
         For example, a search may return ids of removed items.
         """
@@ -376,7 +376,7 @@ class Catalogue:
         return self._ids, self._segments, self._vectors[: len(self._ids)]  # type: ignore[return-value]
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the items as an Arrow stream of a table with the columns ``id``, ``vector`` and ``segment``."""
+        """Return the items as an Arrow stream with the columns ``id``, ``vector`` and ``segment``."""
         import pyarrow as pa
 
         ids, segments, halves = self.columns()
@@ -399,7 +399,7 @@ class Catalogue:
     # Internal --------------------------------------------------------------------------------
 
     def _find_rows(self, field: str, ids: Sequence[Arm]) -> Ints:
-        """Return the rows of items; raise UnknownName, with the argument name ``field``, if one is missing."""
+        """Return the rows of items; raise UnknownName, with argument name ``field``, if one is missing."""
         try:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):

@@ -118,7 +118,7 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @property
     def items(self) -> Catalogue:
-        """The catalogue of items; raises UnknownName unless the policy identifies arms by relevance features."""
+        """The catalogue of items; raises UnknownName unless the policy knows arms by relevance features."""
         if self._items is None:
             raise UnknownName(
                 f"items: {self.policy.label} does not know arms by their relevance alone, as "

@@ -370,7 +370,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     places: Floats = field(default_factory=make_empty_table)
 
     def __repr__(self) -> str:
-        """Return a text with the number of decisions, the first id, and the first arms of up to 10 of them."""
+        """Return a text with the number of decisions, the first id, and up to 10 decisions' first arms."""
         arms = ", ".join(map(repr, self._first_arms()))
         more = ", …" if len(self) > MAX_NAMED else ""
         return f"<{len(self):,} decisions from {self.first_id} on: {arms}{more}>"

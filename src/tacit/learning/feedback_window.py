@@ -212,7 +212,7 @@ class WaitingDecisions:
         return [("cursor", self.queue.cursor), *named]
 
     def restore(self, decisions: list[Decision]) -> None:
-        """Add the decisions of a loaded file and set the queue's size; the caller fills in the other arrays."""
+        """Add a loaded file's decisions and set the queue's size; the caller fills in the other arrays."""
         self.add(decisions)
         self.queue.size[0] = len(decisions)
 
@@ -286,7 +286,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._policy: Any = None
 
     def __repr__(self) -> str:
-        """Return a text with the window's length, its number of open decisions and the present learning age."""
+        """Return a text with the window's length, the number of open decisions and the learning age."""
         seconds = int(self._delays.edges[-1]) / MICROSECONDS
         waiting = f"{self.open_count:,} decisions open, learned at an age of {self.learning_age:g} s"
         return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
@@ -306,7 +306,7 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def learning_age(self) -> float:
-        """The age in seconds at which decisions are learned now; the length of the window before ten clicks."""
+        """The age in seconds at which decisions are learned now; before ten clicks, the window's length."""
         return compute_learning_age(self._delays, self._time) / MICROSECONDS
 
     @property

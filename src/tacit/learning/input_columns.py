@@ -291,7 +291,7 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
 
 
 def _to_array(contexts: Any) -> Any:
-    """Return contexts as an array of float64; an array without rows, shape (0, 0), if they are not numbers."""
+    """Return contexts as a float64 array; one without rows, shape (0, 0), if they are not numbers."""
     try:
         return np.ascontiguousarray(to_numeric("context", contexts), dtype=np.float64)
     except InvalidValue:

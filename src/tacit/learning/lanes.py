@@ -247,7 +247,7 @@ class Lanes:
         return lane_rows(self._policy.init)
 
     def keys(self) -> KeySnapshot:
-        """Return a view of all present keys in the order of their lanes; keys added later are not included."""
+        """Return a view of the present keys in the order of their lanes; it excludes keys added later."""
         return KeySnapshot(self._names)
 
     def view(self, lane: int) -> Any:
@@ -352,7 +352,7 @@ class Lanes:
         return lanes_view(self.state, self.rows, 0, len(self.lane_of_key))
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
-        """Replace keys, state and plays by those of a snapshot, with a lane for each key in order."""
+        """Replace keys, state and plays by a snapshot's, with a lane for each key in order."""
         self.lane_of_key = {checks.name("key", key): lane for lane, key in enumerate(keys)}
         self._names = list(self.lane_of_key)
         self.state, self._capacity = state, len(keys)

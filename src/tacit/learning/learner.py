@@ -132,7 +132,7 @@ class Learner(EstimatingLearner[ArmT_co]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with the corresponding method's name for names that other packages use."""
+            """Raise AttributeError, with the matching method's name for names that other packages use."""
             suggestion = f"; did you mean {METHOD_ALIASES[name]}?" if name in METHOD_ALIASES else ""
             raise AttributeError(f"a Learner has no {name!r}{suggestion}", name=name, obj=self)
 

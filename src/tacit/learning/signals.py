@@ -437,7 +437,7 @@ class Signals:
     def record_feedback(
         self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the feedback of decisions: a click, or none; later signals of ``abandonment`` depend on it."""
+        """Count the feedback of decisions, a click or none; later signals of ``abandonment`` depend on it."""
         rows = np.array(lanes, np.int64)
         self._reserve_lanes(rows)
         outcomes = np.array(times, np.int64), np.array(clicked, np.bool_)
@@ -461,7 +461,7 @@ class Signals:
     # Snapshots -------------------------------------------------------------------------------
 
     def to_bytes(self, lanes: int) -> bytes:
-        """Return the state of the first ``lanes`` lanes, and the sessions, as the bytes of a NumPy archive."""
+        """Return the state of the first ``lanes`` lanes and the sessions as the bytes of a NumPy archive."""
         self._reserve_lanes(np.array([lanes - 1]))
         state = trim_state(self.state, KeyActivity.empty(lanes, self._arms))
         buffer = io.BytesIO()

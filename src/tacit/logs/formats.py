@@ -299,7 +299,7 @@ def detect_format(path: File, name: str | None = None) -> str:
 
 
 def list_suffixes(format: str | None) -> list[str]:
-    """Return the suffixes of a format's files; those of all formats for None."""
+    """Return the suffixes of a format's files; for None, of all formats' files."""
     formats = FORMATS if format is None else {format: FORMATS[detect_format(Path(), format)]}
     return [suffix for form in formats.values() for suffix in form.suffixes]
 

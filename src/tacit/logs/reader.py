@@ -100,7 +100,7 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns; of record batches, those of the first batch."""
+        """Names of the columns; of record batches, the first batch's columns."""
         if is_frame(self._data):
             return frame_names(self._data)
         batches = iter(self._data)

@@ -193,7 +193,7 @@ def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting:
 def _find_dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
     """Return the settings that are dimensions or a context schema, as arguments of a policy class.
 
-    Only those that the class has as a field and that no positional argument fills.
+    Only fields of the class that no positional argument fills.
     """
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]

@@ -158,7 +158,7 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
 
 @kernel
 def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Update ``state`` by the feedback of the stored decision ``row``, unless its lane has restarted since."""
+    """Update ``state`` by the feedback of stored decision ``row``, unless its lane has restarted since."""
     lane = flight.lanes[row]
     if flight.epochs[row] != epoch(params, state, lane):
         return

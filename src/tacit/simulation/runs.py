@@ -108,7 +108,7 @@ class SimulationResult(Tabulated):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one flat dict per policy: mean final regret with standard error, and reward per 1000 rounds."""
+        """Return a flat dict per policy: mean final regret with standard error, reward per 1000 rounds."""
         runs, horizon = self.regret.shape[1], int(self.rounds[-1])
         return [
             {

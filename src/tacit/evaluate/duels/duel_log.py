@@ -146,7 +146,7 @@ def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
 def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:
     """Yield each row of a file as its number and a dict of its cells; a malformed row as its raw text.
 
-    Cells of tables are texts or None, those of JSON lines their values.
+    Cells of tables are texts or None; cells of JSON lines keep their JSON values.
 
     Parameters
     ----------

@@ -499,7 +499,7 @@ def parse_outcome(value: Any) -> float:
     Raises
     ------
     InvalidValue
-        If it is not such a number.
+        If it is no number in that range.
     """
     try:
         return checks.number("outcome", checks.amount("outcome", value), 0.0, 1.0)

@@ -484,7 +484,7 @@ class Columns(NamedTuple):
         return UNIT_FIELDS if self.unit is None else (self.unit,)
 
     def find_unit_candidates(self, names: Iterable[str]) -> list[str]:
-        """Return those of ``names`` that look like ids of users or sessions, if no unit was named."""
+        """Return the ``names`` that look like ids of users or sessions, if no unit was named."""
         used_names = {*UNIT_FIELDS, *self.by, *self.renamed.values()}
         return [
             name

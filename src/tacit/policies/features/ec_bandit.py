@@ -133,7 +133,7 @@ class Beliefs(NamedTuple):
 def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
     """Return the beliefs of a joint Gaussian, given mean and root of the covariance, and of its two blocks.
 
-    The first ``split`` parameters are those of relevance.
+    The first ``split`` parameters belong to relevance.
     """
     relevance, examination = (
         gaussian.belief(mean[:split], root[:split]),

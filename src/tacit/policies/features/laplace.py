@@ -50,7 +50,7 @@ def compute_click(relevance: float, examination: float) -> Click:
 def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
     """Fill ``h`` with the gradient, by all parameters, of a click's logit at their mean; return that logit.
 
-    The arm is the one at ``place`` on offer; the first ``split`` parameters are those of relevance.
+    The arm is the one at ``place`` on offer; the first ``split`` parameters belong to relevance.
     """
     gaussian.copy_row(impression.relevance[place], h[:split])
     gaussian.copy_row(impression.examination[place], h[split:])

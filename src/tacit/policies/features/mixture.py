@@ -48,7 +48,7 @@ def tangent(
 ) -> tuple[float, float]:
     """Return an arm's logit and its derivative by the offset; fill ``h`` with its gradient by the parameters.
 
-    The first ``split`` features ``x`` are those of relevance, to whose logit ``offset`` is added. ``kind``
+    The first ``split`` features ``x`` belong to relevance, to whose logit ``offset`` is added. ``kind``
     selects the logit: that of a click, of relevance, or of examination.
     """
     relevance = gaussian.dot(x[:split], mean[:split]) + offset

@@ -1,7 +1,7 @@
 """Hypotheses of each key about when its click rates last changed, weighed by their predictions.
 
 Bayesian averaging over run lengths (Adams, MacKay 2007; for bandits Mellor, Shapiro 2013), with at
-most eight hypotheses at a time. A change may be to new rates or back to those of an earlier epoch.
+most eight hypotheses at a time. A change may be to new rates or back to an earlier epoch's rates.
 """
 
 # In the order of a lane's round:
@@ -360,7 +360,7 @@ def weigh_warning(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int) -> None:
-    """Add hypotheses that the rates have just changed, to new rates or to those of each stored epoch.
+    """Add hypotheses that the rates have just changed, to new rates or to each stored epoch's rates.
 
     ``change`` is the probability of the change, by which the weights of all others fall; ``flag`` is added to
     their kind.
@@ -401,7 +401,7 @@ def find_lightest(lanes: Hypotheses, lane: int) -> int:
 def add_hypothesis(lanes: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
     """Replace the lightest hypothesis by a new one, if the new one has more weight; otherwise do nothing.
 
-    Its counts are those of the stored ``epoch``, or 0 if that is −1.
+    Its counts are the stored ``epoch``'s, or 0 if ``epoch`` is −1.
     """
     lightest = find_lightest(lanes, lane)
     # The number of hypotheses is fixed, so a new one must be likelier than the one that it replaces.

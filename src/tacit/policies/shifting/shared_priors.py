@@ -161,9 +161,9 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 @kernel
 def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
-    """Set the imaginary key's tails to those of an arm's configured prior (``betas``).
+    """Set the imaginary key's tails to the tails of an arm's configured prior (``betas``).
 
-    Without a configured prior, they are those of the common prior.
+    Without a configured prior, they are the common prior's tails.
     """
     if betas[arm, 0] > 0.0:
         fill_imaginary_tails(priors, betas[arm, 0], betas[arm, 1])

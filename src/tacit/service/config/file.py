@@ -567,7 +567,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
 
 
 def _check_path(value: str, place: str) -> None:
-    """Raise ConfigError if no file system has such a path (too long, null bytes); no file need exist."""
+    """Raise ConfigError if no file system can have the path (too long, null bytes); no file need exist."""
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:

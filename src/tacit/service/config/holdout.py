@@ -237,7 +237,7 @@ class RewardScale(NamedTuple):
     low, span : float
         Offset and width of the reward range in the unit.
     of : str
-        The learned metric; empty if rewards are not those of a metric.
+        The learned metric; empty if rewards do not come from a metric.
     """
 
     low: float = 0.0

@@ -124,7 +124,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def signals_dim(self) -> int:
-        """Number of signals in a context: those of the placement and those of the client."""
+        """Number of signals in a context: the placement's and the client's."""
         return len(self.signals) + self.client_signals
 
     @property

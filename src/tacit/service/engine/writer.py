@@ -401,7 +401,7 @@ class Writer:
     def _select_ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
         """Return the requests of a group that still have to be served.
 
-        Requests to unknown placements get UnknownName as error; those that memory can answer are served at
+        Requests to unknown placements get UnknownName as error; requests that memory can answer are served at
         once.
         """
         pending, ready = self.pending, []

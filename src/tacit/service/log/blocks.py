@@ -143,7 +143,7 @@ class BlockList(Sequence[Row], Generic[Row]):
 
 
 def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
-    """Return rows as tuples; those of a block are plain tuples, which are created faster."""
+    """Return rows as tuples; a block's rows are plain tuples, which are created faster."""
     return rows.tuples() if isinstance(rows, Block | BlockList) else rows
 
 

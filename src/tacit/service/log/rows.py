@@ -338,7 +338,7 @@ class Rows(NamedTuple):
         yield from self.changes
 
     def select(self, predicate: Callable[[Any], bool]) -> Rows:
-        """Return new rows, those of each kind for which ``predicate`` is true."""
+        """Return new rows: the rows of each kind for which ``predicate`` is true."""
         return Rows(*(list(filter(predicate, rows)) for rows in self))  # type: ignore[arg-type]
 
     def concatenate(self, more: Rows) -> Rows:

@@ -156,7 +156,7 @@ def verify(config: Config, store: Store) -> list[str]:
 def _disorder(store: Store) -> list[str]:
     """Return a message about the first row that is duplicated, out of order, or feedback on a later row.
 
-    The message is in a list, which is empty without such a row.
+    The message is in a list, which is empty if no row is.
     """
     seq = time = 0
     for event in store.events(0):

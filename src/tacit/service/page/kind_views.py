@@ -172,7 +172,7 @@ class DuelView(View):
         return Cell(style, f"{100 * pair.estimate:.0f} %", interval, sentence, pair.estimate)
 
     def _pair(self, i: int, j: int) -> Pair:
-        """Return the results of ranker i against ranker j, mirrored from those of j against i if i > j."""
+        """Return the results of ranker i against ranker j, mirrored from j against i if i > j."""
         pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
             return pair

@@ -300,7 +300,7 @@ class Attribution(OpenEntries):
     def _close_windows(self, closed: DueDecisions) -> TrainingBatch:
         """Compute the final rewards of due decisions, note them in ``closed_windows`` and drop the decisions.
 
-        Returns the batch of those that are still to be learned.
+        Returns the batch of decisions that are still to be learned.
         """
         closing = Closing.from_entries(closed.entries)
         self._loops.close(self._windows, self._params, closing)
@@ -332,7 +332,7 @@ class Attribution(OpenEntries):
         self._closed_entries.append(entries)
 
     def _abandon(self, due: DueDecisions) -> None:
-        """Drop those of the due deferred decisions that were not activated in time."""
+        """Drop the due deferred decisions that were not activated in time."""
         windows = self._windows
         # The queue also has decisions that were activated since, whose entries may be reused.
         abandoned = due.select(self._is_deferred(due))
@@ -346,7 +346,7 @@ class Attribution(OpenEntries):
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
     def _keep_defaults(self, closed: DueDecisions) -> None:
-        """Queue decisions that got the default for corrections; drop those that are already too late."""
+        """Queue decisions that got the default for corrections; drop the ones that are already too late."""
         late = closed.deadlines + self.rule.correction <= self.time
         self._end_defaults(closed.entries[late])
         correctable = closed.select(~late)

@@ -453,7 +453,7 @@ class DuelPlacement(Placement):
         self._most = self.tallies[self.leading].duels if self.tallies else 0
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
-        """Replace the tallies by those of all shards, which have different keys."""
+        """Replace the tallies by all shards' tallies, which have different keys."""
         # Each key is in one shard.
         self._restore_counts({key: tally for part in parts for key, tally in part.items()})
 

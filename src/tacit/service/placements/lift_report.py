@@ -161,7 +161,7 @@ def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
 
 
 class Stratum(NamedTuple):
-    """A period that counts, the share of its control, and sums that replace those of the whole period."""
+    """A period that counts, the share of its control, and sums that replace the whole period's sums."""
 
     period: LiftPeriod
     share: float
@@ -169,7 +169,7 @@ class Stratum(NamedTuple):
 
     @property
     def reward(self) -> HoldoutSums:
-        """The reward sums that count: ``sums``, or those of the whole period."""
+        """The reward sums that count: ``sums``, or the whole period's sums."""
         return self.period.reward if self.sums is None else self.sums
 
 
@@ -588,8 +588,8 @@ class _Reporter:
     def _observe_rewards(self) -> tuple[float, float, float]:
         """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
 
-        With a holdout, decisions and rewards are those of both groups over all comparable periods, and the
-        dispersion is that of the last period. Without one they are those of the comparison with uniformly
+        With a holdout, decisions and rewards come from both groups over all comparable periods, and the
+        dispersion is that of the last period. Without one they come from the comparison with uniformly
         drawn arms. The dispersion is the variance of rewards relative to clicks; 1 if it is unknown.
         """
         if self._current_holdout is not None:

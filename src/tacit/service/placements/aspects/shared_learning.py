@@ -70,7 +70,7 @@ class SharedState(Protocol):
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
         """Return this shard's learning since the last call, or with ``everything`` all of it.
 
-        Parts of all keys and of each key; what is returned counts as sent.
+        Parts of all keys and of each key; the returned parts count as sent.
         """
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
@@ -146,7 +146,7 @@ def decode_arrays(value: Value, like: Any) -> Any:
 
 
 def copy_arrays(target: Any, source: Any) -> None:
-    """Overwrite the arrays of ``target``, in place, by those of ``source``, in the same order."""
+    """Overwrite the arrays of ``target``, in place, by the arrays of ``source``, in the same order."""
     for (_, into), (_, array) in zip(leaves(target), leaves(source), strict=True):
         into[:] = array
 
