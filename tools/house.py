@@ -44,7 +44,7 @@ class Measures(NamedTuple):
     methods_of_a_class : int
         Largest number of methods of a class, over its whole inheritance within the source.
     code_lines_of_a_class : int
-        Largest number of lines of a class, from its head to its end.
+        Largest number of code lines of a class.
     service_rooms : int
     classes_twice : int
         Public class names that stand for several classes.
@@ -82,7 +82,7 @@ def measure_house() -> Measures:
         names.riddles_per_1000,
         len(names.circles),
         max(count_methods(trees, classes).values()),
-        max(_length(definition) for definition in classes.values()),
+        max(_count_class_code(trees).values()),
         len({path.parent for path in trees if path.relative_to(SOURCE).parts[0] == "service"}),
         sum(
             len(paths) > 1 and name not in SHARED_NAMES and not name.startswith("_")
@@ -161,8 +161,15 @@ def _iterate_classes(trees: Mapping[Path, ast.Module]) -> Iterator[tuple[ClassKe
                 yield (path, node.name), node
 
 
-def _length(node: ast.stmt) -> int:
-    return _end(node) - node.lineno + 1
+def _count_class_code(trees: Mapping[Path, ast.Module]) -> dict[ClassKey, int]:
+    """Return the number of code lines of each class."""
+    counts = {}
+    for path, tree in trees.items():
+        lines = code_lines(path.read_text(), tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                counts[path, node.name] = len(lines & set(range(node.lineno, _end(node) + 1)))
+    return counts
 
 
 def _end(node: ast.stmt | ast.expr) -> int:

@@ -80,8 +80,8 @@ def test_a_policy_that_learns_has_no_figure_where_it_would_show_other_arms():
     never = tacit.EpsilonGreedy(ARMS, epsilon=0.0)
 
     class Never(tacit.evaluate.Learning):
-        def shown(self, rows):
-            return 0.0 * super().shown(rows)
+        def evaluate_shown(self, rows):
+            return 0.0 * super().evaluate_shown(rows)
 
     with pytest.raises(UnfitLog, match="no overlap"):
         off_policy(Never(never), log)

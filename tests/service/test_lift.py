@@ -462,13 +462,16 @@ def test_a_lift_over_uniform_is_not_claimed_from_what_was_never_shown(tmp_path, 
             return make_lift_report(home, engine.clock()), earned / 3000
 
     found, mean = asyncio.run(session())
-    assert (found.difference is not None) == told
     if told:
         # Arms at random would have earned half of 0.9.
         assert found.claim == "better"
         assert found.difference.low < mean - 0.45 < found.difference.high
-    else:
+    elif found.difference is None:
         assert (found.claim, "hardly ever shown" in found.verdict) == ("early", True)
+    else:
+        # Of twenty seeds six showed the other arm just often enough for an interval, which is wide.
+        assert found.claim == "undecided"
+        assert found.difference.low < mean - 0.45 < found.difference.high
 
 
 # Without a holdout, over changes of arms --------------------------------------------------------
