@@ -7,7 +7,7 @@ from house import measure_house, read_limits
 NOT_REACHED = {
     "src_code_lines": 59_100,
     "tests_code_lines": 49_200,
-    "import_circles": 3,
+    "import_circles": 1,
     "methods_of_a_class": 137,
 }
 

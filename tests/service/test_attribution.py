@@ -29,7 +29,7 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, ChangeRow, DecisionRow, FeedbackRow
-from tacit.service.log.store import save_snapshot
+from tacit.service.log.sql import save_snapshot
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
 from tacit.service.placements.attribution import (

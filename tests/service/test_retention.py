@@ -26,8 +26,9 @@ from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log.archive import backup
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow, RecordRow
+from tacit.service.log.sql import save_snapshot
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.log.store import BASES, save_snapshot
+from tacit.service.log.store import BASES
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
 from tacit.wire.control import ModeOf

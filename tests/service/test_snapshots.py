@@ -20,7 +20,8 @@ from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import apply_rows, load_placement
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
-from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot, save_snapshot
+from tacit.service.log.sql import save_snapshot
+from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
 from tacit.service.placements.snapshots import MIN_WORKSPACE
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")

@@ -29,8 +29,9 @@ from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow, Rows, merge_rows
+from tacit.service.log.sql import save_snapshot
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot, save_snapshot
+from tacit.service.log.store import BASES, SNAPSHOTS, Snapshot
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
 

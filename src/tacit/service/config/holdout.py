@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import ConfigError, InvalidValue, suggest_name
+from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.decisions import Arm
 from tacit.policies import MinimumShares, Policy
 from tacit.service.log.ids import parse_time
-
-if TYPE_CHECKING:
-    from tacit.service.config.schema import PlacementConfig
-    from tacit.service.kind import Kind
 
 MAX_AMOUNT = 1e100
 """Largest amount of a metric, so that the squares of sums are finite."""
@@ -296,55 +292,6 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     then: Literal["retire", "tell"] = "retire"
     against: Arm | None = None
 
-    def check(self, placement: PlacementConfig, kind: Kind) -> None:
-        """Check that a placement supports the guardrail: metric, margin, baseline and propensities.
-
-        Parameters
-        ----------
-        placement : PlacementConfig
-        kind : Kind
-            Kind of the placement.
-
-        Raises
-        ------
-        ConfigError
-            If the metric, the margin or the baseline does not fit, or arms cannot be compared.
-        """
-        if self.metric not in placement.metrics:
-            allowed = ", ".join(placement.metrics) or "none"
-            remedy = suggest_name(self.metric, placement.metrics) or f"; add metrics.{self.metric} = {{}}"
-            raise ConfigError(f"guardrail.metric: {self.metric!r} is none of the metrics, {allowed}{remedy}")
-        if self.margin >= (widest := placement.metrics[self.metric].largest):
-            raise ConfigError(
-                f"guardrail.margin: {self.margin:g}: no two means of {self.metric} differ by more than "
-                f"{widest:g}, its range; give less: a difference of means, as {widest / 50:g}"
-            )
-        if placement.holdout is not None:
-            if self.against is not None:
-                raise ConfigError(
-                    "guardrail.against: leave it out: with a holdout it is the policy that is held against "
-                    "the control"
-                )
-            return
-        if not (kind.has_arm_lifecycle and kind.showing.single):
-            raise ConfigError(
-                f"guardrail: which arm of the kind {kind.name!r} does harm, propensities do not tell; "
-                "give the placement a holdout, so that the policy is held against its control"
-            )
-        policy = get_drawing_policy(placement.policy)
-        if not (placement.propensities and policy.randomized):
-            raise ConfigError(
-                f"guardrail: decisions of {policy.label} carry no propensity, so what an arm does "
-                "cannot be weighed; give another policy (such as auto), or a holdout"
-            )
-        if self.get_baseline(placement) not in _list_arms(placement):
-            arms = ", ".join(map(str, _list_arms(placement)))
-            raise ConfigError(f"guardrail.against: {self.against!r} is none of the arms, {arms}")
-
-    def get_baseline(self, placement: PlacementConfig) -> Arm:
-        """Return the arm with which others are compared: ``against``, or the placement's first arm."""
-        return next(iter(_list_arms(placement))) if self.against is None else self.against
-
 
 def get_drawing_policy(policy: Policy) -> Policy:
     """Return the policy whose random draws reach every arm.
@@ -353,9 +300,3 @@ def get_drawing_policy(policy: Policy) -> Policy:
     """
     # Promised shares of some arms give no data on the others.
     return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy
-
-
-def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
-    """Return the configured arms as a tuple: numbers if only a count is configured, empty without arms."""
-    arms = placement.config_arms
-    return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())

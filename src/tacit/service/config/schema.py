@@ -19,10 +19,17 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("msgspec", "service") from error
 
+from tacit.learning.decisions import Arm
 from tacit.learning.lanes import WARNING_BYTES
 from tacit.learning.merging import compute_delta
 from tacit.learning.signals import check_signals
-from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig, RewardScale
+from tacit.service.config.holdout import (
+    GuardrailConfig,
+    HoldoutConfig,
+    MetricConfig,
+    RewardScale,
+    get_drawing_policy,
+)
 from tacit.service.config.keys import HookConfig, KeyConfig
 from tacit.service.kind import Kind, get_kind
 from tacit.service.log.rows import ONLINE, SHADOW
@@ -388,7 +395,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             self.metrics[self.learned].check_learned(self.learned)
         kind = self.policy_kind
         if self.guardrail is not None:
-            self.guardrail.check(self, kind)
+            check_guardrail(self.guardrail, self)
         if self.holdout is None:
             if self.metrics.keys() - {self.learned, self.guardrail and self.guardrail.metric}:
                 raise ConfigError("metrics: they need a holdout, or a guardrail; add one")
@@ -478,6 +485,58 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     def context_dim(self) -> int:
         """Length of contexts: the larger one that the policy and secondary policy read; 0 for none."""
         return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
+
+
+def check_guardrail(guardrail: GuardrailConfig, placement: PlacementConfig) -> None:
+    """Check that a placement supports its guardrail: metric, margin, baseline and propensities.
+
+    Raises
+    ------
+    ConfigError
+        If the metric, the margin or the baseline does not fit, or arms cannot be compared.
+    """
+    metric, margin, kind = guardrail.metric, guardrail.margin, placement.policy_kind
+    if metric not in placement.metrics:
+        allowed = ", ".join(placement.metrics) or "none"
+        remedy = suggest_name(metric, placement.metrics) or f"; add metrics.{metric} = {{}}"
+        raise ConfigError(f"guardrail.metric: {metric!r} is none of the metrics, {allowed}{remedy}")
+    if margin >= (widest := placement.metrics[metric].largest):
+        raise ConfigError(
+            f"guardrail.margin: {margin:g}: no two means of {metric} differ by more than "
+            f"{widest:g}, its range; give less: a difference of means, as {widest / 50:g}"
+        )
+    if placement.holdout is not None:
+        if guardrail.against is not None:
+            raise ConfigError(
+                "guardrail.against: leave it out: with a holdout it is the policy that is held against "
+                "the control"
+            )
+        return
+    if not (kind.has_arm_lifecycle and kind.showing.single):
+        raise ConfigError(
+            f"guardrail: which arm of the kind {kind.name!r} does harm, propensities do not tell; "
+            "give the placement a holdout, so that the policy is held against its control"
+        )
+    policy = get_drawing_policy(placement.policy)
+    if not (placement.propensities and policy.randomized):
+        raise ConfigError(
+            f"guardrail: decisions of {policy.label} carry no propensity, so what an arm does "
+            "cannot be weighed; give another policy (such as auto), or a holdout"
+        )
+    if find_baseline(guardrail, placement) not in _list_arms(placement):
+        arms = ", ".join(map(str, _list_arms(placement)))
+        raise ConfigError(f"guardrail.against: {guardrail.against!r} is none of the arms, {arms}")
+
+
+def find_baseline(guardrail: GuardrailConfig, placement: PlacementConfig) -> Arm:
+    """Return the arm with which others are compared: ``against``, or the placement's first arm."""
+    return next(iter(_list_arms(placement))) if guardrail.against is None else guardrail.against
+
+
+def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
+    """Return the configured arms as a tuple: numbers if only a count is configured, empty without arms."""
+    arms = placement.config_arms
+    return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())
 
 
 class Config(msgspec.Struct, frozen=True):

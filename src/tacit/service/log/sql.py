@@ -677,3 +677,9 @@ def _is_configuration(settings: str) -> bool:
         return "policy" in msgspec.json.decode(settings, type=dict[str, Any])
     except msgspec.MsgspecError:
         return False
+
+
+def save_snapshot(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
+    """Write a snapshot to a store, in place of the one before: as a snapshot or a base, by ``what``."""
+    for _ in store.save_in_steps(snapshot.draft(), what):
+        pass

@@ -6,15 +6,12 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from tacit.service.errors import Damaged
 from tacit.service.log.rows import RecordRow, Rows
-
-if TYPE_CHECKING:
-    from tacit.service.log.sql import Store
 
 BATCH = 2**17
 """Bytes of a snapshot per transaction, so that no commit waits long."""
@@ -226,9 +223,3 @@ def sum_blanked_rows(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows
         name: BlankedRows(sum(shard.decisions for shard in shards), sum(shard.records for shard in shards))
         for name, shards in blanked_rows.items()
     }
-
-
-def save_snapshot(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
-    """Write a snapshot to a store, in place of the one before: as a snapshot or a base, by ``what``."""
-    for _ in store.save_in_steps(snapshot.draft(), what):
-        pass

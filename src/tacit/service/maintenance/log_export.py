@@ -38,8 +38,8 @@ from tacit.service.log.rows import (
     Rows,
     split_into_blocks,
 )
-from tacit.service.log.sql import Store
-from tacit.service.log.store import BASES, Snapshot, save_snapshot
+from tacit.service.log.sql import Store, save_snapshot
+from tacit.service.log.store import BASES, Snapshot
 from tacit.service.maintenance.item_logs import (
     ROWS,
     click_row,

@@ -17,7 +17,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
-from tacit.service.config.schema import PlacementConfig
+from tacit.service.config.schema import PlacementConfig, find_baseline
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import ARMS, CONTROL, GUARDRAIL, MODE, ChangeRow, encode_json
 from tacit.service.log.store import Snapshot
@@ -78,7 +78,7 @@ class Guardrail(Aspect):
         self.config = placement.guardrail
         self._metric = placement.metrics[self.config.metric]
         has_holdout = placement.holdout is not None
-        self.against = None if has_holdout else self.config.get_baseline(placement)
+        self.against = None if has_holdout else find_baseline(self.config, placement)
         self.terms: str | None = None
         self._begin(0)
         self._looked = 0.0
