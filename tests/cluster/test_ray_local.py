@@ -271,7 +271,7 @@ def another(doors, before):
 def flushed(here):
     with contextlib.suppress(tacit.client.Unavailable):
         here.flush()
-        return not any(known.waiting for known in here.known())
+        return not any(replica.waiting for replica in here.read_replicas())
 
 
 def learned(learners):

@@ -243,23 +243,9 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Decisions[ArmT_co]:
         """Choose for many impressions, in their order, and return the decisions as columns.
 
-        New keys get lanes, the policy observes the impressions, random numbers are drawn, and the decisions
-        are counted.
-
-        Parameters
-        ----------
-        keys : sequence of str
-        inputs : tuple
-            Contexts, arms, relevance and examination as ``Learner.choose_many`` takes them.
-        forced : array of int64, shape (rows, width), optional
-            Arm indices to show in place of the policy's choice; a row that begins with −1 keeps
-            the policy's choice. Propensities are then the policy's own for the arms shown: 1 or 0
-            if it is deterministic.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            As ``Learner.choose_many``; then nothing was decided.
+        ``inputs`` are contexts, arms, relevance and examination as in :meth:`Learner.choose_many`. ``forced``
+        has a row of arm indices to show in place of each choice, −1 first to keep the policy's; propensities
+        are the policy's own for the arms shown. New keys get lanes, and the decisions are counted.
         """
         rows, loops = len(keys), self.loops
         contexts, arms, relevance, examination = inputs
@@ -330,16 +316,8 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> None:
         """Raise if a propensity is missing or too small for a policy that learns from propensities.
 
-        Other policies accept any.
-
-        Parameters
-        ----------
-        propensities : array, shape (rows,)
-            NaN or None where a row has none.
-        offered : array, shape (rows,)
-            Number of arms on offer.
-        error : callable, optional
-            Returns the exception for a row and a message; by default an ``InvalidValue``.
+        ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms on offer to each
+        row; ``error`` returns the exception for a row and a message, by default an ``InvalidValue``.
         """
         if not self._least_share:
             return
@@ -363,17 +341,8 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Booleans:
         """Learn from columns without validating them; return for each row whether it was learned.
 
-        A row is not learned if its lane has restarted since the decision. Plays of the learned rows are
-        counted.
-
-        Parameters
-        ----------
-        batch : Batch
-            The impressions, in lanes of this learner.
-        actions : array of int64, shape (rows, action_width)
-        feedback : array of float64, shape (rows, feedback_width)
-        propensities : array of float64, shape (rows,)
-        epochs : array of int64, shape (rows,)
+        ``batch`` has the impressions, in lanes of this learner. A row is not learned if its lane has restarted
+        since the decision. Plays of the learned rows are counted.
         """
         fresh = np.empty(len(actions), np.bool_)
         columns = batch, self.lanes.plays, actions, feedback, propensities, epochs, fresh
@@ -384,18 +353,9 @@ class ColumnLearner(Generic[ArmT_co]):
         """Replace already learned rewards ``before`` by ``after`` in the learner's state, in any order of
         decisions.
 
-        Only for policies that can unlearn (``correctable``); others raise InvalidValue.
-
-        Parameters
-        ----------
-        decisions : Decisions or sequence of Decision
-        before, after : array of float, shape (decisions,)
-            The reward learned for each, and its replacement; in [0, 1].
-
-        Returns
-        -------
-        int
-            How many were corrected; the others were made before their lane's last restart.
+        ``before`` and ``after`` have a reward in [0, 1] for each decision. Only for policies that can unlearn
+        (``correctable``); others raise InvalidValue. Return how many were corrected: not those from before
+        their lane's last restart.
 
         Examples
         --------
@@ -435,8 +395,7 @@ class ColumnLearner(Generic[ArmT_co]):
         """Update the state by the impressions of decisions read from a log, without deciding again; count
         them.
 
-        Their keys get lanes. Learning their feedback afterwards restores the exact state of the learner that
-        made them.
+        Learning their feedback afterwards restores the exact state of the learner that made them.
         """
         batches: Iterable[Batch]
         if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
