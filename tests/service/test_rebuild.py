@@ -262,7 +262,7 @@ class Failing:
         return getattr(self._store, name)
 
     def append(self, rows):
-        failing = self.fails and any(mark.kind == "policy" for mark in rows.marks)
+        failing = self.fails and any(mark.kind == "policy" for mark in rows.changes)
         if not failing or self._after:
             self._store.append(rows)
         if failing:

@@ -316,7 +316,7 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> None:
         """Raise if a propensity is missing or too small for a policy that learns from propensities.
 
-        ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms on offer to each
+        ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms offered to a
         row; ``error`` returns the exception for a row and a message, by default an ``InvalidValue``.
         """
         if not self._least_share:
@@ -341,7 +341,7 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Booleans:
         """Learn from columns without validating them; return for each row whether it was learned.
 
-        ``batch`` has the impressions, in lanes of this learner. A row is not learned if its lane has restarted
+        ``batch`` has the impressions, in lanes of this learner. A row is not learned if its lane restarted
         since the decision. Plays of the learned rows are counted.
         """
         fresh = np.empty(len(actions), np.bool_)
