@@ -134,7 +134,7 @@ def made(monkeypatch):
 
 def file_of(side):
     placement = side.engine.placements["home"]
-    return b"".join(iter_pieces(placement.copy_state(placement.make_workspace())))
+    return b"".join(iter_pieces(placement.copy_learner(placement.make_workspace())))
 
 
 async def test_readers_who_do_not_read_share_one_file(tmp_path, made):
@@ -266,20 +266,20 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
         def placement(self, name):
             return self if self.there or name == "soon" else missing(name)
 
-        def room(self):
-            return CopyBuffer(self.copied(None).arrays)
+        def make_workspace(self):
+            return CopyBuffer(self.copy_learner(None).arrays)
 
-        def copied(self, room):
+        def copy_learner(self, workspace):
             learner = Learner(UCB1(2), seed=0)
             learner.choose("a")
-            return make_snapshot(learner).copy(room)
+            return make_snapshot(learner).copy(workspace)
 
-        async def between_groups(self, step):
+        async def run_between_groups(self, step):
             if not self.there:
                 missing("step")
             await step()
 
-        async def frozen(self, read):
+        async def read_frozen(self, read):
             return read(1, 2)
 
     def missing(name):

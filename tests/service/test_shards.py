@@ -107,11 +107,11 @@ def test_keys_are_dealt_out_evenly():
 async def exchange(*engines):
     """Let each tell all others, twice: what is told again changes nothing."""
     for everything in (False, True):
-        told = [await engine.exchange.learned("home", everything) for engine in engines]
+        told = [await engine.exchange.export_learning("home", everything) for engine in engines]
         for engine in engines:
             for one in told:
                 if one.shard != engine.shard.number and one.parts:
-                    await engine.exchange.take_in("home", one)
+                    await engine.exchange.import_learning("home", one)
 
 
 @contextlib.asynccontextmanager
@@ -523,7 +523,7 @@ async def traffic(engines, clock, rng, rounds, told_later):
         for name in engines[0].placements if i == rounds // 2 else ():
             await engines[0].ask(name, ArmsOf([f"new {clock.now}"], ["recipe"]))
         for engine in engines[1:] if i == rounds // 2 else ():
-            await engine.exchange.follow(engines[0].exchange.arms())
+            await engine.exchange.apply_arms(engines[0].exchange.arms())
         for name in ("home", "news", "hot", "pool"):
             key = f"key {rng.integers(6)}"
             own = f"own {name} {clock.now}" if i % 5 == 0 else None

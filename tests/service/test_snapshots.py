@@ -68,7 +68,7 @@ async def begun(store, times):
 
 @pytest.fixture(params=[MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
 def least_room(request, monkeypatch):
-    monkeypatch.setattr("tacit.service.placements.snapshots.LEAST_ROOM", request.param)
+    monkeypatch.setattr("tacit.service.placements.snapshots.MIN_WORKSPACE", request.param)
 
 
 @pytest.mark.usefixtures("kind", "least_room")

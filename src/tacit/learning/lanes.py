@@ -373,7 +373,7 @@ class KeySnapshot(Sequence[str]):
     Examples
     --------
     >>> names = ["a", "b"]
-    >>> keys = KeyView(names)
+    >>> keys = KeySnapshot(names)
     >>> names.append("c")
     >>> list(keys), keys[1:9], keys[-1]
     (['a', 'b'], ['b'], 'b')
