@@ -157,7 +157,7 @@ async def take_step(engine, i, what, number, waiting):
     kind = engine.config.placements["home"].kind
     if what in ("decide", "learn"):
         if what == "decide":
-            pin = engine.placements["home"].pins.at(now)
+            pin = engine.placements["home"].pins.get_pin(now)
             rows = await living.take_step(engine, i, what, number, waiting)
             for row in rows:
                 assert (row.mode in ("pinned", "pinned-frozen")) == (pin is not None)
