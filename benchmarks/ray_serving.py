@@ -55,9 +55,9 @@ SERVE = """
 import asyncio, json, signal, sys, threading
 import ray
 from ray import serve
-from tacit.cluster.serving import opened
+from tacit.cluster.serving import open_ingress
 from tacit.service.config.file import load_config
-from tacit.service.app.app import application
+from tacit.service.app.app import create_application
 
 overrides, shards = json.loads(sys.argv[1]), int(sys.argv[2])
 port = int(sys.argv[3])
@@ -72,10 +72,10 @@ class Late:
 @serve.ingress(Late())
 class Ingress:
     async def __init__(self):
-        ingress = opened(load_config(overrides=overrides), shards, 1.0)
+        ingress = open_ingress(load_config(overrides=overrides), shards, 1.0)
         await ingress.start()
         import tacit
-        tacit.application_here = application(ingress)
+        tacit.application_here = create_application(ingress)
 
 ray.init(include_dashboard=False, log_to_driver=False, logging_level="error")
 serve.start(http_options={"host": "127.0.0.1", "port": port})

@@ -41,13 +41,13 @@ from starlette.routing import Route
 from tacit.service.config.schema import ServerConfig
 from tacit.wire import decisions as wire
 from tacit.service.config.keys import ANYBODY
-from tacit.service.http.endpoint import CALLER, FOUND, Endpoint
-from tacit.service.http.route import Addressed
+from tacit.service.http.endpoint import CALLER, ROUTE_MATCH, Endpoint
+from tacit.service.http.route import RouteMatch
 from tacit.service.app.routes import PLACEMENTS
 
 class Page(Endpoint):
     async def __call__(self, scope, receive, send):
-        scope[FOUND] = Addressed(self._path, scope["path_params"]["name"])
+        scope[ROUTE_MATCH] = RouteMatch(self._path, scope["path_params"]["name"])
         scope[CALLER] = ANYBODY
         await super().__call__(scope, receive, send)
 

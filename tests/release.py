@@ -80,16 +80,16 @@ with on_ray("local"):
 """,
     "otel": """
 from tacit.service.config.schema import TracesConfig
-from tacit.service.app.traces import provider_of
-provider_of(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
+from tacit.service.app.traces import create_provider
+create_provider(TracesConfig("http://127.0.0.1:1/v1/traces", sample=0.0)).shutdown()
 """,
     "kafka": """
 from tacit.errors import LogError
-from tacit.feed.kafka_topics import address_of
+from tacit.feed.kafka_topics import parse_address
 from tacit.feed import kafka
 kafka.PATIENCE = 0.1
 try:
-    kafka.Topic(address_of("kafka://127.0.0.1:1/topic"), {})
+    kafka.Topic(parse_address("kafka://127.0.0.1:1/topic"), {})
 except LogError:
     pass
 else:

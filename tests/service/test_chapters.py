@@ -31,7 +31,7 @@ def decisions(found):
 
 def parts(engine, name="home"):
     lift = engine.placements[name].lift
-    return [(part.what, int(part.sums.counts.sum())) for part in lift.subperiods]
+    return [(part.change, int(part.sums.counts.sum())) for part in lift.subperiods]
 
 
 async def arms(engine, **change):

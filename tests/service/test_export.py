@@ -130,10 +130,10 @@ def test_the_topic_knows_which_row_was_sent_last(cluster, tmp_path):  # noqa: F8
 
 HANGING = """
 import sys, threading
-from tacit.service.maintenance import outgoing
-outgoing.LEAVING_SECONDS = 0.1
-outgoing.sent_on = lambda *_: threading.Event().wait()
-sys.exit(outgoing.main())
+from tacit.service.maintenance import kafka_export
+kafka_export.LEAVING_SECONDS = 0.1
+kafka_export.send_log = lambda *_: threading.Event().wait()
+sys.exit(kafka_export.main())
 """
 
 

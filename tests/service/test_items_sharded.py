@@ -48,7 +48,7 @@ class Beside:
     async def engine(self, verb, *given):
         return await getattr(self._engine, verb)(*given)
 
-    async def look(self):
+    async def refresh(self):
         self.snapshots = {name: take_snapshot(each) for name, each in self._engine.placements.items()}
 
 
