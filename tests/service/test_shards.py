@@ -584,11 +584,9 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
             await traffic([engine], clock, rng, 70, later)
             await let_windows_close([engine], clock)
             learned = {name: by_key([engine], name) for name in ("home", "news")}
-            classifier = engine.placements["news"].learner.state.classifier
-            return learned, classifier.low.copy(), plays_of([engine]), all_rows([store])
+            return learned, plays_of([engine]), all_rows([store])
 
-    before, low, plays, rows = asyncio.run(alone())
-    assert np.isfinite(low).all()
+    before, plays, rows = asyncio.run(alone())
     assert plays.sum() > 50
 
     async def in_shards(number, *, more):
