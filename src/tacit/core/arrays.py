@@ -23,7 +23,7 @@ Generator = np.random.Generator
 
 
 def borrow_array(rows: int, columns: int) -> Floats:
-    """Return an uninitialised workspace; the caller must release it with :func:`return_array`."""
+    """Return an uninitialised workspace; the caller must release it with :func:`release_array`."""
     return np.empty((rows, columns))
 
 

@@ -95,7 +95,7 @@ def derive_generator(first: int, second: int, third: int) -> Generator:
 
 
 def borrow_generator(rng: Generator) -> Generator:
-    """Return a local copy of a generator over PCG64, for use until :func:`return_generator`.
+    """Return a local copy of a generator over PCG64, for use until :func:`write_back_generator`.
 
     In plain Python it is the generator itself.
     """

@@ -620,7 +620,7 @@ def evaluate_sampled_lists(
 ) -> None:
     """For each logged list, write where a list sampled from the policy agrees, then learn the logged one.
 
-    This serves policies without known propensities. The outputs are those of :func:`progress_lists`, with 1
+    This serves policies without known propensities. The outputs are those of :func:`evaluate_lists`, with 1
     for agreement and 0 for none: ``prefixes[i, k]`` for the first k + 1 arms, ``places[i, k]`` for the arm
     at position k, and ``chances[i, k, j]`` for the logged arm k at position j of the sampled list, unless
     ``chances`` is empty. Changes ``state`` and draws from ``rng``.

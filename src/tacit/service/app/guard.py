@@ -214,7 +214,7 @@ class Guard:
             The undecoded head.
         visit : Visit
             The request.
-        size : int
+        body_size : int
             Size of its body in bytes.
         """
         if not visit.admitted or len(head) > LONGEST_HEAD or not UNIQUE.isdisjoint(visit.headers):

@@ -553,7 +553,7 @@ class ShownItems(msgspec.Struct, frozen=True):
     slate : list of str or int
         Listed items from the top.
     prefixes, places : list of float
-        Propensities, as in :class:`~tacit.service.log.rows.Slate`.
+        Propensities, as in :class:`~tacit.service.log.rows.ShownList`.
     vectors : bytes
         Vectors of the listed items: numbers of half precision, one vector after the other.
     at : list of int
