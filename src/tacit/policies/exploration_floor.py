@@ -43,8 +43,9 @@ from tacit.policies.stationary.ucb import UCB1
 # ---- Exact propensities for policies that do not know theirs: a few candidates, one of which is shown
 #
 # Each candidate is a choice of the policy with a generator that is seeded by the lane's history alone
-# (:func:`tacit.core.seeds.derive_generator`). One candidate is drawn uniformly, and only that one is computed; for
-# the propensity all are computed again. The state stores a hash of the history, and no candidates.
+# (:func:`tacit.core.seeds.derive_generator`). One candidate is drawn uniformly, and only that one is
+# computed; for the propensity all are computed again. The state stores a hash of the history, and no
+# candidates.
 
 MODULUS, FACTOR = 2**31 - 1, 48271
 """Constants of the generator of Park and Miller, by which the hash of a history is updated."""
