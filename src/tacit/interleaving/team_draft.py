@@ -159,7 +159,7 @@ class DebiasedBalanced(InterleavingMethod):
         Most items in the list that is shown, 1 to 100.
     examined : "inverse" or sequence of float, default "inverse"
         Probability that a user sees each position, from the top: 1/position, or your own numbers, such as
-        :func:`tacit.evaluate.interleaved.examination_curve` estimates; 0 below their end.
+        ``studies.ab_scale.examination_curve`` estimates; 0 below their end.
     top : int, optional
         Number of top ranks of each ranking that get credit; by default half of ``length``, rounded
         up, as lists reach that deep into both rankings.
