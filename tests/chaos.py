@@ -48,7 +48,7 @@ time.time_ns = lambda: wall() + skew
 from tacit.service.log import postgres
 from tacit.service.engine import upkeep as retention
 postgres.START_SECONDS = float(sys.argv[3])
-retention.EVERY = 500_000
+retention.SEARCH_INTERVAL = 500_000
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
