@@ -1,0 +1,129 @@
+"""Segments of users by the fields of their contexts, and the rewards of arms that are believed in them."""
+
+# 1. Segments of users by a field of the context.
+# 2. Believed rewards of arms: means and 95 % intervals.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from tacit.core.arrays import Booleans, Floats
+from tacit.policies.context import BOOLEAN, NUMBER, Schema, list_columns
+from tacit.policies.features.context_mixture import ContextBeliefs
+from tacit.policies.features.gaussian import logistic
+
+# ---- Segments of users: with the same category, or with numbers in the same interval
+
+MOST_VALUES, BANDS = 8, 4
+BETWEEN = "\N{EN DASH}"
+
+OpenValues = Mapping[tuple[int, float], Sequence[str]]
+"""Values of open categories, by the column and the sign to which they were hashed."""
+Segment = tuple[str, Booleans]
+"""The common value of a segment, and a mask of its users."""
+
+
+class ContextField(NamedTuple):
+    """A field of the context: its name, its type or categories, and its columns."""
+
+    name: str
+    holds: str | tuple[str, ...]
+    columns: slice
+
+
+def list_fields(schema: Schema, dim: int) -> list[ContextField]:
+    """Return the fields of a context of ``dim`` numbers; without a schema, each number is a field."""
+    if not schema:
+        return [ContextField(f"context[{j}]", NUMBER, slice(j, j + 1)) for j in range(dim)]
+    fields, first = [], 0
+    for name, holds in schema:
+        stop = first + len(list_columns(((name, holds),)))
+        fields.append(ContextField(name, holds, slice(first, stop)))
+        first = stop
+    return fields
+
+
+def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) -> list[Segment]:
+    """Return segments of users by the value of a context field, as names and masks, without empty ones.
+
+    Numbers are split at quartiles; values beyond the eighth are joined as others. Users with a missing value
+    are the last segment.
+    """
+    values, first = contexts[:, field.columns], field.columns.start
+    missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
+    if field.holds == NUMBER:
+        segments = list(_bands(values[:, 0], ~missing))
+    elif field.holds == BOOLEAN:
+        segments = [("yes", ~missing & (values[:, 0] != 0.0)), ("no", ~missing & (values[:, 0] == 0.0))]
+    elif isinstance(field.holds, tuple):
+        segments = [(value, values[:, j] != 0.0) for j, value in enumerate((*field.holds, "other"))]
+    else:
+        segments = [
+            (
+                " or ".join(open_values.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])),
+                which,
+            )
+            for j in range(values.shape[1] - 1)
+            for sign in (1.0, -1.0)
+            if (which := values[:, j] == sign).any()
+        ]
+    if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
+        segments.sort(key=lambda segment: -int(segment[1].sum()))
+    if len(segments) > MOST_VALUES:
+        remaining = np.any([which for _, which in segments[MOST_VALUES:]], axis=0)
+        segments = [*segments[:MOST_VALUES], (f"{len(segments) - MOST_VALUES} others", remaining)]
+    return [(value, which) for value, which in (*segments, ("missing", missing)) if which.any()]
+
+
+def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
+    """Yield segments by intervals of a number with about equal numbers of users, or by its few values."""
+    distinct = np.unique(numbers[known])
+    if len(distinct) <= BANDS:
+        yield from ((f"{value:.4g}", known & (numbers == value)) for value in distinct.tolist())
+        return
+    # Rounded for readers; rounding may make edges equal.
+    quartiles = np.quantile(numbers[known], np.arange(1, BANDS) / BANDS)
+    edges = sorted({float(f"{edge:.3g}") for edge in quartiles})
+    for low, high in zip([-np.inf, *edges], [*edges, np.inf], strict=True):
+        name = f"up to {high:.4g}" if low == -np.inf else f"{low:.4g}{BETWEEN}{high:.4g}"
+        if high == np.inf:
+            name = f"above {low:.4g}"
+        yield name, known & (low < numbers) & (numbers <= high)
+
+
+# ---- Believed rewards of arms: means and 95 % intervals
+
+POINTS = 101
+"""Number of quantiles that approximate each normal distribution."""
+TAIL = 0.025
+NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / POINTS) for i in range(POINTS)])
+
+
+class Bands(NamedTuple):
+    """Believed mean rewards with their 95 % credible intervals."""
+
+    means: Floats
+    lows: Floats
+    highs: Floats
+
+
+def compute_bands(beliefs: ContextBeliefs) -> Bands:
+    """Return means and 95 % intervals of believed rewards; arrays of shape (contexts, arms)."""
+    spread = np.sqrt(beliefs.variances)[..., None] * NORMAL
+    values = logistic(beliefs.logits[..., None] + spread).reshape(*beliefs.logits.shape[:2], -1)
+    shares = np.repeat(beliefs.weights / POINTS, POINTS)
+    means = values @ shares
+    order = np.argsort(values, axis=-1)
+    ranked, below = np.take_along_axis(values, order, -1), np.cumsum(shares[order], axis=-1)
+
+    def quantile(share: float) -> Floats:
+        """Return a quantile of the believed reward of each arm in each context."""
+        place = np.argmax(below >= share * below[..., -1:], axis=-1)
+        ends: Floats = np.take_along_axis(ranked, place[..., None], -1)[..., 0]
+        return ends
+
+    return Bands(means, np.minimum(quantile(TAIL), means), np.maximum(quantile(1.0 - TAIL), means))
