@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import wraps
 from inspect import CO_VARKEYWORDS, signature
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -17,6 +17,15 @@ BEFORE_0_3 = "was written before tacit 0.3; open it with 0.3 first"
 
 class TacitError(Exception):
     """Base of every error that tacit raises on purpose."""
+
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The attributes that hold the arguments of the constructor, where it takes others than a message."""
+
+    def __reduce__(self) -> Any:
+        """Return the class and the arguments from which pickle makes the error again."""
+        if not self.arguments:
+            return super().__reduce__()
+        return type(self), tuple(getattr(self, name) for name in self.arguments)
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
@@ -136,6 +145,8 @@ class InvalidValue(TacitError, ValueError):
         The allowed values, phrased as the remedy.
     """
 
+    arguments = "field", "value", "allowed"
+
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         text = repr(value)
         if len(text) > 200:
@@ -144,9 +155,6 @@ class InvalidValue(TacitError, ValueError):
         self.field = field
         self.value = value
         self.allowed = allowed
-
-    def __reduce__(self) -> tuple[type[InvalidValue], tuple[str, Any, str]]:
-        return type(self), (self.field, self.value, self.allowed)
 
 
 class UnknownName(TacitError, LookupError):
@@ -168,15 +176,14 @@ class KernelError(TacitError):
         The error, with a remedy if one is known.
     """
 
+    arguments = "file", "line", "kernel", "cause"
+
     def __init__(self, file: str, line: int, kernel: str, cause: str) -> None:
         super().__init__(f"{file}:{line}: {kernel + ': ' if kernel else ''}{cause}")
         self.file = file
         self.line = line
         self.kernel = kernel
         self.cause = cause
-
-    def __reduce__(self) -> tuple[type[KernelError], tuple[str, int, str, str]]:
-        return type(self), (self.file, self.line, self.kernel, self.cause)
 
 
 class SnapshotError(TacitError):
@@ -198,19 +205,21 @@ class ConfigError(TacitError):
 class MissingPackage(TacitError, ImportError):
     """A required package is not installed."""
 
+    arguments = ("package",)
+
     def __init__(self, package: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install {package}")
         self.package = package
-
-    def __reduce__(self) -> tuple[type[MissingPackage], tuple[str]]:
-        return type(self), (self.package,)
 
 
 class MissingExtra(TacitError, ImportError):
     """An optional part of tacit was used without its packages."""
 
+    arguments = "module", "extra"
+
     def __init__(self, module: str, extra: str) -> None:
         super().__init__(f"{module} is not installed; install it with: pip install 'tacit-learn[{extra}]'")
+        self.module = module
         self.extra = extra
 
 

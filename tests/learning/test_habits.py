@@ -17,7 +17,7 @@ from policies_of_ones_own import Forgetful
 
 import tacit
 from tacit.core.text import html_table
-from tacit.errors import InvalidValue, MissingPackage, SnapshotError, UnknownName
+from tacit.errors import InvalidValue, KernelError, MissingExtra, MissingPackage, SnapshotError, UnknownName
 from tacit.evaluate.duels import preferences
 from tacit.evaluate.interleaved import InterleavedReport, Search
 from tacit.evaluate.interleaved.report import SearchAccumulator
@@ -60,6 +60,23 @@ def test_a_copy_goes_on_as_the_learner_would_and_is_apart(policy, copied):
     before = going_on(copied(other))
     assert before == expected
     assert going_on(other) == expected
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidValue("arms", 0, "give one"),
+        KernelError("a.py", 3, "choose", "why"),
+        MissingPackage("pandas"),
+        MissingExtra("matplotlib", "plots"),
+        UnknownName("no such arm"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_comes_out_of_a_pool_as_it_was_raised(error):
+    """Else a pool of processes says no more than that it broke."""
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
 def test_a_learner_goes_through_a_pool_of_processes():
