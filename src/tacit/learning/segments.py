@@ -1,7 +1,8 @@
 """Segments of users by the fields of their contexts, and the rewards of arms that are believed in them."""
 
 # 1. Segments of users by a field of the context.
-# 2. Believed rewards of arms: means and 95 % intervals.
+# 2. ``FieldEffect``: what each field adds to the log-odds of each arm, and how much it matters.
+# 3. Believed rewards of arms: means and 95 % intervals.
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.policies.context import BOOLEAN, NUMBER, Schema, list_columns
 from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.policies.features.gaussian import logistic
@@ -93,6 +94,45 @@ def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
         if high == np.inf:
             name = f"above {low:.4g}"
         yield name, known & (low < numbers) & (numbers <= high)
+
+
+# ---- Effects of fields on the log-odds of arms
+
+
+class FieldEffect(NamedTuple):
+    """The effect of a context field on the choice of an arm.
+
+    Attributes
+    ----------
+    field : ContextField
+    added : array of float64, shape (users, arms), or None
+        Its contribution to the log-odds of each arm for each user; None if the policy has no beliefs.
+    matters : float or None
+        Its standard deviation over users, relative to the mean of the arms on offer; None without beliefs.
+    """
+
+    field: ContextField
+    added: Floats | None = None
+    matters: float | None = None
+
+
+def compute_field_effects(
+    fields: Sequence[ContextField], beliefs: ContextBeliefs, offered: Ints
+) -> list[FieldEffect]:
+    """Return the effect of each field on the users of ``beliefs``, in the order of the fields.
+
+    Fields of signals, which do not describe users, are left out. ``offered`` are the indices of the arms on
+    offer, between which ``matters`` compares.
+    """
+    effects = []
+    for field in fields:
+        # The later columns are signals.
+        if field.columns.stop <= beliefs.scaled.shape[1]:
+            added = beliefs.scaled[:, field.columns] @ beliefs.slopes[:, field.columns].T
+            # A contribution that is equal for all arms does not change the choice.
+            apart = added[:, offered] - added[:, offered].mean(axis=1, keepdims=True)
+            effects.append(FieldEffect(field, added, float(np.sqrt(apart.var(axis=0).mean()))))
+    return effects
 
 
 # ---- Believed rewards of arms: means and 95 % intervals

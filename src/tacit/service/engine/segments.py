@@ -19,7 +19,15 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, byte_count
 from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
-from tacit.learning.segments import Bands, OpenValues, compute_bands, list_fields, split_users
+from tacit.learning.segments import (
+    Bands,
+    FieldEffect,
+    OpenValues,
+    compute_bands,
+    compute_field_effects,
+    list_fields,
+    split_users,
+)
 from tacit.policies.base import Policy
 from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.service.config.holdout import RewardScale
@@ -79,48 +87,32 @@ class _SegmentReport:
         read = [(row, context) for row, context in read if len(context) == dim]
         self._sample, self._rows = sample, [row for row, _ in read]
         self._contexts = np.array([context for _, context in read]).reshape(len(read), dim)
-        self._fields = list_fields(sample.policy.schema, dim)
-        self._shown = np.array([str(row.arm) for row in self._rows], object)
         self._arm_indices = {name: index for index, name in enumerate(sample.offer.names)}
         self._believes = hasattr(sample.policy, "beliefs_in") and bool(self._rows)
         self._says_nothing: float | None = None
-        # For each field, its contribution to the log-odds of each arm for each user.
-        self._added: list[Floats] = []
-        self._matter: list[float | None] = [None] * len(self._fields)
+        fields = list_fields(sample.policy.schema, dim)
+        self._effects = list(map(FieldEffect, fields))
         if self._believes:
-            self._add_up(self._get_beliefs(self._contexts))
+            beliefs = self._get_beliefs(self._contexts)
+            self._says_nothing = beliefs.no_effect_weight
+            self._effects = compute_field_effects(fields, beliefs, sample.offer.arm_indices)
 
     def _get_beliefs(self, contexts: Floats) -> ContextBeliefs:
         """Return the policy's beliefs about all arms in some contexts."""
         beliefs: ContextBeliefs = self._sample.policy.beliefs_in(self._sample.state, 0, contexts)  # type: ignore[attr-defined]
         return beliefs
 
-    def _add_up(self, beliefs: ContextBeliefs) -> None:
-        """Compute what each field adds to the log-odds of each arm for each user, and how much it matters.
-
-        Fields of signals, which do not describe users, are removed.
-        """
-        self._says_nothing = beliefs.no_effect_weight
-        # The later columns are signals, which do not describe users.
-        self._fields = [field for field in self._fields if field.columns.stop <= beliefs.scaled.shape[1]]
-        offered = self._sample.offer.arm_indices
-        for place, field in enumerate(self._fields):
-            added = beliefs.scaled[:, field.columns] @ beliefs.slopes[:, field.columns].T
-            self._added.append(added)
-            # A contribution that is equal for all arms does not change the choice.
-            apart = added[:, offered] - added[:, offered].mean(axis=1, keepdims=True)
-            self._matter[place] = float(np.sqrt(apart.var(axis=0).mean()))
-
     def build(self) -> ForWhom:
         """Return the report: for all users and for each segment, the shown arms and their believed rewards.
 
         Fields are in order of how much they matter; only the first 12 have segments.
         """
-        order = sorted(range(len(self._fields)), key=lambda place: -(self._matter[place] or 0.0))
-        most = order[:MOST_FIELDS]
-        segments = {i: split_users(self._fields[i], self._contexts, self._sample.open_values) for i in most}
+        effects = sorted(self._effects, key=lambda effect: -(effect.matters or 0.0))
+        most, open_values = effects[:MOST_FIELDS], self._sample.open_values
+        segments = [split_users(effect.field, self._contexts, open_values) for effect in most]
+        segments += [[] for _ in effects[MOST_FIELDS:]]
         every = np.ones(len(self._rows), np.bool_)
-        masks = [every, *(which for entries in segments.values() for _, which in entries)]
+        masks = [every, *(which for field_segments in segments for _, which in field_segments)]
         bands: Iterator[Any] = iter([None] * len(masks))
         if self._believes:
             averages = np.array([self._contexts[which].mean(axis=0) for which in masks])
@@ -128,31 +120,22 @@ class _SegmentReport:
         arms = self._arms(next(bands), most)
         entries = [
             FieldForWhom(
-                self._fields[place].name,
-                self._matter[place],
-                [self._segment(value, which, place, next(bands)) for value, which in segments.get(place, ())],
+                effect.field.name,
+                effect.matters,
+                [self._segment(value, which, effect, next(bands)) for value, which in field_segments],
             )
-            for place in order
+            for effect, field_segments in zip(effects, segments, strict=True)
         ]
         since, until = (as_text(self._rows[at].time) if self._rows else None for at in (0, -1))
         verdict = describe_effect(len(self._rows), self._says_nothing, entries)
         sample = self._sample
-        model_facts = self._says_nothing, sample.size
+        model = sample.key, self._says_nothing, sample.size
         return ForWhom(
-            verdict,
-            len(self._rows),
-            since,
-            until,
-            sample.key,
-            *model_facts,
-            arms,
-            entries,
-            None,
-            sample.scale.named,
+            verdict, len(self._rows), since, until, *model, arms, entries, None, sample.scale.named
         )
 
-    def _arms(self, bands: Bands | None, most: Sequence[int]) -> list[ArmForAll]:
-        """Return the 50 most shown arms for all users, with counts, beliefs and the effects of fields."""
+    def _arms(self, bands: Bands | None, most: Sequence[FieldEffect]) -> list[ArmForAll]:
+        """Return the 50 most shown arms for all users, with counts, beliefs and the effects of ``most``."""
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
         return [
@@ -161,32 +144,31 @@ class _SegmentReport:
                 count,
                 *self._ends(bands, arm),
                 {
-                    self._fields[at].name: float(self._added[at][:, self._arm_indices[arm]].std())
-                    for at in most
-                }
-                if self._believes and arm in self._arm_indices
-                else {},
+                    effect.field.name: float(effect.added[:, self._arm_indices[arm]].std())
+                    for effect in most
+                    if effect.added is not None and arm in self._arm_indices
+                },
             )
             for arm, count in counts.most_common(MOST_ARMS)
         ]
 
-    def _segment(self, value: str, which: Booleans, place: int, bands: Bands | None) -> UserSegment:
+    def _segment(self, value: str, which: Booleans, effect: FieldEffect, bands: Bands | None) -> UserSegment:
         """Return one segment: its number of decisions, and its 10 most shown arms with their beliefs.
 
-        ``place`` is the index of the segment's field, and ``which`` the mask of its decisions.
+        ``effect`` is that of the segment's field, and ``which`` the mask of its decisions.
         """
         counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
         arms = [
-            ArmForThem(arm, count, *self._ends(bands, arm), self._adds(place, which, arm))
+            ArmForThem(arm, count, *self._ends(bands, arm), self._adds(effect, which, arm))
             for arm, count in counts.most_common(MOST_IN_SEGMENT)
         ]
         return UserSegment(value, int(which.sum()), arms)
 
-    def _adds(self, place: int, which: Booleans, arm: Any) -> float | None:
+    def _adds(self, effect: FieldEffect, which: Booleans, arm: Any) -> float | None:
         """Return the mean log-odds that a field adds to an arm in a segment; None without beliefs."""
-        if not self._believes or arm not in self._arm_indices:
+        if effect.added is None or arm not in self._arm_indices:
             return None
-        return float(self._added[place][which, self._arm_indices[arm]].mean())
+        return float(effect.added[which, self._arm_indices[arm]].mean())
 
     def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
         """Return mean and interval of an arm's believed reward, in the metric's unit; None if unknown."""
