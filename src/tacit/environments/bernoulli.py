@@ -8,9 +8,8 @@ from typing import Annotated, Any, NamedTuple, Self
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import float_range, int_range, probabilities
+from tacit.core.part import float_range, int_range, one_word, probabilities
 from tacit.environments.base import Environment
-from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
 # ---- Arms with constant click probabilities
@@ -140,15 +139,9 @@ class LongTail(Environment):
 
     arms: Annotated[int, int_range(1, 2**20)] = 10
     keys: Annotated[int, int_range(1, 2**24)] = 100
-    alike: str = "arms"
+    alike: Annotated[str, one_word(*ALIKE)] = "arms"
     level: Annotated[float, float_range(-20.0, 20.0)] = -1.5
     traffic: Annotated[float, float_range(0.0, 10.0)] = 1.0
-
-    def __post_init__(self) -> None:
-        """Validate the parameters; raise InvalidValue for an unknown ``alike``."""
-        super().__post_init__()
-        if self.alike not in ALIKE:
-            raise InvalidValue("alike", self.alike, f"give one of {', '.join(ALIKE)}")
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -32,12 +32,17 @@ class DuelEnvironment(Environment, abstract=True):
     """Base class of environments of duels.
 
     ``respond`` and ``expected`` take a pair of arm indices. The response is 1.0 if the left arm
-    won, 0.0 if the right arm won, 0.5 for a tie.
+    won, 0.0 if the right arm won, 0.5 for a tie; ``expected`` is 1/2 minus the mean gap of both arms.
     """
 
     takes: ClassVar[str] = "duel"
 
     action_width = 2
+
+    @staticmethod
+    def optimum(params: Any, world: Any, lane: int) -> float:
+        """Return 0.5, the expected value of a duel of the best arm with itself."""
+        return 0.5
 
 
 # ---- Duels with a preference matrix
@@ -379,8 +384,3 @@ class ContextualDuels(DuelEnvironment):
         left_gap = sigmoid(best - world.utilities[lane, pair[0]]) - 0.5
         right_gap = sigmoid(best - world.utilities[lane, pair[1]]) - 0.5
         return float(0.5 - 0.5 * (left_gap + right_gap))
-
-    @staticmethod
-    def optimum(params: ContextualDuels, world: World, lane: int) -> float:
-        """Return 0.5, the expected value of a duel of the best arm with itself."""
-        return 0.5

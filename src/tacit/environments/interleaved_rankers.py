@@ -301,11 +301,6 @@ class InterleavedRankers(DuelEnvironment):
         """Return 1/2 minus the mean gap of both rankers of the pair."""
         return float(0.5 - 0.5 * (world.shortfall[pair[0]] + world.shortfall[pair[1]]))
 
-    @staticmethod
-    def optimum(params: InterleavedRankers, world: World, lane: int) -> float:
-        """Return 0.5, the expected value of a duel of the best ranker with itself."""
-        return 0.5
-
 
 def draft_lists(
     orders: Ints, ranked: Ints, turns: Ints, lists: Ints, weights: Floats, last_list: Ints
