@@ -18,7 +18,6 @@ from tacit.core.dispatch import (
     decide,
     epoch,
     kernel,
-    learn,
     learned_propensity,
     observe,
     react,
@@ -43,12 +42,13 @@ from tacit.learning.delayed_feedback import (
     release,
 )
 from tacit.policies.action_kind import get_action_kind
-from tacit.policies.base import Impression, Policy, make_outcome
+from tacit.policies.base import Policy
 from tacit.simulation.rounds import (
     Curve,
     InFlight,
     RoundBuffers,
     Run,
+    learn_row,
     record_round,
     schedule_row,
     store_impression,
@@ -154,23 +154,6 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
     place = uniform * STEPS
     step = int(place)
     return int(table[row, step] + (place - step) * (table[row, step + 1] - table[row, step]))
-
-
-@kernel
-def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Update ``state`` by the feedback of stored decision ``row``, unless its lane has restarted since."""
-    lane = flight.lanes[row]
-    if flight.epochs[row] != epoch(params, state, lane):
-        return
-    count = flight.counts[row]
-    impression = Impression(
-        flight.offered[row, :count],
-        flight.contexts[row],
-        flight.relevance[row, :count],
-        flight.examination[row, :count],
-    )
-    action, propensity = flight.actions[row], flight.propensities[row]
-    learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
 
 
 @kernel

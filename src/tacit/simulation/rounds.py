@@ -105,6 +105,7 @@ class InFlight(NamedTuple):
         """
 
         def like(array: Any) -> Any:
+            """Return zeros for ``span`` arrays of the shape and type of this one."""
             return np.zeros((span, *array.shape), array.dtype)
 
         lanes, epochs, counts, *lists = np.full((6, span), -1, np.int64)
@@ -159,6 +160,23 @@ def play(
 
 
 @kernel
+def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
+    """Update ``state`` by the feedback of stored decision ``row``, unless its lane has restarted since."""
+    lane = flight.lanes[row]
+    if flight.epochs[row] != epoch(params, state, lane):
+        return
+    count = flight.counts[row]
+    impression = Impression(
+        flight.offered[row, :count],
+        flight.contexts[row],
+        flight.relevance[row, :count],
+        flight.examination[row, :count],
+    )
+    action, propensity = flight.actions[row], flight.propensities[row]
+    learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
+
+
+@kernel
 def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
     """Learn into ``state`` the feedback in list ``due``, in the order of its rounds, and clear the list.
 
@@ -166,18 +184,7 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
     """
     row = flight.first[due]
     while row >= 0:
-        lane = flight.lanes[row]
-        if flight.epochs[row] == epoch(params, state, lane):
-            impression = Impression(
-                flight.offered[row, : flight.counts[row]],
-                flight.contexts[row],
-                flight.relevance[row, : flight.counts[row]],
-                flight.examination[row, : flight.counts[row]],
-            )
-            action, feedback = flight.actions[row], flight.feedback[row]
-            propensity = flight.propensities[row]
-            outcome = make_outcome(params, impression, action, feedback, propensity)
-            learn(params, state, lane, outcome)
+        learn_row(params, state, flight, row, flight.feedback[row])
         row = flight.next[row]
     flight.first[due] = -1
 
