@@ -122,6 +122,12 @@ def duel_outcome(difference: float) -> float:
     return 0.5 if abs(difference) < TIE else float(difference > 0)
 
 
+def make_duel_credit(credits: Iterable[float], clicks: int) -> Credit:
+    """Return the credit of the left and the right ranker of a duel, won by the one with more of it."""
+    left_credit, right_credit = credits
+    return Credit((left_credit, right_credit), clicks, duel_outcome(left_credit - right_credit))
+
+
 @dataclass(frozen=True)
 class Interleaved:
     """A list to show, with the data that its method needs to credit the clicks.
@@ -417,6 +423,13 @@ def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     """Return, per ranker, the rank (from 0) of each item in its ranking; None if the item is not in it."""
     tables = [{item: rank for rank, item in enumerate(row)} for row in rankings]
     return [[table.get(item) for item in items] for table in tables]
+
+
+def draw_index(weights: Sequence[float], rng: Generator) -> int:
+    """Draw an index with a probability proportional to its weight, and return it."""
+    cumulative = np.cumsum(weights)
+    index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
+    return min(index, len(cumulative) - 1)
 
 
 _last_draw: list[Any] = [None, 0]

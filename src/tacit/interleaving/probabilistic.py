@@ -26,8 +26,9 @@ from tacit.interleaving.base import (
     Ranked,
     Rankings,
     complete_list,
-    duel_outcome,
+    draw_index,
     fair_depth,
+    make_duel_credit,
     ranks,
 )
 from tacit.interleaving.team_draft import MOST_RANKERS, shares
@@ -92,6 +93,7 @@ class Probabilistic(InterleavingMethod):
 
     @property
     def _remembers(self) -> str:
+        """Name of the entry in the memory: ``shares`` of the rankers, or the ``teams`` that were drawn."""
         return "shares" if self.marginalised else "teams"
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
@@ -142,8 +144,7 @@ class Probabilistic(InterleavingMethod):
         """Return the clicks on each team, or each ranker's probability of most clicks if ``marginalised``."""
         if not self.marginalised:
             teams = [interleaved.memory["teams"][position] for position in clicks]
-            left_clicks, right_clicks = float(teams.count(0)), float(teams.count(1))
-            return Credit((left_clicks, right_clicks), len(clicks), duel_outcome(left_clicks - right_clicks))
+            return make_duel_credit((float(teams.count(0)), float(teams.count(1))), len(clicks))
         shares = [interleaved.memory["shares"][0][position] for position in clicks]
         chance = majority_chance([share for share in shares if share is not None])
         return Credit((chance, 1.0 - chance), len(clicks), chance)
@@ -153,13 +154,12 @@ class Urn:
     """The remaining items of a ranker, to be drawn with probability ∝ 1/rank^decay."""
 
     def __init__(self, items: Sequence[Item], decay: float) -> None:
+        """Fill the urn with all items of a ranking, best first."""
         self._weights: dict[Item, float] = {item: rank**-decay for rank, item in enumerate(items, 1)}
 
     def draw(self, rng: Generator) -> Item:
         """Draw an item and return it; it stays in the urn."""
-        cumulative = np.cumsum(list(self._weights.values()))
-        index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
-        return list(self._weights)[min(index, len(cumulative) - 1)]
+        return list(self._weights)[draw_index(list(self._weights.values()), rng)]
 
     def chance(self, item: Item) -> float:
         """Return the probability that the next draw gives this item; 0 if it is not in the urn."""
@@ -388,9 +388,7 @@ class Optimized(InterleavingMethod):
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw one of the lists with the optimal probabilities."""
         choices = solve_lists(rankings, self.length, self.score)
-        cumulative = np.cumsum([probability for probability, _, _ in choices])
-        index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], "right"))
-        return self._build_choice(choices[min(index, len(choices) - 1)])
+        return self._build_choice(choices[draw_index([choice[0] for choice in choices], rng)])
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of each choice of positive probability."""
@@ -405,10 +403,8 @@ class Optimized(InterleavingMethod):
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
-        left_credit, right_credit = (
-            math.fsum(row[position] for position in clicks) for row in interleaved.memory["credits"]
-        )
-        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
+        rows = interleaved.memory["credits"]
+        return make_duel_credit((math.fsum(row[place] for place in clicks) for row in rows), len(clicks))
 
 
 def list_candidates(rankings: Sequence[Sequence[Item]], length: int) -> list[tuple[Item, ...]]:

@@ -26,16 +26,30 @@ from tacit.interleaving.base import (
     Item,
     Ranked,
     complete_list,
-    duel_outcome,
     fair_depth,
+    make_duel_credit,
     ranks,
 )
 
 # ---- Balanced interleaving: the shown list holds, from the top, equally many items of both rankings
 
 
+class MergingMethod(InterleavingMethod):
+    """Base of methods of duels that show one of two merged lists, by a fair coin."""
+
+    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw one of the two merged lists with a fair coin."""
+        candidates = [candidate for _, candidate in self._lists(rankings)]
+        return candidates[int(rng.integers(2))]
+
+    def _merge_both(self, rankings: Ranked) -> tuple[list[list[Item]], float]:
+        """Return the merged list of each leading ranker, and the probability of showing either one."""
+        merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
+        return merges, 1.0 if merges[0] == merges[1] else 0.5
+
+
 @dataclass(frozen=True)
-class Balanced(InterleavingMethod):
+class Balanced(MergingMethod):
     """Balanced interleaving of two rankings.
 
     A coin decides which ranker leads; then the rankers take turns, and each adds its next item unless the
@@ -79,15 +93,9 @@ class Balanced(InterleavingMethod):
 
     _remembers = "ranks"
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        """Draw one of the two merged lists with a fair coin."""
-        candidates = [candidate for _, candidate in self._lists(rankings)]
-        return candidates[int(rng.integers(2))]
-
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists, one per leading ranker, with probability ½ each."""
-        merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
-        probability = 1.0 if merges[0] == merges[1] else 0.5
+        merges, probability = self._merge_both(rankings)
         for items in merges:
             yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
 
@@ -101,10 +109,8 @@ class Balanced(InterleavingMethod):
             return Credit((0.0, 0.0), 0, 0.5)
         last = [rank[clicks[-1]] for rank in rank_rows]
         depth = min((rank for rank in last if rank is not None), default=0)
-        left_credit, right_credit = (
-            float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in rank_rows
-        )
-        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
+        counts = (float(sum(rank[i] is not None and rank[i] <= depth for i in clicks)) for rank in rank_rows)
+        return make_duel_credit(counts, len(clicks))
 
 
 def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
@@ -137,7 +143,7 @@ def examination(field: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class DebiasedBalanced(InterleavingMethod):
+class DebiasedBalanced(MergingMethod):
     """Debiased balanced interleaving of two rankings: credit on the scale of an A/B test.
 
     Lists are built as by :class:`Balanced`. The credit of a ranker for a click on an item is the probability
@@ -190,15 +196,9 @@ class DebiasedBalanced(InterleavingMethod):
 
     _remembers = "credits"
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        """Draw one of the two merged lists with a fair coin."""
-        candidates = [candidate for _, candidate in self._lists(rankings)]
-        return candidates[int(rng.integers(2))]
-
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists with probability ½ each, with the credits for a click at each position."""
-        merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
-        probability = 1.0 if merges[0] == merges[1] else 0.5
+        merges, probability = self._merge_both(rankings)
         curve = self._curve()
         seen_chances: dict[Item, float] = {}
         for items in merges:
@@ -209,11 +209,9 @@ class DebiasedBalanced(InterleavingMethod):
             {item: curve[rank] for rank, item in enumerate(ranking[:top])} for ranking in rankings
         ]
         for items in merges:
+            seen = [seen_chances[item] or math.inf for item in items]
             credits = [
-                [
-                    chances.get(item, 0.0) / seen_chances[item] if seen_chances[item] > 0 else 0.0
-                    for item in items
-                ]
+                [chances.get(item, 0.0) / chance for item, chance in zip(items, seen, strict=True)]
                 for chances in alone_chances
             ]
             yield 0.5, self._build_interleaved(items, 2, credits, probability)
@@ -228,10 +226,8 @@ class DebiasedBalanced(InterleavingMethod):
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
-        left_credit, right_credit = (
-            float(sum(row[place] for place in clicks)) for row in interleaved.memory["credits"]
-        )
-        return Credit((left_credit, right_credit), len(clicks), duel_outcome(left_credit - right_credit))
+        rows = interleaved.memory["credits"]
+        return make_duel_credit((float(sum(row[place] for place in clicks)) for row in rows), len(clicks))
 
 
 # ---- Team draft
@@ -481,4 +477,4 @@ class TeamDraft(TeamDraftMultileave):
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each team, and the winner of the duel."""
         credit = super()._credits(interleaved, clicks)
-        return credit._replace(chance=duel_outcome(credit.credits[0] - credit.credits[1]))
+        return make_duel_credit(credit.credits, credit.clicks)
