@@ -369,7 +369,7 @@ def holdout_lift(
     >>> lift.claim, lift.ratio.estimate, round(lift.difference.low, 3)
     ('better', 2.0, 0.181)
     """
-    periods = [sums] if isinstance(sums, HoldoutSums) else sums
+    periods = _as_list(sums)
     shares = [share] if isinstance(share, int | float) else share
     for period in periods if math.isfinite(largest) else ():
         if (earned := period.totals.sum() / max(1.0, period.counts.sum())) > largest * (1 + 1e-9):

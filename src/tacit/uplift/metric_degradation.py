@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, boundary
-from tacit.uplift.propensity_lift import MIN_INFORMATION
+from tacit.uplift.propensity_lift import MIN_INFORMATION, add_running
 
 BLOCK = 64
 """Number of decisions between two updates of the arms' frequencies."""
@@ -78,6 +78,7 @@ class DegradationSums:
     """
 
     def __init__(self, arms: int) -> None:
+        """Create sums over no decisions, all zero."""
         self.sums = np.zeros((7, arms))
         self.known, self.fresh = np.zeros((BUCKETS, arms)), np.zeros((BUCKETS, arms))
         self.last = np.zeros((2, BUCKETS))
@@ -176,12 +177,12 @@ class DegradationSums:
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
-        before = _running_sums(self.sums[:D], both, both * x, both * x * x, weight)
+        before = add_running(self.sums[:D], both, both * x, both * x * x, weight)
         mean = before[TOTAL, :-1] / np.maximum(before[N, :-1], 1)
         sign = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
         coef = sign * weight / q
         score = coef * (x - mean)
-        after = _running_sums(self.sums[D:], score, score * score, coef * coef)
+        after = add_running(self.sums[D:], score, score * score, coef * coef)
         self.sums[:D], self.sums[D:] = before[:, -1], after[:, -1]
 
     def find_degradations(
@@ -239,18 +240,6 @@ class DegradationSums:
             setattr(sums, name, np.array(saved[name], np.float64))
         sums.seen = saved["seen"]
         return sums
-
-
-def _running_sums(before: Floats, *rows: npt.ArrayLike) -> Floats:
-    """Return running sums over decisions, from ``before`` on, of each of the rows; shape (rows, n + 1, arms).
-
-    Sums are added one by one, so that the bits do not depend on batch sizes.
-    """
-    running = np.empty((len(rows), len(np.asarray(rows[0])) + 1, before.shape[1]))
-    running[:, 0] = before
-    for sums, row in zip(running, rows, strict=True):
-        sums[1:] = row
-    return np.asarray(np.add.accumulate(running, axis=1))
 
 
 def count_comparisons(arms: int, initial: int) -> list[int]:

@@ -201,7 +201,7 @@ class ScoreSums(NamedTuple):
     def _means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
         ones = np.ones_like(rewards)
-        running = _running_sums(self.overall, ones, rewards, rewards * rewards)
+        running = add_running(self.overall, ones, rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
         return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 
@@ -248,15 +248,15 @@ def _add_scores(sums: Floats, coef: Floats, deviation: Floats) -> None:
     """
     score = coef * deviation
     columns = score, score * score, coef * coef, coef
-    sums[:] = _running_sums(sums, *columns[: len(sums)])[:, -1]
+    sums[:] = add_running(sums, *columns[: len(sums)])[:, -1]
 
 
-def _running_sums(before: Floats, *columns: Floats) -> Floats:
-    """Return running sums over decisions, from ``before`` on, of each column; shape (columns, n + 1).
+def add_running(before: Floats, *columns: npt.NDArray[Any]) -> Floats:
+    """Return the running sums of each column over n decisions, from ``before`` on; shape (columns, n + 1, …).
 
-    Sums are added left to right, so that the bits do not depend on batch sizes.
+    A column has the shape (n, …). Sums are added one by one, so that the bits do not depend on batch sizes.
     """
-    running = np.empty((len(columns), len(columns[0]) + 1))
+    running = np.empty((len(columns), len(columns[0]) + 1, *before.shape[1:]))
     running[:, 0] = before
     running[:, 1:] = columns
     return np.asarray(np.add.accumulate(running, axis=1))

@@ -80,6 +80,12 @@ def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
     return control / effect, policy / effect
 
 
+def _log_mean_exp(exponents: Floats) -> float:
+    """Return the logarithm of the mean of the exponentials of all numbers in an array."""
+    top = float(exponents.max())
+    return top + math.log(float(np.mean(np.exp(exponents - top))))
+
+
 class PropensitySums(NamedTuple):
     """Sums for a test of propensities against the frequency of one arm per decision.
 
@@ -131,8 +137,7 @@ class PropensitySums(NamedTuple):
         bets = np.concatenate([RATES, -RATES])
         sizes = np.abs(bets)
         exponents = bets * d - (np.expm1(sizes) - sizes) * v
-        top = float(exponents.max())
-        return top + math.log(float(np.mean(np.exp(exponents - top))))
+        return _log_mean_exp(exponents)
 
     def merge(self, other: PropensitySums) -> PropensitySums:
         """Return new sums over the decisions of both."""
@@ -216,8 +221,7 @@ class FrequencySums(NamedTuple):
         """
         of_arms = self.logs + self.offered[:, None] * np.log1p(-BETS)
         exponents = np.vstack([of_arms, self.whole])
-        top = float(exponents.max())
-        return top + math.log(float(np.mean(np.exp(exponents - top))))
+        return _log_mean_exp(exponents)
 
     def merge(self, other: FrequencySums) -> FrequencySums:
         """Return new sums over the decisions of both."""
