@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-import multiprocessing
 import pickle
 import pydoc
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
@@ -77,14 +75,6 @@ def test_an_error_comes_out_of_a_pool_as_it_was_raised(error):
     """Else a pool of processes says no more than that it broke."""
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
-
-
-def test_a_learner_goes_through_a_pool_of_processes():
-    context = multiprocessing.get_context("spawn")
-    learner = taught(tacit.UCB1(ARMS))
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        there = pool.submit(going_on, learner).result()
-    assert there == going_on(learner)
 
 
 def test_a_pickle_holds_a_snapshot_and_nothing_that_runs():
@@ -237,15 +227,6 @@ def test_a_whole_number_stands_for_its_digits(key, tmp_path):
     assert learner.keys == ["17", "18"]
     learner.save(tmp_path / "a.tacit")
     assert tacit.Learner.load(tmp_path / "a.tacit").keys == ["17", "18"]
-
-
-@pytest.mark.parametrize("key", [1.5, True, None, b"17", ["a"]])
-def test_nothing_else_is_a_key(key):
-    learner = tacit.Learner(tacit.UCB1(2), seed=1)
-    for asked in (lambda: learner.choose(key), lambda: learner.choose_many([key])):
-        with pytest.raises(InvalidValue, match=r"^key: "):
-            asked()
-    assert learner.keys == []
 
 
 def test_who_has_one_problem_needs_no_key():

@@ -15,7 +15,7 @@ import pytest
 from drawn import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from policies_of_ones_own import Forgetful, Pooled
+from policies_of_ones_own import Forgetful
 
 import tacit
 from tacit.core.arrays import leaves
@@ -158,39 +158,22 @@ def test_offered_arms_are_respected():
         learner.choose("q", arms=[])
 
 
-def test_arms_come_and_go_while_running():
+def test_one_arm_comes_and_goes_as_several_do():
     learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
     play(learner, 50, keys=("q",))
-    before = learner.state.plays[0].copy()
-    pending = learner.choose("q")
+    before = learner.state.plays[0].tolist()
     assert learner.add_arm("c") == "c"
-    np.testing.assert_array_equal(learner.state.plays[0, :2], before)
     assert learner.choose("q").arm == "c"  # never played, so first
-    assert learner.learn(pending, 1.0)  # decided before the arm came
     learner.retire_arm("a")
-    assert learner.arms == ["b", "c"]
-    assert learner.retired == ["a"]
-    assert "a" not in learner.choose_many(["q"] * 50).arms
-    learner.add_arm("a")
-    assert learner.arms == ["a", "b", "c"]
-    np.testing.assert_array_equal(learner.state.plays[0, 0], before[0] + (pending.arm == "a"))
-    with pytest.raises(InvalidValue, match="on offer already"):
-        learner.add_arm("a")
-    with pytest.raises(UnknownName, match="there is no arm 'z'"):
-        learner.retire_arm("z")
-    learner.retire_arm("a")
-    learner.retire_arm("b")
-    with pytest.raises(InvalidValue, match="no arm would be on offer"):
-        learner.retire_arm("c")
-
-
-def test_numbered_arms_come_and_go():
-    learner = tacit.Learner(tacit.Thompson(2), seed=1)
-    assert learner.add_arm() == 2
-    learner.retire_arm(0)
-    assert learner.arms == [1, 2]
+    assert (learner.arms, learner.retired) == (["b", "c"], ["a"])
+    assert learner.add_arm("a") == "a"
+    assert (learner.arms, learner.state.plays[0].tolist()) == (["a", "b", "c"], [*before, 0])
+    numbered = tacit.Learner(tacit.Thompson(2), seed=1)
+    assert numbered.add_arm() == 2
+    numbered.retire_arm(0)
+    assert numbered.arms == [1, 2]
     with pytest.raises(InvalidValue, match="numbered"):
-        learner.add_arm("x")
+        numbered.add_arm("x")
 
 
 def test_many_keys_keep_what_each_learned():
@@ -204,13 +187,12 @@ def test_many_keys_keep_what_each_learned():
     assert (learner.state.plays[5000:] == 0).all()
 
 
-@pytest.mark.parametrize("key", ["x" * 513, "é" * 257, "\ud800", 7.0, None, b"q"])
+@pytest.mark.parametrize("key", ["x" * 513, "é" * 257, "\ud800", 7.0, True, None, b"q", ["a"]])
 def test_bad_keys_are_refused_before_anything_changes(key):
     learner = tacit.Learner(tacit.UCB1(2), seed=1)
-    with pytest.raises(InvalidValue, match="key"):
-        learner.choose(key)
-    with pytest.raises(InvalidValue, match="key"):
-        learner.choose_many(["good", key])
+    for choose in (lambda: learner.choose(key), lambda: learner.choose_many(["good", key])):
+        with pytest.raises(InvalidValue, match=r"^key: "):
+            choose()
     assert learner.keys == []
     assert learner.decisions == 0
 
@@ -274,28 +256,6 @@ class TestEpochs:
 
 # Snapshots -----------------------------------------------------------------------------------
 
-SNAPSHOT_POLICIES = [
-    tacit.UCB1(["a", "b", "c"]),
-    tacit.Thompson(3, discount=0.99),
-    tacit.policies.EXP3(3),
-    tacit.ExplorationFloor(tacit.policies.baselines.EXP3S(3), 0.1),
-    tacit.ExplorationFloor(Pooled(3), 0.1),
-]
-
-
-@pytest.mark.parametrize("policy", SNAPSHOT_POLICIES, ids=repr)
-def test_going_on_from_a_snapshot_equals_never_having_stopped(policy, tmp_path):
-    path = tmp_path / "learner.tacit"
-    straight, broken = tacit.Learner(policy, seed=5), tacit.Learner(policy, seed=5)
-    for part in range(4):
-        arms = play(straight, 50, seed=part, keys=("a", "b", f"part {part}"))
-        assert play(broken, 50, seed=part, keys=("a", "b", f"part {part}")) == arms
-        broken.save(path)
-        broken = tacit.Learner.load(path)
-    assert broken.policy == policy
-    assert state_bytes(broken) == state_bytes(straight)
-    assert [p.name for p in tmp_path.iterdir()] == ["learner.tacit"]
-
 
 def test_snapshots_keep_retired_arms_and_odd_keys(tmp_path):
     path = tmp_path / "learner.tacit"
@@ -325,7 +285,7 @@ def snapshot(tmp_path):
     return path
 
 
-def rewritten(path, name, change):
+def rewrite(path, name, change):
     """Rewrite one member of a snapshot."""
     with zipfile.ZipFile(path) as archive:
         members = {member: archive.read(member) for member in archive.namelist()}
@@ -335,13 +295,44 @@ def rewritten(path, name, change):
             archive.writestr(member, content)
 
 
-def changed_header(**changes):
-    return lambda content: json.dumps(json.loads(content) | changes).encode()
+def change_header(path, **changes):
+    rewrite(path, "header.json", lambda content: json.dumps(json.loads(content) | changes).encode())
 
 
-def test_a_truncated_snapshot_is_refused(snapshot):
-    snapshot.write_bytes(snapshot.read_bytes()[:-40])
-    with pytest.raises(SnapshotError, match="truncated"):
+def replace_plays(path, array):
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    rewrite(path, "plays.npy", lambda _: buffer.getvalue())
+
+
+def ask_for_an_impossible_version(path):
+    content = bytearray(path.read_bytes())
+    entry = content.index(b"PK\x01\x02")
+    content[entry + 6] = 109  # the version needed to extract, in the archive's directory
+    path.write_bytes(content)
+
+
+def write_another_archive(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme", "hello")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "truncated"),
+        (ask_for_an_impossible_version, "damaged"),
+        (lambda path: path.write_bytes(b"not a snapshot"), "foreign"),
+        (write_another_archive, "foreign"),
+        (lambda path: path.unlink(), "cannot be read"),
+        (lambda path: change_header(path, version=3), "newer: it is of version 3"),
+        (lambda path: replace_plays(path, np.zeros((3, 7))), r"damaged: plays is float64\(3, 7\)"),
+        (lambda path: replace_plays(path, np.array([[{}]], dtype=object)), "damaged"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_of_this_version_is_refused(snapshot, change, message):
+    change(snapshot)
+    with pytest.raises(SnapshotError, match=message):
         tacit.Learner.load(snapshot)
 
 
@@ -364,55 +355,11 @@ def test_a_damaged_snapshot_is_refused_or_unharmed(data, tmp_path_factory):
     assert state_bytes(loaded) == state_bytes(learner)
 
 
-def test_a_snapshot_of_an_impossible_zip_version_is_refused(snapshot):
-    content = bytearray(snapshot.read_bytes())
-    entry = content.index(b"PK\x01\x02")
-    content[entry + 6] = 109  # the version needed to extract, in the archive's directory
-    snapshot.write_bytes(content)
-    with pytest.raises(SnapshotError, match="damaged"):
-        tacit.Learner.load(snapshot)
-
-
-def test_a_foreign_file_is_refused(tmp_path):
-    path = tmp_path / "x"
-    path.write_bytes(b"not a snapshot")
-    with pytest.raises(SnapshotError, match="foreign"):
-        tacit.Learner.load(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme", "hello")
-    with pytest.raises(SnapshotError, match="foreign"):
-        tacit.Learner.load(path)
-    with pytest.raises(SnapshotError, match="cannot be read"):
-        tacit.Learner.load(tmp_path / "nothing")
-
-
-def test_a_newer_snapshot_is_refused(snapshot):
-    rewritten(snapshot, "header.json", changed_header(version=3))
-    with pytest.raises(SnapshotError, match="newer: it is of version 3"):
-        tacit.Learner.load(snapshot)
-
-
-def test_arrays_that_do_not_fit_are_refused(snapshot):
-    buffer = io.BytesIO()
-    np.save(buffer, np.zeros((3, 7)))
-    rewritten(snapshot, "plays.npy", lambda _: buffer.getvalue())
-    with pytest.raises(SnapshotError, match=r"damaged: plays is float64\(3, 7\)"):
-        tacit.Learner.load(snapshot)
-
-
-def test_pickled_arrays_are_refused(snapshot):
-    buffer = io.BytesIO()
-    np.save(buffer, np.array([[{}]], dtype=object), allow_pickle=True)
-    rewritten(snapshot, "plays.npy", lambda _: buffer.getvalue())
-    with pytest.raises(SnapshotError, match="damaged"):
-        tacit.Learner.load(snapshot)
-
-
 def test_loading_never_imports_what_the_file_names(snapshot, tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
     sys.path.insert(0, str(tmp_path))
     try:
-        rewritten(snapshot, "header.json", changed_header(policy={"name": "evil:Policy", "arms": 3}))
+        change_header(snapshot, policy={"name": "evil:Policy", "arms": 3})
         with pytest.raises((SnapshotError, UnknownName)):
             tacit.Learner.load(snapshot)
     finally:
@@ -434,18 +381,12 @@ def test_a_failed_save_leaves_the_old_snapshot(snapshot, monkeypatch):
 
 def test_import_loads_nothing_heavy():
     code = "import sys, tacit; print(*sorted(sys.modules))"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"numba", "llvmlite", "matplotlib", "pyarrow", "starlette", "msgspec", "rich", "scipy"}
-    assert not heavy & set(loaded)
+    assert not heavy & set(told.stdout.split())
 
 
 # Decisions of others -------------------------------------------------------------------------
-
-
-def state_of(learner):
-    return [array.copy() for _, array in leaves(learner.state)]
 
 
 @pytest.mark.parametrize(
@@ -462,14 +403,14 @@ def test_a_decision_of_another_kind_of_learner_is_refused(other, options, many):
     """Compiled code would write to places that are not there."""
     ours, theirs = tacit.Learner(tacit.UCB1(arms=2), seed=1), tacit.Learner(other, seed=1)
     ours.choose("k")
-    before = state_of(ours)
+    before = state_bytes(ours)
     for _ in range(50):
         decision = theirs.choose("k", **options)
         if max(decision.slots) > 1:
             break
     with pytest.raises(InvalidValue, match="decision"):
         ours.learn_many([decision], [1.0]) if many else ours.learn(decision, 1.0)
-    assert all(map(np.array_equal, before, state_of(ours)))
+    assert state_bytes(ours) == before
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -482,18 +423,15 @@ def test_a_decision_among_other_arms_is_refused(kind, many):
     """As many arms, called otherwise or in another order, would be taken for one another."""
     ours, theirs = (tacit.Learner(kind(arms=arms), seed=1) for arms in (["a", "b", "c"], ["b", "c", "a"]))
     ours.choose("k")
-    before, decision = state_of(ours), theirs.choose("k")
+    before, decision = state_bytes(ours), theirs.choose("k")
     reward = [0.0, 1.0] if len(decision.shown) == 2 and kind is not tacit.policies.RMED1 else 1.0
     with pytest.raises(InvalidValue, match="give decisions of a learner of"):
         ours.learn_many([decision], [reward]) if many else ours.learn(decision, reward)
-    assert all(map(np.array_equal, before, state_of(ours)))
+    assert state_bytes(ours) == before
 
 
 def test_features_of_another_size_are_refused():
-    ours, theirs = (
-        tacit.Learner(tacit.policies.LaplaceEC(5, 2), seed=1),
-        tacit.Learner(tacit.policies.LaplaceEC(3, 2), seed=1),
-    )
+    ours, theirs = (tacit.Learner(tacit.policies.LaplaceEC(dim, 2), seed=1) for dim in (5, 3))
     ours.choose("k", relevance=np.ones((4, 5)), examination=np.ones((4, 2)))
     decision = theirs.choose("k", relevance=np.ones((4, 3)), examination=np.ones((4, 2)))
     with pytest.raises(InvalidValue, match="decision"):
@@ -510,7 +448,7 @@ def test_what_is_no_decision_is_refused():
 
 def test_decisions_of_another_learner_teach_their_own_keys():
     """The lanes of the same keys need not be the same."""
-    theirs, ours = (tacit.Learner(tacit.UCB1(arms=2), seed=1), tacit.Learner(tacit.UCB1(arms=2), seed=1))
+    theirs, ours = (tacit.Learner(tacit.UCB1(arms=2), seed=1) for _ in range(2))
     made = theirs.choose_many(["a", "b", "c"])
     ours.choose_many(["c", "a", "b"])
     ours.learn_many(made, [1.0, 0.0, 0.5])

@@ -94,6 +94,9 @@ def test_arms_come_retire_and_are_restored(arms):
     assert learner.state.plays[0].tolist() == [1, 2, 1, 0]
 
 
+NUMBERED, BY_FEATURES = tacit.UCB1(2), tacit.policies.LinUCB(1, 1)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -122,27 +125,22 @@ def test_what_is_wrong_changes_nothing(call, error, message):
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("policy", "call", "error", "message"),
     [
-        (lambda x: x.add_arms(["d"]), "arms are numbered here"),
-        (lambda x: x.add_arms(0), "whole number"),
-        (lambda x: x.add_arms(True), "whole number"),
-        (lambda x: x.retire_arms([0, 1]), "no arm would be on offer"),
+        (NUMBERED, lambda x: x.add_arms(["d"]), InvalidValue, "arms are numbered here"),
+        (NUMBERED, lambda x: x.add_arms(0), InvalidValue, "whole number"),
+        (NUMBERED, lambda x: x.add_arms(True), InvalidValue, "whole number"),
+        (NUMBERED, lambda x: x.retire_arms([0, 1]), InvalidValue, "no arm would be on offer"),
+        (BY_FEATURES, lambda x: x.add_arms(["new"]), InvalidValue, "say at each decision what is on"),
+        (BY_FEATURES, lambda x: x.retire_arms(["old"]), UnknownName, "there is no arm 'old'"),
     ],
 )
-def test_numbered_arms_are_told_by_their_numbers(call, message):
-    learner = tacit.Learner(tacit.UCB1(2), seed=1)
-    with pytest.raises(InvalidValue, match=message):
+def test_numbered_arms_are_told_by_their_numbers_and_others_by_features(policy, call, error, message):
+    learner = tacit.Learner(policy, seed=1)
+    before = learner.arms
+    with pytest.raises(error, match=message):
         call(learner)
-    assert learner.arms == [0, 1]
-
-
-def test_arms_known_by_features_come_with_each_decision():
-    learner = tacit.Learner(tacit.policies.LinUCB(1, 1), seed=1)
-    with pytest.raises(InvalidValue, match="say at each decision what is on"):
-        learner.add_arms(["new"])
-    with pytest.raises(UnknownName, match="there is no arm 'old'"):
-        learner.retire_arms(["old"])
+    assert learner.arms == before
 
 
 def test_a_new_arm_begins_with_what_all_keys_know_of_arms():
