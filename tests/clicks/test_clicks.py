@@ -206,12 +206,11 @@ def test_users_of_the_literature():
             assert user(grades).kinds == grades
             assert list(user(grades).attraction) == sorted(user(grades).attraction)
     assert perfect().attraction == (0.0, 0.2, 0.4, 0.8, 1.0)
-    assert navigational().attraction == (0.05, 0.3, 0.5, 0.7, 0.95)
-    assert navigational().satisfaction == (0.2, 0.3, 0.5, 0.7, 0.9)
-    assert informational().attraction == (0.4, 0.6, 0.7, 0.8, 0.9)
-    assert informational().satisfaction == (0.1, 0.2, 0.3, 0.4, 0.5)
-    with pytest.raises(InvalidValue, match="2, 3 and 5"):
-        perfect(4)
+    for user, attraction, satisfaction in [
+        (navigational, (0.05, 0.3, 0.5, 0.7, 0.95), (0.2, 0.3, 0.5, 0.7, 0.9)),
+        (informational, (0.4, 0.6, 0.7, 0.8, 0.9), (0.1, 0.2, 0.3, 0.4, 0.5)),
+    ]:
+        assert (user().attraction, user().satisfaction) == (attraction, satisfaction)
 
 
 def test_one_row_is_one_session():
@@ -237,14 +236,17 @@ def test_wrong_logs_are_refused(shown, clicks, field):
         MODELS[3].log_likelihood(shown, clicks)
 
 
-def test_wrong_parameters_are_refused():
-    with pytest.raises(InvalidValue, match="attraction"):
-        Cascade([1.5])
-    with pytest.raises(InvalidValue, match="satisfaction"):
-        DynamicBayesian([0.5, 0.5], [0.5])
-    with pytest.raises(InvalidValue, match="examination"):
-        PositionBased([0.5], [])
-    with pytest.raises(InvalidValue, match="2 positions"):
-        PositionBased([0.5], [1.0, 0.5]).click_probabilities([0, 0, 0])
-    with pytest.raises(InvalidValue, match="1 positions"):
-        DependentClick([0.5], [0.5]).click_probabilities([0, 0, 0])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Cascade([1.5]), "attraction"),
+        (lambda: DynamicBayesian([0.5, 0.5], [0.5]), "satisfaction"),
+        (lambda: PositionBased([0.5], []), "examination"),
+        (lambda: PositionBased([0.5], [1.0, 0.5]).click_probabilities([0, 0, 0]), "2 positions"),
+        (lambda: DependentClick([0.5], [0.5]).click_probabilities([0, 0, 0]), "1 positions"),
+        (lambda: perfect(4), "2, 3 and 5"),
+    ],
+)
+def test_wrong_parameters_are_refused(call, message):
+    with pytest.raises(InvalidValue, match=message):
+        call()

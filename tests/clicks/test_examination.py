@@ -150,16 +150,18 @@ def test_positions_are_examined_without_propensities_but_for_randomization(tmp_p
     assert asked.exit_code == 1
 
 
-def test_wrong_values_are_refused():
-    log = cells(("a", 0, 10, 4), ("a", 1, 10, 2))
-    with pytest.raises(InvalidValue, match="method"):
-        examine(log, "guess")
-    with pytest.raises(InvalidValue, match="features"):
-        examine(log, "em", features=lambda key, arm: [1.0])
-    with pytest.raises(UnfitLog, match="position"):
-        examine(log.drop_columns("position"))
-    with pytest.raises(LogError, match="no rows"):
-        examine(log.slice(0, 0))
+@pytest.mark.parametrize(
+    ("examined", "error", "message"),
+    [
+        (lambda log: examine(log, "guess"), InvalidValue, "method"),
+        (lambda log: examine(log, "em", features=lambda key, arm: [1.0]), InvalidValue, "features"),
+        (lambda log: examine(log.drop_columns("position")), UnfitLog, "position"),
+        (lambda log: examine(log.slice(0, 0)), LogError, "no rows"),
+    ],
+)
+def test_wrong_values_are_refused(examined, error, message):
+    with pytest.raises(error, match=message):
+        examined(cells(("a", 0, 10, 4), ("a", 1, 10, 2)))
 
 
 def test_the_open_bandit_logs_tell_little_and_say_so():

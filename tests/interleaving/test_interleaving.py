@@ -344,23 +344,24 @@ def test_what_was_not_remembered_is_refused(change):
         Interleaved.from_dict(shown.as_dict() | change)
 
 
-def test_errors_name_the_field():
-    method, rng = TeamDraft(length=3), np.random.default_rng(1)
-    shown = method.interleave([ABCD, BCDA], rng)
-    for wrong in ([3], [-1], [0.5], [True]):
-        with pytest.raises(InvalidValue, match="clicks"):
-            method.credit(shown, wrong)
-    with pytest.raises(InvalidValue, match="only Balanced fits"):
-        Balanced().credit(shown, [0])
-    with pytest.raises(InvalidValue, match="two rankings"):
-        method.interleave([ABCD], rng)
-    with pytest.raises(InvalidValue, match="each item once"):
-        method.interleave([["a", "a"], BCDA], rng)
-    with pytest.raises(InvalidValue, match="at least one id"):
-        method.interleave([[], BCDA], rng)
-    with pytest.raises(InvalidValue, match="length"):
-        TeamDraft(length=0)
-    with pytest.raises(InvalidValue, match="length"):
-        Optimized(length=13)
-    with pytest.raises(InvalidValue, match="score"):
-        Optimized(score="cubic")
+RNG = np.random.default_rng(1)
+DRAFT = TeamDraft(length=3)
+SHOWN = DRAFT.interleave([ABCD, BCDA], RNG)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        *((lambda wrong=wrong: DRAFT.credit(SHOWN, wrong), "clicks") for wrong in ([3], [-1], [0.5], [True])),
+        (lambda: Balanced().credit(SHOWN, [0]), "only Balanced fits"),
+        (lambda: DRAFT.interleave([ABCD], RNG), "two rankings"),
+        (lambda: DRAFT.interleave([["a", "a"], BCDA], RNG), "each item once"),
+        (lambda: DRAFT.interleave([[], BCDA], RNG), "at least one id"),
+        (lambda: TeamDraft(length=0), "length"),
+        (lambda: Optimized(length=13), "length"),
+        (lambda: Optimized(score="cubic"), "score"),
+    ],
+)
+def test_errors_name_the_field(call, message):
+    with pytest.raises(InvalidValue, match=message):
+        call()

@@ -76,8 +76,6 @@ def test_sums_are_json_data_and_back():
     assert sums.buckets.sum(axis=1).tolist() == [1.0, 3.0, pytest.approx(1.3)]
     with pytest.raises(InvalidValue, match="buckets"):
         sums.add([0], [1.0])
-    with pytest.raises(InvalidValue, match="other"):
-        sums.merge(HoldoutSums.empty())
 
 
 # The interval of a holdout -------------------------------------------------------------------
@@ -216,17 +214,23 @@ def test_experiments_side_by_side_are_what_each_is_alone():
         assert difference_from_ratio(one, low[i]) == difference_from_ratio(many, low)[i]
 
 
-def test_values_out_of_range_are_named():
-    sums = sums_of(1000, 50, 9000, 540)
-    with pytest.raises(InvalidValue, match="confidence"):
-        holdout_lift(sums, 0.1, confidence=0.8)
-    with pytest.raises(InvalidValue, match="confidence"):
-        boundary(0.99, planned=True)
-    for share in (0.0, 1.0, math.nan):
-        with pytest.raises(InvalidValue, match="share"):
-            holdout_lift(sums, share)
-    with pytest.raises(InvalidValue, match="comparisons"):
-        boundary(comparisons=0)
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda sums: holdout_lift(sums, 0.1, confidence=0.8), "confidence"),
+        (lambda sums: boundary(0.99, planned=True), "confidence"),
+        (lambda sums: boundary(comparisons=0), "comparisons"),
+        (lambda sums: holdout_lift(sums, 0.0), "share"),
+        (lambda sums: holdout_lift(sums, 1.0), "share"),
+        (lambda sums: holdout_lift(sums, math.nan), "share"),
+        (lambda sums: sums.add([0], [1.0], [5]), "buckets"),
+        (lambda sums: sums.merge(HoldoutSums.empty(clustered=True)), "other"),
+        (lambda sums: ScoreSums.empty(2).add([0], [1.0], [0.0]), "propensities"),
+    ],
+)
+def test_values_out_of_range_are_named(call, field):
+    with pytest.raises(InvalidValue, match=field):
+        call(sums_of(1000, 50, 9000, 540))
 
 
 # Without a holdout ---------------------------------------------------------------------------
@@ -316,11 +320,6 @@ def test_a_winner_is_found_among_the_arms_that_are_asked_about():
     assert (found.leader, found.declared) == (2, True)
     assert (found.behind[0].low < 0.5 < found.behind[0].high, found.behind[1].high) == (True, 0.0)
     assert winner(sums, arms=[2]) is None
-
-
-def test_propensities_must_be_probabilities():
-    with pytest.raises(InvalidValue, match="propensities"):
-        ScoreSums.empty(2).add([0], [1.0], [0.0])
 
 
 # Traffic -------------------------------------------------------------------------------------
