@@ -98,6 +98,7 @@ class Cascade(ClickModel):
         examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != EMPTY)
 
         def step(model: Cascade) -> Cascade:
+            """Return the model of clicks over examinations; ``model``'s attraction for kinds without any."""
             return cls(kind_rates(clicked, examined, table, model.attraction))
 
         return run_em(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
@@ -193,6 +194,7 @@ class DependentClick(ClickModel):
         followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
 
         def step(model: DependentClick) -> DependentClick:
+            """Return the model after one step of EM: rates given what ``model`` takes for seen."""
             examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
             continued = (followed * examined[:, 1:]).sum(axis=0)
@@ -297,6 +299,7 @@ class DynamicBayesian(ClickModel):
         followed = clicked & follows
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
+            """Return the model after one step of EM, with the given persistence or a new one."""
             examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
             onward = np.zeros(table.shape)
@@ -404,14 +407,14 @@ class PositionBased(ClickModel):
         real = table != EMPTY
 
         def step(model: PositionBased) -> PositionBased:
+            """Return the model after one step of EM, with the first position always examined."""
             attracts = lookup_values(model.attraction, table, 0.0)
             examines = np.broadcast_to(model.examination, table.shape)
-            unclicked = 1.0 - attracts * examines
-            attracted = np.where(
-                clicked, 1.0, rates(attracts - attracts * examines, unclicked, 0.0 * unclicked)
-            )
-            examined = np.where(
-                clicked, 1.0, rates(examines - attracts * examines, unclicked, 0.0 * unclicked)
+            both = attracts * examines
+            # The posterior of a cause of clicks: 1 where there was one, else that of it without the other.
+            attracted, examined = (
+                np.where(clicked, 1.0, rates(cause - both, 1.0 - both, np.zeros(both.shape)))
+                for cause in (attracts, examines)
             )
             attraction = kind_rates(attracted, 1.0, table, model.attraction)
             examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
