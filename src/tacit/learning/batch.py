@@ -107,7 +107,7 @@ def force_rows(
     epochs: Ints,
     propensities: Floats,
 ) -> None:
-    """Observe and decide row by row as :func:`choose_rows`, but show the forced arms.
+    """Observe each impression and decide row by row, but show the forced arms in place of the decision.
 
     ``forced`` has the arm indices to show for each row; a row that begins with −1 keeps the policy's choice.
     ``actions`` and ``epochs`` are filled. ``propensities`` become the policy's own probabilities of the arms

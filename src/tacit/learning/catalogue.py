@@ -30,7 +30,7 @@ MAX_NUMBER = float(np.finfo(np.float16).max)
 
 
 class CandidateVectors(NamedTuple):
-    """Vectors of the candidates of several decisions, concatenated, and the number of each decision's."""
+    """Vectors of the candidates of several decisions, concatenated, and each decision's number of them."""
 
     vectors: Floats
     sizes: Ints
@@ -134,6 +134,7 @@ class Catalogue:
         return self._vectors.nbytes
 
     def __deepcopy__(self, memo: Any) -> Catalogue:
+        """Return :meth:`copy`, which shares the vectors, as they are never changed."""
         return self.copy()
 
     # Change ----------------------------------------------------------------------------------
@@ -278,13 +279,12 @@ class Catalogue:
         UnknownName
             If an item is not in the catalogue.
         """
-        if ids is not None:
-            names = list(checks.names("arms", checks.as_list(ids)))
-            rows = self._find_rows("arms", names)
-            if len(np.unique(rows)) < len(rows):
-                raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
-        else:
+        if ids is None:
             return self._locate_all(segment)
+        names = list(checks.names("arms", checks.as_list(ids)))
+        rows = self._find_rows("arms", names)
+        if len(np.unique(rows)) < len(rows):
+            raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
         self._check_count(len(names), segment)
         return CandidateSet(names, self._vectors, rows)
 
@@ -325,8 +325,7 @@ class Catalogue:
         return self._vectors[self._find_rows("ids", checks.as_list(ids))].astype(np.float64)
 
     def find_candidates(self, arms: Any, decisions: int) -> tuple[list[Sequence[Arm]], CandidateVectors]:
-        """Return the ids of each decision's candidates, and the vectors of all, concatenated, with their
-        numbers.
+        """Return the ids of each decision's candidates, and the vectors of all decisions, concatenated.
 
         Parameters
         ----------
@@ -344,15 +343,10 @@ class Catalogue:
         if arms is not None and len(checks.names("arms", arms)) != decisions:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
         candidate_lists = [self.locate(offer) for offer in ([None] * decisions if arms is None else arms)]
-        rows = (
-            np.concatenate([candidates.rows for candidates in candidate_lists])
-            if candidate_lists
-            else np.empty(0, np.int64)
-        )
         sizes = np.array(list(map(len, candidate_lists)), np.int64)
-        return [candidates.ids for candidates in candidate_lists], CandidateVectors(
-            self._vectors[rows].astype(np.float64), sizes
-        )
+        rows = np.concatenate([np.empty(0, np.int64), *(candidates.rows for candidates in candidate_lists)])
+        vectors = CandidateVectors(self._vectors[rows].astype(np.float64), sizes)
+        return [candidates.ids for candidates in candidate_lists], vectors
 
     # Copy and save ---------------------------------------------------------------------------
 

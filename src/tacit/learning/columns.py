@@ -27,7 +27,6 @@ from tacit.learning.decisions import (
     Decisions,
     Key,
     count_features_per_arm,
-    make_empty_table,
     split_by_size,
 )
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
@@ -35,7 +34,6 @@ from tacit.learning.lanes import Lanes, Loops, Offer
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
-NO_POSITIONS = make_empty_table()
 
 
 class ColumnLearner(Generic[ArmT_co]):
@@ -133,7 +131,7 @@ class ColumnLearner(Generic[ArmT_co]):
 
     @items_or_none.setter
     def items_or_none(self, items: Catalogue | None) -> None:
-        # Snapshots of versions without catalogues have none.
+        """Replace the catalogue; None, as of snapshots without one, changes nothing."""
         if items is not None:
             self._items = items
 
@@ -218,7 +216,7 @@ class ColumnLearner(Generic[ArmT_co]):
         return added
 
     def retire_arm(self, arm: Arm) -> None:
-        """Take one arm off offer, as by :meth:`retire_arms`."""
+        """Take one arm off offer; raise InvalidValue if none would stay, UnknownName for an unknown arm."""
         self.retire_arms([arm])
 
     def compile(self) -> None:
@@ -254,8 +252,8 @@ class ColumnLearner(Generic[ArmT_co]):
         else:
             inputs = self._add_candidates(rows, inputs)
             arms = inputs[1]
-            columns = self._impressions.read(self.policy, self.offer, rows, inputs)
-            batch = Batch(self.lanes.admit(keys), *columns)
+            impressions = self._impressions.read(self.policy, self.offer, rows, inputs)
+            batch = Batch(self.lanes.admit(keys), *impressions)
             self._impressions.advise(self.policy, batch.relevance, batch.examination)
         actions = np.empty((rows, loops.action.shape[1]), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
@@ -269,22 +267,14 @@ class ColumnLearner(Generic[ArmT_co]):
             loops.force(*state, batch, self.rng, forced, randomized, actions, epochs, propensities)
             if randomized and loops.propensity_buffer is None:
                 propensities[:] = np.nan
-        places = NO_POSITIONS, NO_POSITIONS
+        places: tuple[Floats, ...] = ()
         if self.reports_places:
             places = np.empty(actions.shape), np.empty(actions.shape)
             loops.place(*state, batch, actions, *places)
         offers = (arms or [None] * rows) if self.policy.arms is None else None
-        decision_columns = (
-            self.decisions,
-            tuple(keys),
-            self.offer.names,
-            offers,
-            actions,
-            epochs,
-            propensities,
-        )
+        columns = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities
         self.decisions += rows
-        return Decisions(*decision_columns, batch, self.lanes.lane_of_key, *places)
+        return Decisions(*columns, batch, self.lanes.lane_of_key, *places)
 
     def build_decisions(
         self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats

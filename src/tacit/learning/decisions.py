@@ -557,6 +557,8 @@ class LearningWatch:
         at least ten decisions of a key behind a newer one of the same key: by Fisher's exact test, after each
         50 decisions, on both sides, with an error of 1.25e-5 each and 1e-4 in total if outcomes do not depend
         on when they are learned. Decisions of other learners are not recorded.
+
+        ``decision_count`` and ``keys`` are the learner's numbers of decisions and of keys.
         """
         if decision.id >= decision_count:
             return ""
@@ -609,6 +611,7 @@ class LearningWatch:
         """Record the rewards, ids and order of learned decisions, and warn of the first repeated ones.
 
         Returns the text of another warning to give, about zeros that are missing or sorted, or "".
+        ``decision_count`` and ``keys`` are the learner's numbers of decisions and of keys.
         """
         clicked: Any = rewards.any(axis=1)
         self.has_zero = self.has_zero or not clicked.all()

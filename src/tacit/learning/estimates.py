@@ -161,6 +161,9 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
 def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
     """Return the width of an integration panel whose upper end is ``y``, within which all densities are
     smooth.
+
+    ``s`` and ``f`` are the parameters of the Beta posteriors, ``high`` the log-odds above which each density
+    is negligible; ``widest`` is the largest width in standard deviations.
     """
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     widths = widest * core
@@ -412,9 +415,7 @@ def compute_coefficients(policy: Policy, posterior: Any, confidence: float) -> C
 
 
 def _compute_tail(confidence: float) -> float:
-    """Return the probability of each tail of an interval; raise InvalidValue for a confidence outside of (0,
-    1].
-    """
+    """Return (1 − confidence)/2, the probability below an interval; raise InvalidValue outside of (0, 1]."""
     return (1 - checks.number("confidence", confidence, 0.0, 1.0, open_low=True)) / 2
 
 

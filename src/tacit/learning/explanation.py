@@ -125,6 +125,7 @@ class Explanation(Tabulated, Plot):
 
     @property
     def height(self) -> float:
+        """Height of a new figure, in inches, which grows with the number of arms."""
         return 1.4 + 0.5 * len(self.estimates)
 
     def draw(self, ax: Any) -> None:
@@ -384,8 +385,9 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
 
 
 def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
-    """Return the arguments of one impression, each in a list of length 1, as those of a batch; None stays
-    None.
+    """Return context, arms and two blocks of features of one impression as columns of a batch of one.
+
+    Each is put into a list of length 1; None stays None.
     """
     values = context, checks.as_list(arms), *features
     first, second, third, fourth = (None if value is None else [value] for value in values)

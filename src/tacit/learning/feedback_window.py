@@ -150,6 +150,7 @@ class WaitingDecisions:
         self._closed = self._dropped = 0
 
     def __len__(self) -> int:
+        """Return the number of decisions in the queue, closed ones included."""
         return int(self.queue.size[0])
 
     def find(self, id: int) -> int | None:
@@ -292,6 +293,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return f"<FeedbackWindow of {seconds:g} s: {waiting}>"
 
     def _repr_html_(self) -> str:
+        """Return an HTML table of the window's length, the number of open decisions and the learning age."""
         about = {"seconds": int(self._delays.edges[-1]) / MICROSECONDS, "open": self.open_count}
         return html_table([{**about, "learned at": self.learning_age}])
 
@@ -604,17 +606,14 @@ class FeedbackWindow(Generic[ArmT_co]):
                 self._delays = enlarge_delays(self._delays, policy.arm_count)
             before = params, self.learner.state
             queue = *before, self._delays, self._open.queue, self._open.open_feedback
-            self._policy, self._compiled = (
-                policy,
-                _Loops(
-                    params,
-                    compile_loop(enqueue_rows, params).entry((*queue, 1, 0)),
-                    compile_loop(release_due, params).entry((*queue, 0, False)),
-                    compile_loop(record_row, params).entry(
-                        (*before, self._open.open_feedback, 0, 0, 1.0, True)
-                    ),
-                ),
+            row = *before, self._open.open_feedback, 0, 0, 1.0, True
+            self._compiled = _Loops(
+                params,
+                compile_loop(enqueue_rows, params).entry((*queue, 1, 0)),
+                compile_loop(release_due, params).entry((*queue, 0, False)),
+                compile_loop(record_row, params).entry(row),
             )
+            self._policy = policy
         return self._compiled
 
     # The file of a window --------------------------------------------------------------------
@@ -748,5 +747,5 @@ def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
 
 
 def _unpickle(content: bytes) -> FeedbackWindow[Any]:
-    """Return the window of a pickle."""
+    """Return the window whose file content a pickle holds."""
     return _from_bytes(content, "pickle")

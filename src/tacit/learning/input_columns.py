@@ -56,7 +56,7 @@ class ContextWatch:
     """
 
     def __init__(self, policy: Any) -> None:
-        """Find the policy's classifier; without one nothing is inspected."""
+        """Start at 0 contexts; a policy without a classifier is not watched."""
         self._classifier = find_classifier(policy)
         self.outside = 0
 
@@ -183,7 +183,7 @@ class ImpressionReader:
         Raises
         ------
         InvalidValue, UnknownName
-            As ``choose_many``.
+            If contexts, features or arms do not fit the policy, or an arm is not on offer.
         """
         contexts, arms, relevance, examination = inputs
         if arms is not None and len(checks.names("arms", arms)) != rows:
@@ -212,10 +212,10 @@ class ImpressionReader:
             )
 
     def read_context(self, policy: Policy, context: Any) -> Floats:
-        """Validate, encode and return the context of one impression, shape (context_dim,); raises as
-        :meth:`read`.
+        """Validate, encode and return the context of one impression, shape (context_dim,).
 
-        A context outside of the classifier's universe is counted, and the first one warned of.
+        Raises InvalidValue for a context that does not fit the policy. One outside of the classifier's
+        universe is counted, and the first one warned of.
         """
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
@@ -226,10 +226,10 @@ class ImpressionReader:
         return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
-        """Store features of arms until there are enough, then pass them to ``policy.advise`` once and drop
-        them.
+        """Collect features of arms, and pass them to ``policy.advise`` once, as soon as there are enough.
 
-        Does nothing if that was done before, or if the policy does not read both kinds of features.
+        Enough are more than twice as many arms as features. Does nothing if that was done before, or if the
+        policy does not read both kinds of features.
         """
         if self._first_features is None:
             return
@@ -291,7 +291,7 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
 
 
 def _to_array(contexts: Any) -> Any:
-    """Return contexts as a float64 array; one without rows, shape (0, 0), if they are not numbers."""
+    """Return contexts as a float64 array; an empty one, shape (0, 0), if they are not numbers."""
     try:
         return np.ascontiguousarray(to_numeric("context", contexts), dtype=np.float64)
     except InvalidValue:

@@ -165,11 +165,8 @@ class Offer:
         arm_indices = set()
         for arm in checks.offer(arms):
             if arm not in self._index_of_arm:
-                hint = (
-                    f"the arms are {list(self.names)}"
-                    if self.names
-                    else "items are put and removed by .items"
-                )
+                arms_hint = f"the arms are {list(self.names)}"
+                hint = arms_hint if self.names else "items are put and removed by .items"
                 raise UnknownName(f"arms: there is no arm {arm!r}; {hint}")
             arm_indices.add(self._index_of_arm[arm])
         return arm_indices
@@ -230,11 +227,8 @@ class Lanes:
         try:
             return self.lane_of_key[key]
         except KeyError:
-            near = (
-                get_close_matches(key, self.lane_of_key, 1)
-                if len(self.lane_of_key) <= MAX_SUGGESTION_KEYS
-                else []
-            )
+            has_few_keys = len(self.lane_of_key) <= MAX_SUGGESTION_KEYS
+            near = get_close_matches(key, self.lane_of_key, 1) if has_few_keys else []
             suggestion = f" (did you mean {near[0]!r}?)" if near else ""
             raise UnknownName(
                 f"key: nothing was ever chosen for {key!r} by this learner{suggestion}; choose for it "

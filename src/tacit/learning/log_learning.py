@@ -311,7 +311,7 @@ def learn_log(
     Raises
     ------
     InvalidValue, UnknownName, LogError
-        As ``fit_log``; then nothing is learned.
+        If the log cannot be read or does not fit the policy; then nothing is learned.
     """
     learner.policy.check_folds()
     if learner.policy.showing.compared:
@@ -375,6 +375,8 @@ class _TimesGoBack(Exception):
 
 
 class _BatchReader:
+    """Reads the rows of one placement of a log as training batches that fit a learner's policy."""
+
     def __init__(
         self,
         learner: ColumnLearner,
@@ -409,12 +411,12 @@ class _BatchReader:
             placement_chunk = self._select_placement(chunk)
             if not self._lists and self._missing is None:
                 placement_chunk = placement_chunk.filter_rows(placement_chunk.batch["reward"].is_valid())
-            size = self._features.max_rows or max(len(placement_chunk.rows), 1)
-            for part in (
-                self._split_lists(placement_chunk) if self._lists and len(placement_chunk.rows) else ()
-            ):
-                yield self._read_lists(part)
-            for start in range(0, 0 if self._lists else len(placement_chunk.rows), size):
+            count = len(placement_chunk.rows)
+            if self._lists:
+                yield from map(self._read_lists, self._split_lists(placement_chunk) if count else ())
+                continue
+            size = self._features.max_rows or max(count, 1)
+            for start in range(0, count, size):
                 yield self._read_arms(placement_chunk.slice_rows(start, start + size))
         if self._placement not in self._placements:
             placements = ", ".join(map(repr, sorted(self._placements)[:10]))
@@ -448,9 +450,8 @@ class _BatchReader:
             return
         first = np.flatnonzero(find_list_starts(chunk.batch["decision_id"]))
         max_candidates = int(lengths(chunk.batch["arms"])[first].max())
-        ends = np.append(first, len(chunk.rows))[
-            :: max(1, (self._features.max_rows or max_candidates) // max_candidates)
-        ]
+        list_count = max(1, (self._features.max_rows or max_candidates) // max_candidates)
+        ends = np.append(first, len(chunk.rows))[::list_count]
         for start, stop in itertools.pairwise([*ends.tolist(), len(chunk.rows)]):
             if stop > start:
                 yield chunk.slice_rows(start, stop)
@@ -509,10 +510,8 @@ class _BatchReader:
         """
         offer = self._read_offers(chunk, first, impression_of_row)
         if self._learner.policy.arms is None:
-            offered_indices, arm_indices = (
-                np.arange(len(offer.names)),
-                offer.row_arms - offer.starts[impression_of_row],
-            )
+            offered_indices = np.arange(len(offer.names))
+            arm_indices = offer.row_arms - offer.starts[impression_of_row]
             if offer.starts.any():  # otherwise all impressions share one offer
                 offered_indices -= np.repeat(offer.starts, offer.stops - offer.starts)
         else:

@@ -147,7 +147,7 @@ def merge_states(base: Any, states: Sequence[Any]) -> Any:
     Raises
     ------
     InvalidValue
-        As for :func:`compute_delta` and :func:`add_deltas`.
+        If types or shapes of the states differ, or a merged posterior would not be positive definite.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def join_states(classifier: Classifier, states: Sequence[Any]) -> Any:
 
 
 def _to_sums(state: Any) -> Any:
-    """Return a state in additive parameters: Gaussians as natural parameters, counts unchanged.
+    """Return a state whose parts can be added: Gaussians as natural parameters, counts unchanged.
 
     Raises InvalidValue for a state that holds anything else.
     """
@@ -258,7 +258,7 @@ def _to_sums(state: Any) -> Any:
 
 
 def _to_state(sums: Any) -> Any:
-    """Return the state of additive parameters: the inverse of ``_to_sums``."""
+    """Return the state of sums that ``_to_sums`` returned: natural parameters become Gaussians again."""
     if isinstance(sums, NaturalParameters):
         return to_gaussian(sums)
     return sums if isinstance(sums, Counts | HistoryHash) else type(sums)(*map(_to_state, sums))

@@ -293,7 +293,7 @@ class _Sink:
 
 
 def read_snapshot(path: Path, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Read the snapshot in the file ``path`` and return what ``restore`` makes of it, such as a learner.
+    """Read the snapshot in the file ``path`` and return ``restore(snapshot)``, such as a learner.
 
     Raises SnapshotError if the file cannot be read or is invalid.
     """
@@ -309,8 +309,9 @@ def read_file(path: Path) -> bytes:
 
 
 def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot], Learned]) -> Learned:
-    """Decode the content of a snapshot's file and return what ``restore`` makes of it; ``source`` names it in
-    errors.
+    """Decode the content of a snapshot's file and return ``restore(snapshot)``.
+
+    ``source`` names the file in errors.
 
     Raises
     ------
