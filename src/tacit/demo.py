@@ -514,6 +514,7 @@ def send(
     shown_arms = np.empty(scene.impressions, np.int64)
 
     def make_request(i: int) -> Row:
+        """Return the JSON data of search ``i``: its key and, if users have one, its context."""
         context_field = {"context": traffic.contexts[i]} if traffic.contexts else {}
         return {"key": scene.keys[traffic.lanes[i]], **context_field}
 
@@ -670,8 +671,6 @@ def feed_events(folder: Path, placement: str, address: str) -> Iterator[EventWri
 
     At the end the feed is stopped, and the whole file is fed again; each event still counts once.
 
-    At the end, the whole file is fed again; each event still counts once.
-
     Raises
     ------
     TacitError
@@ -685,6 +684,7 @@ def feed_events(folder: Path, placement: str, address: str) -> Iterator[EventWri
         follower = subprocess.Popen([*command, "--follow"], stdout=log, stderr=subprocess.STDOUT)  # noqa: S603
 
         def write(decision: str, reward: float, time: float) -> None:
+            """Append an event to the file: a click for a reward above 0, else that the user left."""
             event = {"id": f"e-{decision}", "event": "click" if reward else "leave"}
             file.write(json.dumps(event | {"decision": decision, "time": time}).encode() + b"\n")
 

@@ -332,6 +332,7 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
     totals = DuelTotals(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
 
     def make_request(i: int) -> Row:
+        """Return the JSON data of search ``i``: the ranking of its query by each ranker."""
         lists = simulated.rankings[simulated.queries[i]].tolist()
         return {"rankings": {n: list(map(str, items)) for n, items in zip(RANKERS, lists, strict=True)}}
 

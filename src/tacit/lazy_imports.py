@@ -35,6 +35,7 @@ def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
     module_of = {name: home for home, names in names_by_module.items() for name in names.split()}
 
     def get_name(name: str) -> Any:
+        """Import the module that defines a name, and return its value; raise AttributeError for others."""
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)

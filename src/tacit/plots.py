@@ -98,7 +98,7 @@ def save(drawing: Any, path: Path) -> Path:
 
 
 @contextmanager
-def open_axes(path: str | Path | None, ax: Any, width: float = 7.0, height: float = 4.3) -> Iterator[Any]:
+def open_axes(path: str | Path | None, ax: Any, height: float = 4.3) -> Iterator[Any]:
     """Yield axes to draw on, new or those given; at the end, write their figure to the path, if there is one.
 
     Parameters
@@ -107,8 +107,8 @@ def open_axes(path: str | Path | None, ax: Any, width: float = 7.0, height: floa
     ax : matplotlib.axes.Axes or None
         None for a new figure: without a path, one of ``matplotlib.pyplot``, which notebooks and ``show``
         display.
-    width, height : float
-        Size of a new figure, in inches.
+    height : float
+        Height of a new figure, in inches.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def open_axes(path: str | Path | None, ax: Any, width: float = 7.0, height: floa
         If matplotlib is not installed.
     """
     if ax is None:
-        ax = _notebook_axes(width, height) if path is None else figure(width, height)[1]
+        ax = _notebook_axes(height) if path is None else figure(height=height)[1]
     yield ax
     if path is not None:
         save(ax.figure, Path(path))
@@ -185,13 +185,13 @@ def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> No
     ax.set_ylim(-0.6, len(rows) - 0.4)
 
 
-def _notebook_axes(width: float, height: float) -> Any:
-    """Return new axes in the house style, of a pyplot figure of a size in inches that notebooks show."""
+def _notebook_axes(height: float) -> Any:
+    """Return new axes in the house style, of a pyplot figure of a height in inches that notebooks show."""
     try:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtra("matplotlib", "plots") from None
-    _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
+    _, ax = pyplot.subplots(figsize=(7.0, height), layout="constrained")
     _apply_style(ax)
     return ax
 

@@ -137,11 +137,6 @@ def _example(name: str) -> Policy:
     return policy_class(name).example()
 
 
-def _order_environments() -> list[type[Environment]]:
-    """Return the classes of all environments, the default one first."""
-    return sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
-
-
 def _can_read(policy: Policy, environment: Environment) -> bool:
     """True if an environment has the features and contexts that a policy needs."""
     fits_features = policy.feature_dims in ((0, 0), environment.feature_dims)
@@ -162,9 +157,12 @@ def _compile_shared() -> None:
 def _compile_simulation(policy: Policy, **feedback: Any) -> None:
     """Run a short simulation of a policy in the first environment that fits, to compile its loops.
 
+    Environments are tried in the order of their names, but ``BernoulliArms`` first.
+
     ``feedback`` are options of the simulation. If no environment fits, nothing is compiled.
     """
-    for environment in filter(None, (kind.example() for kind in _order_environments())):
+    kinds = sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
+    for environment in filter(None, (kind.example() for kind in kinds)):
         if environment.takes == policy.shows and _can_read(policy, environment):
             simulate(policy, environment, horizon=10, workers=1, **feedback)
             break

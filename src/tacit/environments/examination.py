@@ -179,8 +179,9 @@ class ExaminationArms(Environment):
         return "redraws", self.redraws, 1.0
 
     def _check_table(self, field: str, given: Any) -> Any:
-        """Return rows of features as nested tuples; raise InvalidValue unless each has as many finite
-        numbers.
+        """Return rows as nested tuples; raise InvalidValue unless each has a number for each feature.
+
+        Numbers must be finite; ``field`` names the rows in the error.
         """
         width = self.relevance_dim + self.examination_dim
         rows = floats(given)

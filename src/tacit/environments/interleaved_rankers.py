@@ -208,7 +208,8 @@ class InterleavedRankers(DuelEnvironment):
         """Return all lists of team draft, or a sample for probabilistic interleaving, and the weights of
         credit.
 
-        Their shapes are (lists, positions) and (lists, positions, positions); ``seed`` determines the sample.
+        Their shapes are (lists, positions) and (lists, positions, positions). ``items`` is the query's number
+        of items; ``seed`` determines the sample.
         """
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), EMPTY)

@@ -262,7 +262,7 @@ class ShiftingArms(Environment):
     def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
         """Return the sorted rounds of a key's events: the scheduled ones, or random ones.
 
-        ``expected`` is the key's expected number of rounds.
+        ``expected`` is the key's expected number of rounds, and more than the number of random events.
         """
         if isinstance(self.events, EventRounds):
             return list(self.events)

@@ -357,7 +357,7 @@ class InterleavingMethod(Checked):
         return ranked
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        """Draw a list from validated rankings."""
+        """Draw a list to show from validated rankings, and return it with its memory."""
         raise NotImplementedError
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
@@ -365,7 +365,7 @@ class InterleavingMethod(Checked):
         raise NotImplementedError
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the credit for validated click positions, in ascending order."""
+        """Return each ranker's credit for the clicked positions, which are validated and ascending."""
         raise NotImplementedError
 
     def _build_interleaved(

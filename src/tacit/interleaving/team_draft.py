@@ -209,15 +209,15 @@ class DebiasedBalanced(MergingMethod):
             {item: curve[rank] for rank, item in enumerate(ranking[:top])} for ranking in rankings
         ]
         for items in merges:
-            seen = [seen_chances[item] or math.inf for item in items]
+            list_chances = [seen_chances[item] or math.inf for item in items]
             credits = [
-                [chances.get(item, 0.0) / chance for item, chance in zip(items, seen, strict=True)]
+                [chances.get(item, 0.0) / chance for item, chance in zip(items, list_chances, strict=True)]
                 for chances in alone_chances
             ]
             yield 0.5, self._build_interleaved(items, 2, credits, probability)
 
     def _curve(self) -> Floats:
-        """Return the probability that each of the positions up to 100 is seen."""
+        """Return the probability that each of 100 positions is seen; 0 below the end of a given curve."""
         curve = np.zeros(LONGEST)
         if self.examined == "inverse":
             return 1.0 / np.arange(1.0, LONGEST + 1)
