@@ -100,24 +100,13 @@ def release_due(
     return release(params, state, delays, queue, open_feedback, time, age)
 
 
-def record_row(
-    params: Any, state: Any, open_feedback: OpenFeedback, place: int, delay: int, reward: float, final: bool
-) -> None:
-    """Record the total reward of the decision at ``place`` of the queue, and adjust its open counts in
-    ``state``.
-
-    ``delay`` is the age of the decision in microseconds; ``final`` means that the reward cannot change.
-    """
-    record_feedback(params, state, open_feedback, place, delay, reward, final)
-
-
 class _Loops(NamedTuple):
     """The compiled loops for one policy."""
 
     params: Any
-    begin: Any
+    enqueue: Any
     release: Any
-    note: Any
+    record: Any
 
 
 class WaitingDecisions:
@@ -414,7 +403,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         open_feedback.arm[first : first + count] = [
             decision.slots[0] if self._by_arm else -1 for decision in decisions
         ]
-        self._run(self._loops().begin, count, self._time)
+        self._run(self._loops().enqueue, count, self._time)
 
     # Join feedback ---------------------------------------------------------------------------
 
@@ -509,7 +498,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         # More clicks on a list may come.
         final = not listed or amount == 0.0
         loops, learner = self._loops(), self.learner
-        loops.note(loops.params, learner.state, self._open.open_feedback, place, delay, amount, final)
+        loops.record(loops.params, learner.state, self._open.open_feedback, place, delay, amount, final)
         if is_open:
             return "pending"
         if amount:
@@ -611,7 +600,7 @@ class FeedbackWindow(Generic[ArmT_co]):
                 params,
                 compile_loop(enqueue_rows, params).entry((*queue, 1, 0)),
                 compile_loop(release_due, params).entry((*queue, 0, False)),
-                compile_loop(record_row, params).entry(row),
+                compile_loop(record_feedback, params).entry(row),
             )
             self._policy = policy
         return self._compiled
