@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,7 @@ import tacit
 from studies import defaults as study
 from studies import item
 from studies.defaults import FOLDER, series_names, stream_of
-from studies.study import Setup, write
+from studies.study import Setup
 from tacit.errors import InvalidValue
 
 
@@ -95,7 +94,7 @@ def test_there_are_nineteen_settings_62_cells_of_duels_five_readers_and_six_seri
 
 
 @pytest.mark.long
-def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_its_look(tmp_path):
+def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_its_look(tmp_path, written):
     table = tmp_path / "interest.csv"
     table.write_text("date,holiday,film\n1996-07-02,80,0\n1996-07-03,70,5\n1996-07-05,10,90\n")
     result = item("defaults").reproduce(Setup(6, seed=1, workers=2, reading="quick", data=table))
@@ -103,7 +102,7 @@ def test_the_quick_reading_plays_a_setting_of_each_family_and_each_cell_is_of_it
     assert all(math.isfinite(cell["ratio"]) and cell["runs"] > 1 for cell in result.cells)
     for family in study.FAMILIES:
         assert f"Family '{family}': geometric mean" in result.report
-    assert len(write("defaults", result, tmp_path / "out")) == 4
+    written("defaults", result)
 
 
 def test_each_look_has_the_best_that_was_tuned_for_it_and_runs_are_dealt_out_among_worlds():
@@ -126,7 +125,7 @@ def test_interest_alone_needs_a_table():
         item("defaults").reproduce(Setup(6, reading="interest"))
 
 
-def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
+def test_the_item_writes_its_four_files(monkeypatch, written):
     kept = {"1 shift": study.SETTINGS["1 shift"], "again": study.SETTINGS["3 stealthy shifts"]}
     few = {
         name: setting._replace(
@@ -136,13 +135,10 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(study, "SETTINGS", few)
     result = item("defaults").reproduce(Setup(6, seed=1, workers=2, reading="nineteen"))
-    paths = write("defaults", result, tmp_path)
-    assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
-    first, second = json.loads(paths[0].read_text())["cells"]
+    (first, second), report = written("defaults", result)
     assert {cell["family"] for cell in (first, second)} == {"nineteen"}
     assert (first["policy"], first["candidates"], first["tuning_runs"]) == ("DriftMixture", 2, 5)
     assert first["best"] in ("KLUCB", "Thompson")
     assert first["ratio"] == pytest.approx(first["regret_mean"] / first["best_mean"])
     assert (first["stealthy"], second["stealthy"]) == (False, True)
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
-    assert "Without stealthy shifts: geometric mean" in paths[3].read_text()
+    assert "Without stealthy shifts: geometric mean" in report

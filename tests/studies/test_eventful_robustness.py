@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import json
-
 import numpy as np
 import pytest
 
 import tacit
 from studies import item
 from studies.eventful import eventful_robustness as study
-from studies.study import Setup, write
+from studies.study import Setup
 from tacit.errors import InvalidValue
 
 
@@ -39,7 +36,7 @@ def test_the_ratio_restart_refuses_what_cannot_restart():
     assert caught.value.field == "policy"
 
 
-def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
+def test_the_item_writes_its_four_files(monkeypatch, written):
     monkeypatch.setattr(study, "SCALES", {"practical": study.Scale(4, 2000)})
     monkeypatch.setattr(study, "FRACTIONS", (0.0, 0.25))
     monkeypatch.setattr(study, "SIGNALS", {"clean": {}, "20 % missed": {"missed": 0.2}})
@@ -49,18 +46,12 @@ def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "entrants", lambda scale: few)
     found = item("eventful-robustness")
     assert found.runs >= 12
-    paths = write("eventful-robustness", found.reproduce(Setup(2, seed=1, workers=2)), tmp_path)
-    assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
-    cells = json.loads(paths[0].read_text())["cells"]
+    cells, report = written("eventful-robustness", found.reproduce(Setup(2, seed=1, workers=2)))
     assert len(cells) == 2 * 2 * (len(few) + sum(row.reads for row in few))
     for cell in cells:
         if cell["policy"] == "ORA" or (cell["policy"] == "plain" and cell["fraction"] == 0.0):
             assert cell["ratio"] == 1.0
             assert cell["ratio_se"] == 0.0
-    with paths[1].open() as file:
-        assert [row["policy"] for row in csv.DictReader(file)] == [c["policy"] for c in cells]
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
-    report = paths[3].read_text()
     assert "without events, at most 1.03 times the plain base: reached in" in report
     assert "### Stealth events, fraction 0.25" in report
     assert len(everyone) == len({(row.name, row.base) for row in everyone})

@@ -9,7 +9,7 @@ import tacit
 from studies.eventful import syed2009 as study
 from studies.eventful import syed2009_labels as item
 from studies.eventful.syed2009 import Anatomy, counted, dissect, event_rounds, is_witness, means
-from studies.study import Setup, write
+from studies.study import Setup
 
 BOX = tacit.classifiers.Rectangle(dim=2, margin=0.1, anchored=True)
 FALSE, TRUE, NONE = 0, 1, -1
@@ -77,11 +77,9 @@ def test_witnesses_teach_faster():
     assert runs[16]["contaminated"] == runs[0]["contaminated"] == 0.0
 
 
-def test_the_item_writes_its_files(tmp_path, monkeypatch):
+def test_the_item_writes_its_files(monkeypatch, written):
     monkeypatch.setattr(item, "HORIZON", 3000)
-    paths = write("syed2009-labels", item.reproduce(Setup(2, seed=1, workers=2)), tmp_path)
-    assert all(path.stat().st_size > 0 for path in paths)
-    report = paths[3].read_text()
+    _, report = written("syed2009-labels", item.reproduce(Setup(2, seed=1, workers=2)))
     assert "16 witnesses" in report
     assert "contaminated" in report
 

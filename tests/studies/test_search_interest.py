@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import tacit
 from studies import item
 from studies.eventful import search_interest as study
 from studies.eventful.search_interest import WatchedInterest, best_clicks, day_ends, season
-from studies.study import Setup, write
+from studies.study import Setup
 from tacit.classifiers import Rectangle
 from tacit.core.dispatch import arrive, respond
 from tacit.environments import SearchInterest
@@ -169,7 +167,7 @@ def test_the_optimum_is_what_was_got_and_missed(interest: SearchInterest) -> Non
     assert abs(best[-1] - one.regret[-1] - one.clicks[-1]) < 5 * math.sqrt(horizon) / 2
 
 
-def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written) -> None:
     monkeypatch.setattr(study, "TRAFFIC", {"practical": (50, 200)})
     monkeypatch.setattr(
         study,
@@ -183,18 +181,12 @@ def test_the_item_writes_its_four_files(tmp_path: Path, monkeypatch: pytest.Monk
     setup = Setup(2, seed=1, workers=2, data=table(tmp_path / "interest.csv"))
     found = item("search-interest")
     assert found.needs_data
-    paths = write("search-interest", found.reproduce(setup), tmp_path / "out")
-    assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
-    cells = json.loads(paths[0].read_text())["cells"]
+    cells, report = written("search-interest", found.reproduce(setup))
     assert [cell["impressions_a_day"] for cell in cells] == [50] * 3 + [200] * 3
     for cell in cells:
         assert 0 < cell["regret_mean"] < cell["impressions_a_day"] * DAYS
         assert 0 < cell["clicks_per_1000"] < 1.2 * cell["optimum_per_1000"]
         assert cell["runs"] == 2
-    with paths[1].open() as file:
-        assert [row["policy"] for row in csv.DictReader(file)] == [c["policy"] for c in cells]
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
-    report = paths[3].read_text()
     assert "Regret is counted from 2021-03-04 on" in report
     assert "times the regret of KLUCB" in report
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from studies import item
 from studies.eventful import shift_horizons as study
-from studies.study import Setup, write
+from studies.study import Setup
 
 
 def test_events_are_spread_evenly():
@@ -27,22 +25,19 @@ def test_rows_have_the_same_names_at_every_horizon(horizon):
     assert {"GLRKLUCB(alpha=0)", "Thompson(discount=0.999)"} < set(names)
 
 
-def test_the_item_writes_its_four_files(tmp_path, monkeypatch):
+def test_the_item_writes_its_four_files(monkeypatch, written):
     monkeypatch.setattr(study, "HORIZONS", (2000, 11_000))
     few = ("KLUCB", "GLRKLUCB.from_horizon", "ProbationBandit(Rectangle), noise signals")
     everyone = study.rows
     monkeypatch.setattr(
         study, "rows", lambda horizon, events: [r for r in everyone(horizon, events) if study.named(r) in few]
     )
-    found = item("shift-horizons")
-    paths = write("shift-horizons", found.reproduce(Setup(2, seed=1, workers=2)), tmp_path)
-    assert sorted(path.suffix for path in paths) == [".csv", ".json", ".md", ".png"]
-    cells = json.loads(paths[0].read_text())["cells"]
+    result = item("shift-horizons").reproduce(Setup(2, seed=1, workers=2))
+    cells, report = written("shift-horizons", result)
     assert {cell["policy"] for cell in cells} == set(few)
     settings = {(cell["horizon"], cell["count"]) for cell in cells}
     assert settings == {(2000, 5), (2000, 2), (11_000, 5), (11_000, 2), (11_000, 11)}
     assert len(cells) == 2 * len(settings) * len(few)
     for cell in cells:
         assert 0 < cell["regret_mean"] < cell["horizon"]
-    assert paths[2].read_bytes().startswith(b"\x89PNG")
-    assert "## Stealth events" in paths[3].read_text()
+    assert "## Stealth events" in report
