@@ -183,6 +183,8 @@ def test_from_rankers_takes_names_and_ids():
         ({"traffic": [0.0, 0.0]}, "traffic"),
         ({"ties": "again"}, "ties"),
         ({"names": ["a"]}, "names"),
+        ({"names": 3}, "names"),
+        ({"names": ["a", "a", "b"]}, "names"),
         ({"user": "perfect"}, "user"),
     ],
 )

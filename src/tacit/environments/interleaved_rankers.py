@@ -122,8 +122,8 @@ class InterleavedRankers(DuelEnvironment):
         if len(self.traffic) != len(self.grades) or sum(self.traffic) <= 0.0:
             raise InvalidValue("traffic", traffic, "give a number for each query, some above 0")
         if self.names is not None:
-            self._set("names", checks.arms("arms", self.names))
-            if self.names != tuple(self.names) or len(self.names) != self.arm_count:
+            self._set("names", checks.arms("names", self.names))
+            if isinstance(self.names, int) or len(self.names) != self.arm_count:
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 
     def _validate_grades(self, grades: Any) -> tuple[int, ...]:
