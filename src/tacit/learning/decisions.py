@@ -39,6 +39,8 @@ else:
 Key = str | int
 """A key as an argument; a number is converted to a string."""
 NO_VALUES: Floats = np.empty(0)
+NO_TABLE: Floats = np.empty((0, 0))
+"""Propensities by position of decisions for which they are unknown."""
 RING_SIZE = 8192
 """Number of decisions learned last that are remembered, by their ids modulo this."""
 RING_MASK = RING_SIZE - 1
@@ -238,11 +240,6 @@ def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> An
     return array.astype(kind)
 
 
-def make_empty_table() -> Floats:
-    """Return an array of shape (0, 0), the value of unknown propensities by position."""
-    return np.empty((0, 0))
-
-
 class FeaturedArms(NamedTuple):
     """The arms whose features a decision has, the shown arms among them, and the features."""
 
@@ -366,8 +363,8 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     propensities: Floats
     batch: Batch
     lanes: Mapping[str, int]
-    prefixes: Floats = field(default_factory=make_empty_table)
-    places: Floats = field(default_factory=make_empty_table)
+    prefixes: Floats = field(default_factory=lambda: NO_TABLE)
+    places: Floats = field(default_factory=lambda: NO_TABLE)
 
     def __repr__(self) -> str:
         """Return a text with the number of decisions, the first id, and up to 10 decisions' first arms."""

@@ -120,21 +120,15 @@ class UserWatch:
             self._varied = np.zeros(len(constant), np.bool_)
         self._constant = self._constant & constant
         self._varied = self._varied | (firsts != self._first).any(axis=0)
-        if self._remaining <= 0:
-            self._warn(np.flatnonzero(self._constant & self._varied).tolist())
-
-    def _warn(self, columns: list[int]) -> None:
-        """Warn that relevance ``columns`` are the same for all arms of a decision; nothing if the list is
-        empty.
-        """
-        if columns:
+        columns = np.flatnonzero(self._constant & self._varied).tolist()
+        if self._remaining <= 0 and columns:
             warnings.warn(
                 f"relevance: the columns {columns} are the same for all arms of a decision, as "
                 "features of a user are, and put no arm before another; give them as context to a "
                 "policy that multiplies them with those of arms: "
                 f"ClickMixture(…, context_dim={len(columns)})",
                 AssumptionWarning,
-                stacklevel=6,
+                stacklevel=5,
             )
 
 

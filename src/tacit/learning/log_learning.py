@@ -55,10 +55,10 @@ class ArmTable(NamedTuple):
     names: Any  # pyarrow.Array of string
     rows: Floats  # (arms, d)
 
-    def read_features(self, chunk: Chunk, arms: Any) -> Floats:
+    def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
         """Return the features of ``arms``, shape (arms, d); raise UnknownName if the table lacks one.
 
-        ``chunk`` only names the log in the error.
+        ``chunk`` only names the log in the error; ``rows`` is ignored, as features do not change.
         """
         indices = pc.index_in(arms.cast(pa.string()), value_set=self.names)
         if indices.null_count:
@@ -67,8 +67,8 @@ class ArmTable(NamedTuple):
                 f"{chunk.source}: arms: {self.field} has no features of {lacking!r}; give them, "
                 "or leave out what offers it"
             )
-        rows: Floats = self.rows[indices.to_numpy()]
-        return rows
+        features: Floats = self.rows[indices.to_numpy()]
+        return features
 
 
 class RowColumns(NamedTuple):
@@ -77,11 +77,11 @@ class RowColumns(NamedTuple):
     field: str
     names: list[str]
 
-    def read_features(self, chunk: Chunk, arms: Any) -> Floats:
-        """Return the features in a chunk's columns, shape (rows, d); raise UnfitLog for a number that is not
-        finite.
+    def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
+        """Return the features in a chunk's columns, shape (rows of the chunk, d); raise UnfitLog for a number
+        that is not finite.
 
-        ``arms`` is ignored, as each row has the features of its arm.
+        ``arms`` and ``rows`` are ignored, as each row has the features of its arm.
         """
         features = np.empty((len(chunk.rows), len(self.names)))
         for column, name in enumerate(self.names):
@@ -106,13 +106,12 @@ class ItemVectors(NamedTuple):
 
     table: ItemTable
 
-    def read_features(self, chunk: Chunk, arms: Any, rows: Ints | None = None) -> Floats:
-        """Return the vectors of ``arms``, shape (arms, d), each valid at the time of its log row.
+    def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
+        """Return the vectors of ``arms``, shape (arms, d), each valid at the time of its row of the log.
 
-        ``rows`` are the log rows of the arms, by default one row per arm.
+        ``rows`` has the row of each arm.
         """
-        times = chunk.batch["timestamp"] if self.table.has_times else None
-        times = times if times is None or rows is None else times.take(pa.array(rows))
+        times = chunk.batch["timestamp"].take(pa.array(rows)) if self.table.has_times else None
         codes = self.table.codes(arms, chunk.source)
         return self.table.vectors(self.table.rows(codes, times, chunk.source))
 
@@ -174,18 +173,15 @@ class LoggedFeatures:
         return log.with_features(self.names)
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> tuple[Floats, Floats]:
-        """Return the relevance and the examination features of arms, a row for each; without rows if not
-        read.
+        """Return the relevance and the examination features of arms, a row for each; without rows if the
+        policy does not read them.
 
-        ``rows`` are the log rows of the arms.
+        ``rows`` has the row of each arm in the chunk.
         """
-        blocks = []
-        for block in self._blocks:
-            if isinstance(block, ItemVectors):
-                blocks.append(block.read_features(chunk, arms, rows))
-            else:
-                blocks.append(NO_FEATURES if block is None else block.read_features(chunk, arms))
-        return blocks[0], blocks[1]
+        relevance, examination = (
+            NO_FEATURES if block is None else block.read_features(chunk, arms, rows) for block in self._blocks
+        )
+        return relevance, examination
 
 
 def _make_source(
