@@ -163,13 +163,7 @@ class Interleaved:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the list, its method, memory and probability as plain JSON data."""
-        return {
-            "items": list(self.items),
-            "rankers": self.rankers,
-            "method": self.method,
-            "memory": dict(self.memory),
-            "probability": self.probability,
-        }
+        return vars(self) | {"items": list(self.items), "memory": dict(self.memory)}
 
     @classmethod
     def from_dict(cls, data: Any) -> Interleaved:
@@ -186,11 +180,10 @@ class Interleaved:
         items = ranking("interleaved.items", data["items"])
         rankers = checks.integer("interleaved.rankers", data["rankers"], 1, MANY)
         method = checks.name("interleaved.method", data["method"])
-        memory = {}
         if not isinstance(data["memory"], Mapping):
             raise InvalidValue("interleaved.memory", data["memory"], "give an object")
-        for name, rows in data["memory"].items():
-            memory[name] = _check_memory(name, rows, len(items), rankers)
+        entries = data["memory"].items()
+        memory = {name: _check_memory(name, rows, len(items), rankers) for name, rows in entries}
         probability = data.get("probability")
         if probability is not None:
             probability = checks.number("interleaved.probability", probability, 0.0, 1.0)

@@ -277,13 +277,9 @@ class HoldoutSums(NamedTuple):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> HoldoutSums:
         """Return the sums from the JSON data of :meth:`as_dict`, as new arrays."""
-        buckets = data["buckets"]
-        return cls(
-            np.array(data["counts"], np.float64),
-            np.array(data["totals"], np.float64),
-            np.array(data["squares"], np.float64),
-            None if buckets is None else np.array(buckets, np.float64),
-        )
+        lists = (data[name] for name in cls._fields)
+        arrays: list[Any] = [None if values is None else np.array(values, np.float64) for values in lists]
+        return cls(*arrays)
 
 
 # ---- Sample sizes: numbers of decisions that show a difference
