@@ -295,6 +295,7 @@ def test_ties_and_no_clicks_are_explicit():
     none, both = method.credit(shown, []), method.credit(shown, [0, 1, 1])
     assert (none.outcome, none.clicks) == (0.5, 0)
     assert (both.outcome, both.clicks) == (0.5, 2)
+    assert method.credit(shown, iter([0, 1])) == both
     rng = np.random.default_rng(2)
     settled = [none.draw_outcome(rng) for _ in range(1000)]
     assert set(settled) == {0.0, 1.0}

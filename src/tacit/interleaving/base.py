@@ -122,6 +122,30 @@ def duel_outcome(difference: float) -> float:
     return 0.5 if abs(difference) < TIE else float(difference > 0)
 
 
+def _check_clicks(items: Sequence[Item], clicks: Any) -> list[int]:
+    """Return the clicked positions of a list of items in ascending order, each once.
+
+    Raise InvalidValue unless ``clicks`` are positions of the list. Warn if they seem to be a 0 or 1 for each
+    position.
+    """
+    last = len(items) - 1
+    item_names = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
+    item_names = [entry for entry in item_names if isinstance(entry, str)]
+    if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
+        clicked = [place for place, flag in enumerate(clicks) if flag]
+        raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
+    if not isinstance(clicks, Iterable) or isinstance(clicks, str) or item_names:
+        is_item = item_names and item_names[0] in items
+        suggestion = f" (did you mean [{items.index(item_names[0])}]?)" if is_item else ""
+        raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{suggestion}")
+    places = list(clicks)
+    if len(places) == last + 1 and {0} <= set(places) <= {0, 1} and last > 1:
+        reading = "the positions 0 and 1" if any(places) else "position 0"
+        remedy = "if it says 1 where there was a click, give the positions of these"
+        warnings.warn(f"clicks: {clicks} reads as {reading}; {remedy}", AssumptionWarning, stacklevel=4)
+    return sorted({checks.integer("clicks", click, 0, last) for click in places})
+
+
 def make_duel_credit(credits: Iterable[float], clicks: int) -> Credit:
     """Return the credit of the left and the right ranker of a duel, won by the one with more of it."""
     left_credit, right_credit = credits
@@ -301,26 +325,7 @@ class InterleavingMethod(Checked):
             raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
         if set(interleaved.memory) != {self._remembers}:
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
-        items = interleaved.items
-        last = len(items) - 1
-        item_names = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
-        item_names = [entry for entry in item_names if isinstance(entry, str)]
-        if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
-            clicked = [place for place, flag in enumerate(clicks) if flag]
-            raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
-        if not isinstance(clicks, Iterable) or isinstance(clicks, str) or item_names:
-            suggestion = (
-                f" (did you mean [{items.index(item_names[0])}]?)"
-                if item_names and item_names[0] in items
-                else ""
-            )
-            raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{suggestion}")
-        if len(clicks) == last + 1 and {0} <= set(clicks) <= {0, 1} and last > 1:
-            reading = "the positions 0 and 1" if any(clicks) else "position 0"
-            remedy = "if it says 1 where there was a click, give the positions of these"
-            warnings.warn(f"clicks: {clicks} reads as {reading}; {remedy}", AssumptionWarning, stacklevel=3)
-        positions = sorted({checks.integer("clicks", click, 0, last) for click in clicks})
-        return self._credits(interleaved, positions)
+        return self._credits(interleaved, _check_clicks(interleaved.items, clicks))
 
     @property
     def _remembers(self) -> str:
