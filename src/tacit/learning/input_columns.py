@@ -258,23 +258,7 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         array = array.reshape(rows, dim) if array.shape == (rows, 1, dim) else array
     largest = np.abs(array).max(initial=0.0)
     if array.shape != (rows, dim) or not largest < np.inf:  # NaN is not, either
-        numbers = f"give {dim} finite numbers"
-        if policy.schema and (contexts is None or _is_single(contexts, rows)):
-            fields = ", ".join(name for name, _ in policy.schema)
-            numbers = f"give a dict of {fields}, {{}} where nothing is known"
-        elif _is_single(contexts, rows) and isinstance(contexts[0], Mapping):
-            numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
-        single = _is_single(contexts, rows)
-        if not single and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
-            lack = f"give one for each of {rows} impressions" + "; choose_many takes several" * (rows == 1)
-            raise InvalidValue("context", f"{len(array)} contexts", lack)
-        lacking = _find_none(contexts[0] if single else contexts, dim if single else rows)
-        if lacking is not None:
-            raise InvalidValue(f"context[{lacking}]", None, numbers)
-        if single:
-            raise InvalidValue("context", contexts[0], numbers)
-        item = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
-        raise InvalidValue("context", contexts, numbers + item)
+        raise _make_context_error(policy, contexts, array, rows)
     if largest > checks.HUGE:
         # A warning only, since logs of earlier versions may have such numbers.
         message = (
@@ -282,6 +266,31 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
         )
         warnings.warn(f"{message}; leave it out, or divide it", AssumptionWarning, stacklevel=5)
     return array  # type: ignore[no-any-return]
+
+
+def _make_context_error(policy: Policy, contexts: Any, array: Any, rows: int) -> InvalidValue:
+    """Return the error for contexts that are not ``rows`` rows of finite numbers, as the policy reads them.
+
+    It names the first missing number or context, else all; ``array`` has the contexts as far as they are
+    numbers.
+    """
+    dim, single = policy.context_dim, _is_single(contexts, rows)
+    numbers = f"give {dim} finite numbers"
+    if policy.schema and (contexts is None or single):
+        fields = ", ".join(name for name, _ in policy.schema)
+        numbers = f"give a dict of {fields}, {{}} where nothing is known"
+    elif single and isinstance(contexts[0], Mapping):
+        numbers += ", or say what each field holds: tacit.auto(arms=…, context={…})"
+    if not single and contexts is not None and np.ndim(array) and 0 < len(array) != rows:
+        lack = f"give one for each of {rows} impressions" + "; choose_many takes several" * (rows == 1)
+        return InvalidValue("context", f"{len(array)} contexts", lack)
+    lacking = _find_none(contexts[0] if single else contexts, dim if single else rows)
+    if lacking is not None:
+        return InvalidValue(f"context[{lacking}]", None, numbers)
+    if single:
+        return InvalidValue("context", contexts[0], numbers)
+    item = "" if rows == 1 else f"{',' * bool(policy.schema)} for each impression"
+    return InvalidValue("context", contexts, numbers + item)
 
 
 def _to_array(contexts: Any) -> Any:
