@@ -400,6 +400,13 @@ def test_unknown_names_are_helped():
         policy_from_spec("ucb1")
 
 
+def test_a_field_given_by_position_and_by_name_is_refused():
+    with pytest.raises(
+        InvalidValue, match=r"^UCB1\.alpha: 0\.5 .*; give it by position or by name"
+    ):
+        policy_from_spec("ucb1(0.3, alpha=0.5)", 3)
+
+
 def test_tab_completion_finds_all_that_is_exported():
     assert {"UCB1", "BernoulliArms", "read_log", "simulate"} <= set(tacit.__all__)
     assert set(tacit.__all__) <= set(dir(tacit))
