@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue, TacitError
-from tacit.feed.mapping import BadEvent, Mapper, Message, parse_outcome
+from tacit.feed.mapping import BadEvent, MappedEvent, Mapper, Message, parse_outcome
 from tacit.feed.sources import EventSource, SourceEvent
-from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
+from tacit.feed.tally import FORESEEN, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
 # ---- Sending batches, with retries; refused messages are isolated
@@ -92,7 +92,10 @@ class Sender:
         return answers
 
     def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
-        """Send messages by the client's call for their type, with retries; return the service's answers."""
+        """Send messages, all of one type, by the client's call for that type; return the service's answers.
+
+        The call is repeated while the service does not answer.
+        """
         client, kind = self._client, type(messages[0])
         calls = {
             Feedback: client.feedback_many,
@@ -159,7 +162,11 @@ class Reporter:
 
 
 def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Return the parts of refused messages: around the index that ``field`` names, or else two halves."""
+    """Return a refused batch in parts, in order, none of them empty.
+
+    If ``field`` names an index, such as ``feedback[7].reward``, these are the messages before it, that
+    message, and those after it; else two halves.
+    """
     match = _MESSAGE_INDEX.match(field)
     bad = int(match[1]) if match else len(messages) // 2
     cuts = [0, bad, bad + 1, len(messages)] if match else [0, bad, len(messages)]
@@ -293,35 +300,19 @@ class Feeder:
         yield batch
 
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
-        """Map an event to its message; None if it has none, which is counted.
+        """Map an event to its message to the service; return None, after counting it, if it has none.
 
-        Malformed events are rejected, events that the map leaves out are skipped, and impressions of the
-        service's decisions are remembered.
+        That is so for malformed events, which are written to the file of rejected events, for events that the
+        map leaves out, and for impressions of the service's decisions, which are remembered.
         """
-        self._tally.read += 1
+        mapped = self._tally.map_event(self._mapper, source_event)
         if self._tally.read % MAX_MESSAGES == 0:
             self._progress()
-        if source_event.event is None:
-            self._reject(source_event, BadEvent(source_event.reason, source_event.detail))
-            return None
-        try:
-            mapped = self._mapper.read(source_event.event, source_event.event_id)
-        except BadEvent as error:
-            self._reject(source_event, error)
-            return None
-        if isinstance(mapped, str):
-            self._tally.count_skipped(mapped)
-            return None
-        placement, message, time = mapped
-        if message is None:
-            self._tally.count(REMEMBERED, time)
-            return None
-        return PendingEvent(source_event, placement, message, time)
-
-    def _reject(self, source_event: SourceEvent, error: BadEvent) -> None:
-        """Count a rejected event in the tally, and write it to the file of rejected events."""
-        self._tally.reject(source_event, error.reason, error.detail)
-        self._rejected.write(source_event, error.reason, error.detail)
+        if isinstance(mapped, BadEvent):
+            self._rejected.write(source_event, mapped)
+        elif isinstance(mapped, MappedEvent) and mapped.message is not None:
+            return PendingEvent(source_event, mapped.placement, mapped.message, mapped.time)
+        return None
 
     def _send_batch(self, batch: list[PendingEvent]) -> list[Answer]:
         """Send a batch, one request per placement and kind of message; return the events' outcomes, in order.
@@ -357,7 +348,8 @@ class Feeder:
             (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
             for piece, answer in zip(batch, answers.result(), strict=True):
                 if isinstance(answer, BadEvent):
-                    self._reject(piece.source_event, answer)
+                    self._tally.reject(piece.source_event, answer)
+                    self._rejected.write(piece.source_event, answer)
                 else:
                     self._placement = piece.placement
                     self._tally.settle(piece.message, answer, piece.time)
@@ -389,7 +381,7 @@ class Feeder:
         tally, limits = self._tally, self._limits
         if not tally.rejected:
             return False
-        return limits.strict or ((ended or tally.mapped_count >= MIN_JUDGED) and tally.share > limits.share)
+        return limits.strict or ((ended or tally.event_count >= MIN_JUDGED) and tally.share > limits.share)
 
     def _check_limits(self) -> None:
         """Raise TooManyRejected if the rejected events exceed the limits at the end of a feed."""
@@ -398,7 +390,7 @@ class Feeder:
             allowed = "none is allowed" if limits.strict else f"at most {100 * limits.share:g} % are allowed"
             raise TooManyRejected(
                 f"{'strict' if limits.strict else 'most_rejected'}: {tally.rejected.total():,} of "
-                f"{tally.mapped_count:,} events are rejected, {allowed}; "
+                f"{tally.event_count:,} events are rejected, {allowed}; "
                 "mend the map or the source, or allow more"
             )
 
@@ -421,28 +413,19 @@ def preview_events(
     max_events : int
         Most events to preview.
     """
-    for source_event in islice(
-        (source_event for source_event in source if source_event is not None), max_events
-    ):
-        tally.read += 1
+    for source_event in islice(filter(None, source), max_events):
         yield f"{source_event.place}: {_preview_event(mapper, source_event, tally)}"
 
 
 def _preview_event(mapper: Mapper, source_event: SourceEvent, tally: FeedTally) -> str:
     """Return the text of an event's message, or why it has none; count the event in the tally."""
-    try:
-        if source_event.event is None:
-            raise BadEvent(source_event.reason, source_event.detail)
-        mapped = mapper.read(source_event.event, source_event.event_id)
-    except BadEvent as error:
-        tally.reject(source_event, error.reason, error.detail)
-        return f"rejected, {error.reason}: {error.detail}"
+    mapped = tally.map_event(mapper, source_event)
+    if isinstance(mapped, BadEvent):
+        return f"rejected, {mapped.reason}: {mapped.detail}"
     if isinstance(mapped, str):
-        tally.count_skipped(mapped)
         return f"left out: {mapped}"
     placement, message, time = mapped
     if message is None:
-        tally.count(REMEMBERED, time)
         return f"{placement}: what was shown, to be joined to"
     tally.count(FORESEEN, time)
     fields = ", ".join(
