@@ -37,6 +37,7 @@ from tacit.service.maintenance import doctor
 
 TESTS = ROOT / "tests"
 SHORT = ["--horizon", "500", "--runs", "2"]
+UNIFORM_LOG = DATA / "open_bandit/random/men"
 
 
 class Told(NamedTuple):
@@ -67,9 +68,18 @@ def tacit(*arguments, env=None, cwd=None):
     raise AssertionError("it did not exit")
 
 
+def as_json(*arguments, **more):
+    """Run the command here with ``--json``; return what it printed, and no error."""
+    told = tacit(*arguments, "--json", **more)
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
 def ran(*arguments):
-    """Run the command in a process that need not load everything; return what came of it."""
-    return forked.ran(["-m", "tacit", *arguments])
+    """Run the command in a process that need not load everything; return what it printed, and no error."""
+    told = forked.ran(["-m", "tacit", *arguments])
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout
 
 
 def process(*arguments, env=None, cwd=None):
@@ -111,46 +121,39 @@ def test_every_option_has_a_help_text():
 def test_the_demo_serves_learns_and_ends(tmp_path, more, policy):
     folder = tmp_path / "demo"
     told = ran("demo", *more, "--impressions", 200, "--out", folder)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert f"policy {policy}; page http://127.0.0.1:" in told.stdout
-    assert (
-        ("for whom: Who is asking" in told.stdout) == ("the same page for all" in told.stdout) == bool(more)
-    )
-    assert "clairvoyant optimum" in told.stdout
-    lift = re.search("^lift: (.*(Learning earned|No difference|Too early).*)", told.stdout, re.MULTILINE)
-    assert "is shown most" in told.stdout
-    assert ("age: up to" if more else "independence day") in told.stdout
+    assert f"policy {policy}; page http://127.0.0.1:" in told
+    assert ("for whom: Who is asking" in told) == ("the same page for all" in told) == bool(more)
+    assert "clairvoyant optimum" in told
+    lift = re.search("^lift: (.*(Learning earned|No difference|Too early).*)", told, re.MULTILINE)
+    assert "is shown most" in told
+    assert ("age: up to" if more else "independence day") in told
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     page = html.unescape((folder / "page.html").read_text())
     # In how many days a lift would show depends on the moment.
     assert re.split("At today|, in ", lift[1])[0] in page
     assert re.findall(r'(?:href|src)="(?!#|data:)[^"]*"|<script|<form', page) == []
-    assert f"page {folder / 'page.html'}, as it was at the end" in told.stdout
-    assert re.search("^the live page http://127.0.0.1:.* has ended; tacit demo --keep", told.stdout, re.M)
+    assert f"page {folder / 'page.html'}, as it was at the end" in told
+    assert re.search("^the live page http://127.0.0.1:.* has ended; tacit demo --keep", told, re.M)
 
 
 def test_the_demo_is_fed_what_it_wrote_and_each_event_counts_once(tmp_path):
     told = ran("demo", "--feed", "--impressions", 300, "--out", tmp_path)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "as it grew and then again: each event counts once" in told.stdout
+    assert "as it grew and then again: each event counts once" in told
     clicks = (tmp_path / "events.jsonl").read_text().count("\n")
     assert 0 < clicks < 300
     with contextlib.closing(sqlite3.connect(tmp_path / "demo.sqlite")) as log:
         counted = log.execute("SELECT count(*), count(DISTINCT decision) FROM feedback").fetchone()
     assert counted == (clicks, clicks)
-    assert ran("demo", "--lists", "--feed").returncode == 2
 
 
 def test_the_demo_of_lists_says_what_readers_saw(tmp_path):
     told = ran("demo", "--lists", "--impressions", 400, "--out", tmp_path, "--json")
-    assert told.returncode == 0, told.stdout + told.stderr
-    rows = {row["shown by"]: row for row in json.loads(told.stdout)["rows"]}
+    rows = {row["shown by"]: row for row in json.loads(told)["rows"]}
     looks = [position["looks"] for position in rows["the order offered"]["positions"]]
     assert looks[0] == 1.0
     assert looks == sorted(looks, reverse=True)
     assert rows["best order"]["clicks_per_1000"] > rows["the order offered"]["clicks_per_1000"]
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert ran("demo", "--lists", "--context").returncode == 2
 
 
 def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along(tmp_path):
@@ -170,14 +173,14 @@ def test_the_demo_of_rankers_ends_with_their_verdict_and_takes_its_service_along
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(page[1])))
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
-    assert ran("demo", "--duel", "--lists").returncode == 2
 
 
 def test_a_demo_takes_no_other_service_for_its_own(tmp_path):
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        told = ran("demo", "--port", other.getsockname()[1], "--out", tmp_path, "--impressions", 100)
+        port = other.getsockname()[1]
+        told = forked.ran(["-m", "tacit", "demo", "--port", port, "--out", tmp_path, "--impressions", 100])
     assert told.returncode == 1
     assert "port: " in told.stderr
     assert "give another, or 0" in told.stderr
@@ -209,12 +212,11 @@ def test_simulate_prints_a_table_and_writes_files(tmp_path):
 
 
 def test_json_is_for_machines():
-    result = tacit("simulate", *SHORT, "--json", "--seed", "3")
-    rows = json.loads(result.stdout)
+    rows = as_json("simulate", *SHORT, "--seed", "3")
     assert [row["policy"] for row in rows] == ["DriftMixture", "Thompson"]
     assert rows[0]["runs"] == 2
-    assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "3").stdout) == rows
-    assert json.loads(tacit("simulate", *SHORT, "--json", "--seed", "4").stdout) != rows
+    assert as_json("simulate", *SHORT, "--seed", "3") == rows
+    assert as_json("simulate", *SHORT, "--seed", "4") != rows
 
 
 def test_clicks_only_is_an_option():
@@ -227,10 +229,10 @@ def test_clicks_only_is_an_option():
 def test_options_come_from_flags_then_environment_then_file(tmp_path):
     config = tmp_path / "study.toml"
     config.write_text('[simulate]\nhorizon = 300\nruns = 3\npolicy = ["ucb1"]\n')
-    rows = json.loads(tacit("simulate", "--json", "--config", config).stdout)
+    rows = as_json("simulate", "--config", config)
     assert [(row["policy"], row["rounds"], row["runs"]) for row in rows] == [("UCB1", 300, 3)]
     env = {"TACIT_SIMULATE_RUNS": "2", "TACIT_SIMULATE_HORIZON": "200"}
-    row = json.loads(tacit("simulate", "--json", "--config", config, "--horizon", "100", env=env).stdout)[0]
+    (row,) = as_json("simulate", "--config", config, "--horizon", "100", env=env)
     assert (row["rounds"], row["runs"]) == (100, 2)
     config.write_text("[simulate]\nhorizn = 300\n")
     result = tacit("simulate", "--config", config)
@@ -248,11 +250,17 @@ def test_options_come_from_flags_then_environment_then_file(tmp_path):
         (["simulate", "--feedback", "clicks only"], "window"),
         (["simulate", "--window", "30"], "feedback"),
         (["simulate", "--table", "x.xls"], ".csv or .parquet"),
-        (["evaluate", "nowhere", "--policy", "ucb1"], "nowhere"),
+        (
+            ["evaluate", "nowhere", "--policy", "ucb1"],
+            "nowhere: cannot be read: there is no such file or folder",
+        ),
         (["evaluate", ".", "--policy", "nothing"], "nothing"),
         (["evaluate", ".", "--policy", "ucb1", "--estimator", "guess"], "switch-dr"),
         (["evaluate", ".", "--policy", "table:nowhere.json"], "nowhere.json"),
         (["demo", "--policy", "nothing"], "nothing"),
+        (["demo", "--lists", "--feed"], "--feed: leave out --lists and --duel"),
+        (["demo", "--lists", "--context"], "of --lists, --duel, --context and --interest give one"),
+        (["demo", "--duel", "--lists"], "of --lists, --duel, --context and --interest give one"),
         (["serve", "--config", "nowhere.toml"], "nowhere.toml"),
         (["frobnicate"], "frobnicate"),
     ],
@@ -328,8 +336,7 @@ def test_evaluate_says_which_interval_to_trust(tmp_path):
     row = '2017-07-04T12:00:00Z,{0},home,tomato,"[""a"",""b""]",{1},{2},{3},0\n'
     rows = [row.format(i, *(("b", 0.0001, 1) if i < 2 else ("a", 0.9999, 0))) for i in range(500)]
     log.write_text(HEAD + "".join(rows))
-    arguments = ["--policy", "always:b", "--estimator", "ips", "--json"]
-    result = tacit("evaluate", log, *arguments)
+    result = tacit("evaluate", log, "--policy", "always:b", "--estimator", "ips", "--json")
     assert result.returncode == 0, result.stderr
     outside, told = json.loads(result.stdout)["warnings"]
     assert "the value is outside of its anytime interval" in outside
@@ -338,10 +345,7 @@ def test_evaluate_says_which_interval_to_trust(tmp_path):
 
 
 def test_evaluate_replays_a_real_log():
-    log = DATA / "open_bandit/random/men"
-    result = tacit("evaluate", log, "--policy", "thompson", "--passes", "3", "--json")
-    assert result.returncode == 0, result.stderr
-    content = json.loads(result.stdout)
+    content = as_json("evaluate", UNIFORM_LOG, "--policy", "thompson", "--passes", "3")
     assert content["rows"] == 1_042
     assert content["low"] < content["estimate"] < content["high"]
     assert content["logged"] == pytest.approx(46 / 1_042)
@@ -353,11 +357,8 @@ def test_evaluate_weights_a_real_log(tmp_path):
     rows = [f"{arm},{1 / 34!r}" for arm in range(34)]
     table.write_text("arm,probability\n" + "\n".join(rows) + "\n")
     plot = tmp_path / "estimates.png"
-    arguments = ["--estimator", "ips,snips,dr", "--plot", plot, "--json"]
-    log = DATA / "open_bandit/bts/men"
-    result = tacit("evaluate", log, "--policy", f"table:{table}", *arguments)
-    assert result.returncode == 0, result.stderr
-    content = json.loads(result.stdout)
+    arguments = "--policy", f"table:{table}", "--estimator", "ips,snips,dr", "--plot", plot
+    content = as_json("evaluate", DATA / "open_bandit/bts/men", *arguments)
     assert [row["estimator"] for row in content["estimates"]] == ["IPS", "SNIPS", "DoublyRobust"]
     assert content["estimates"][0]["value"] == pytest.approx(0.02822351151272497)
     assert content["estimates"][2]["anytime_low"] is None
@@ -365,21 +366,16 @@ def test_evaluate_weights_a_real_log(tmp_path):
 
 
 def test_evaluate_both_replays_and_weights():
-    log = DATA / "open_bandit/random/men"
-    arguments = ["--policy", "uniform-random", "--estimator", "replay,ips", "--passes", "1"]
-    result = tacit("evaluate", log, *arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    content = json.loads(result.stdout)
+    arguments = "--policy", "uniform-random", "--estimator", "replay,ips", "--passes", "1"
+    content = as_json("evaluate", UNIFORM_LOG, *arguments)
     assert content["replay"]["rows"] == content["rows"] == 1_042
     assert content["estimates"][0]["value"] == pytest.approx(46 / 1_042)
 
 
 def test_examine_shows_position_effects(tmp_path):
-    log, plot = DATA / "open_bandit/random/men", tmp_path / "effects.png"
-    arguments = ["--method", "randomization,harvesting", "--plot", plot]
-    result = tacit("examine", log, *arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    effects = json.loads(result.stdout)["effects"]
+    plot = tmp_path / "effects.png"
+    arguments = "--method", "randomization,harvesting", "--plot", plot
+    effects = as_json("examine", UNIFORM_LOG, *arguments)["effects"]
     assert [row["position"] for row in effects] == [1, 2, 3] * 2
     # 22 clicks in 364 rows against 10 in 348.
     assert effects[1]["effect"] == pytest.approx((22 / 364) / (10 / 348))
@@ -411,12 +407,6 @@ def test_interrupting_ends_cleanly(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_log_that_is_not_there_is_said_to_be_missing(tmp_path):
-    result = tacit("evaluate", tmp_path / "nothing", "--policy", "ucb1")
-    assert result.returncode != 0
-    assert "there is no such file or folder" in result.stderr
-
-
 def test_a_store_with_a_url_is_no_file(tmp_path):
     result = tacit("log", "verify", "--store", "postgresql://127.0.0.1:1/none", cwd=tmp_path)
     assert result.returncode != 0
@@ -427,8 +417,8 @@ def test_policies_say_what_they_rest_on():
     text = tacit("policies", "kl-ucb").stdout
     assert "Garivier" in text
     assert "assumes" in text
-    listed = json.loads(tacit("policies", "--json").stdout)
-    assert {"UCB1", "KLUCB", "Thompson", "EXP3", "EXP3S", "ExplorationFloor"} <= set(listed)
+    names = {"UCB1", "KLUCB", "Thompson", "EXP3", "EXP3S", "ExplorationFloor"}
+    assert names <= as_json("policies").keys()
 
 
 def test_answers_of_the_service_are_printed_for_machines_too(tmp_path):
@@ -475,9 +465,7 @@ def test_a_command_of_a_placement_says_what_of_its_words_is_wrong(typed, says):
 
 def said(address, command, *more):
     """Return the JSON that a command of a placement prints."""
-    result = tacit("placement", command, "home", *more, "--url", address, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return as_json("placement", command, "home", *more, "--url", address)
 
 
 # A policy of one's own ------------------------------------------------------------------------
@@ -485,13 +473,10 @@ def said(address, command, *more):
 
 def test_a_policy_of_ones_own_runs_in_every_driver():
     own = "policies_of_ones_own:ExploreThenCommit"
-    simulated = tacit("simulate", *SHORT, "--policy", f"{own}(tries=5)", "--json")
-    assert simulated.returncode == 0, simulated.stderr
-    assert json.loads(simulated.stdout)[0]["policy"] == "ExploreThenCommit(tries=5)"
-    log = DATA / "open_bandit/random/men"
-    replayed = tacit("evaluate", log, "--policy", own, "--passes", "1", "--json")
-    assert replayed.returncode == 0, replayed.stderr
-    assert json.loads(replayed.stdout)["policy"] == "ExploreThenCommit"
+    simulated = as_json("simulate", *SHORT, "--policy", f"{own}(tries=5)")
+    assert simulated[0]["policy"] == "ExploreThenCommit(tries=5)"
+    replayed = as_json("evaluate", UNIFORM_LOG, "--policy", own, "--passes", "1")
+    assert replayed["policy"] == "ExploreThenCommit"
     missing = tacit("simulate", "--policy", "policies_of_ones_own:Nothing")
     assert missing.returncode == 2
     assert "Nothing" in missing.stderr

@@ -78,29 +78,23 @@ def test_what_stands_elsewhere_is_taken_or_refused():
 @pytest.mark.parametrize(
     ("table", "said"),
     [
+        ({"placements.home": {"arms": 2, "kind": [1]}}, r"placements\.home\.kind: \[1\]: give one of arms"),
         (
-            {"placements": {"home": {"arms": 2, "kind": [1]}}},
-            r"placements\.home\.kind: \[1\]: give one of arms",
-        ),
-        (
-            {"placements": {"home": {"arms": 10**12}}},
+            {"placements.home.arms": 10**12},
             r"placements\.home\.arms: 1000000000000 .*; give .* at most 1000000",
         ),
+        ({"store.path": LONG}, r"store\.path: 'x{60}', of 100,000 characters, is no path \(File name too"),
+        ({"store.archive": "\0"}, r"store\.archive: .* is no path \(embedded null byte\); give another"),
         (
-            {"store": {"path": LONG}},
-            r"store\.path: 'x{60}', of 100,000 characters, is no path \(File name too",
-        ),
-        ({"store": {"archive": "\0"}}, r"store\.archive: .* is no path \(embedded null byte\); give another"),
-        (
-            {"placements": {"home": {"kind": "personalizer"}}},
+            {"placements.home.kind": "personalizer"},
             r"placements\.home\.kind: 'personalizer': version 0\.3 was the last .*; leave kind out",
         ),
         (
-            {"placements": {"home": {"arms": 2, "mode": "apprentice"}}},
+            {"placements.home": {"arms": 2, "mode": "apprentice"}},
             r"placements\.home\.mode: 'apprentice': version 0\.3 was the last .*; leave mode out",
         ),
         (
-            {"placements": {"home": {"arms": 2}}, "personalizer": {"placement": "home"}},
+            {"placements.home.arms": 2, "personalizer.placement": "home"},
             r"personalizer: version 0\.3 was the last .*; take \[personalizer\] out",
         ),
         ({"feeds": {"n": {"map": "\0"}}}, r"feeds\.n\.map: .*embedded null byte; begin with one"),

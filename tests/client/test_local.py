@@ -22,9 +22,7 @@ from tacit.client import Client, Conflict, InvalidRequest, Local, LocalDecision,
 from tacit.client.replica import ShardReplica, Spool, encode, replace_file
 from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
 from tacit.service.app.server import run_in_thread
-from tacit.service.config.file import load_config
 from tacit.service.config.schema import Rule
-from tacit.service.errors import InConflict
 from tacit.service.log.requests import ClientDecision, DecisionRequest, FeedbackRequest
 from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf
@@ -77,28 +75,8 @@ async def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, 
             assert learned(after) == before
 
 
-async def test_frozen_nothing_of_it_is_learned(tmp_path):
-    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-        await engine.ask("home", ModeOf("frozen"))
-        await engine.decide_many("home", [made(engine, "one")])
-        assert await engine.feedback("home", "one", 1.0) == "frozen"
-
-
-async def test_the_same_decision_again_is_one_and_another_arm_a_conflict(tmp_path):
-    async with harness.served(tmp_path / "tacit.db", configured(POLICIES["thompson"])) as engine:
-        for _ in range(2):
-            (row,) = await engine.decide_many("home", [made(engine, "one")])
-            assert (row.arm, row.propensity) == ("a", 0.5)
-        assert engine.placements["home"].decisions == 1
-        with pytest.raises(InConflict, match="one"):
-            await engine.decide_many("home", [made(engine, "one", arm="b")])
-
-
 def test_a_folder_in_which_another_placement_waits_is_refused(tmp_path):
-    both = {"home": {"arms": 2}, "other": {"arms": 2}}
-    config = load_config(
-        overrides={"server.port": 0, "store.path": str(tmp_path / "s.db"), "placements": both}
-    )
+    config = harness.configured(tmp_path / "s.db", placements={"home": {"arms": 2}, "other": {"arms": 2}})
     with run_in_thread(config) as url, Local(url, "home", tmp_path / "waits", every=1e6) as local:
         shown = local.decide("a")
         local.feedback(shown.decision_id, 1)
@@ -286,6 +264,11 @@ def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
         ]
         outcomes = [one.outcome for one in client.log_decisions("home", batch)]
         assert outcomes == ["logged", "invalid-value", "conflict", "logged"]
+        # Sent again, it is the one that is there.
+        outcomes = [one.outcome for one in client.log_decisions("home", batch)]
+        assert outcomes == ["duplicate", "invalid-value", "conflict", "duplicate"]
+        placements = harness.Client(url).ask("GET", "/v1/placements")[2]["placements"]
+        assert {placement["name"]: placement["decisions"] for placement in placements}["home"] == 2
         # It waits for the decision before it.
         assert client.feedback("home", "three", 1).outcome == "pending"
         assert client.feedback("home", "one", 1).outcome == "learned"
@@ -339,9 +322,8 @@ def test_any_flip_in_a_spool_leaves_the_other_lines_to_be_delivered(tmp_path):
             here.flush()
             assert here.read_replicas()[0].waiting == 0
             # The one in the middle may be lost, or wait.
-            outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown[::2]]
-            assert outcomes[0] in {"learned", "pending"}
-            assert outcomes[1] in {"learned", "pending"}
+            for one in shown[::2]:
+                assert client.feedback("home", one.decision_id, 1).outcome in {"learned", "pending"}
 
 
 def test_whatever_an_exchange_meets_the_next_one_is_tried(tmp_path, monkeypatch):
@@ -406,11 +388,9 @@ def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
 def test_what_version_0_2_kept_is_refused_and_stays(tmp_path):
     folder = tmp_path / "spool"
     folder.mkdir()
-    kept = [
-        ["decision", "one", "k", "a", 0.5, None, None],
-        ["feedback", {"decision_id": "one", "reward": 1.0}],
-    ]
-    (folder / "open.jsonl").write_text(content := "".join(f"{json.dumps(line)}\n" for line in kept))
+    decision = ["decision", "one", "k", "a", 0.5, None, None]
+    content = f'{json.dumps(decision)}\n["feedback",{{"decision_id":"one","reward":1.0}}]\n'
+    (folder / "open.jsonl").write_text(content)
     with served_once(tmp_path) as url, Client(url) as client:
         # As often as it is tried.
         for _ in range(2):
@@ -520,9 +500,8 @@ def test_a_spool_gives_back_what_was_appended_whoever_ended(tmp_path):
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "waiting").touch()
-    with pytest.raises(
-        InvalidValue, match=r"^folder: .*waiting' is not allowed; it is a file; give a folder"
-    ):
+    said = r"^folder: .*waiting' is not allowed; it is a file; give a folder"
+    with pytest.raises(InvalidValue, match=said):
         Local("http://127.0.0.1:9", "home", tmp_path / "waiting")
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import re
 import signal
 import subprocess
-from functools import partial
 
-import psycopg
 import pytest
 import stores
 from drawn import is_long
@@ -26,7 +23,17 @@ from tacit.service.engine.shard_layout import list_stores
 from tacit.service.log.ids import find_shard, hash_partition, parse_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tests.cluster.test_ray_serve import SHARDS, Service, key_in, logged, run, shared_cluster
+from tests.cluster.test_ray_serve import (
+    SHARDS,
+    Service,
+    drop_schemas,
+    key_in,
+    logged,
+    read_ingresses,
+    read_shards_up,
+    run,
+    shared_cluster,
+)  # fmt: skip
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
@@ -52,9 +59,7 @@ def configured(folder, schema="ray_local"):
     """Write a configuration, of whose log nothing is left of before; return its path."""
     path = folder / "tacit.toml"
     path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=stores.free_port()))
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        for name in (schema, *(f"{schema}_g{g}s{i}" for g in (1, 2) for i in range(3))):
-            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+    drop_schemas(schema)
     return path
 
 
@@ -222,13 +227,9 @@ def test_kills_of_shards_ingresses_and_callers_lose_and_double_nothing(config, t
     errors = tmp_path / "errors"
     said = []
 
-    def doors():
-        return [int(pid) for pid in re.findall(r"answers, too: process (\d+)", errors.read_text())]
-
     def shards_up():
         with contextlib.suppress(OSError):
-            shards = service.placements()["shards"]
-            return shards if all(shard["up"] for shard in shards) else None
+            return read_shards_up(service)
 
     with errors.open("w") as file, served(config, SHARDS, "--ingresses", "2", errors=file) as service:
         url = url_of(service)
@@ -238,9 +239,9 @@ def test_kills_of_shards_ingresses_and_callers_lose_and_double_nothing(config, t
             if turn % 3 == 0:
                 os.kill(eventually(shards_up)[turn // 3 % SHARDS]["pid"], signal.SIGKILL)
             elif turn % 3 == 1:
-                before = doors()
+                before = read_ingresses(errors)
                 os.kill(before[-1], signal.SIGKILL)
-                eventually(partial(another, doors, before))
+                eventually(lambda before=before: len(read_ingresses(errors)) > len(before))
             else:
                 caller.kill()
                 said += caller.said
@@ -262,10 +263,6 @@ def test_kills_of_shards_ingresses_and_callers_lose_and_double_nothing(config, t
     assert not list((tmp_path / "spool").rglob("refused.jsonl"))
     assert learned(learners) == folded(config)
     assert "agree" in run("log", "verify", "--config", config)
-
-
-def another(doors, before):
-    return len(doors()) > len(before)
 
 
 def flushed(here):

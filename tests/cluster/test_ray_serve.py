@@ -126,11 +126,28 @@ def config(tmp_path_factory):
     return path
 
 
+def drop_schemas(schema):
+    """Drop what an earlier run left of a service's schemas, also of another number of shards."""
+    parts = [f"{schema}_g{generation}s{i}" for generation in (1, 2) for i in range(3)]
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        for name in (schema, *parts):
+            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+
+
+def read_ingresses(errors):
+    """Return the process ids of the further ingresses, as a service says them on its standard error."""
+    return [int(pid) for pid in re.findall(r"answers, too: process (\d+)", errors.read_text())]
+
+
+def read_shards_up(service):
+    """Return what a service says of its shards if all are up, else None."""
+    shards = service.placements()["shards"]
+    return shards if all(shard["up"] for shard in shards) else None
+
+
 @pytest.fixture(scope="module")
 def service(config):
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        for schema in ("ray_serve", *(f"ray_serve_g1s{i}" for i in range(SHARDS))):
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    drop_schemas("ray_serve")
     made = Service(config, SHARDS)
     yield made
     if made.process.poll() is None:
@@ -406,7 +423,7 @@ def test_arms_change_in_all_shards(service, config):
 
 def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config):
     before = service.done("home", "decide", {"key": key_in("home", 0)})
-    eventually(lambda: all(one["up"] for one in service.placements()["shards"]))
+    eventually(lambda: read_shards_up(service))
     with Traffic(service, 0) as lost, Traffic(service, 1) as other:
         eventually(lambda: min(len(lost.learned), len(other.learned)) > 20)
         pid = service.placements()["shards"][0]["pid"]
@@ -430,8 +447,7 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
     # What was decided before takes its feedback now.
     told = {"decision_id": before["decision_id"], "reward": 1.0}
     assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
-    eventually(lambda: all(shard["up"] for shard in service.placements()["shards"]))
-    shards = service.placements()["shards"]
+    shards = eventually(lambda: read_shards_up(service))
     assert [shard["losses"] for shard in shards] == [1, 0]
     assert shards[0]["pid"] != pid
     # Arms that change while a shard is gone have changed when it is back.
@@ -441,7 +457,7 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
     asked = {"key": key_in("home", 1)}
     eventually(lambda: service.post("home", "decide", asked)[0] == 200)
     assert shown(service, "home", shard=1) <= {"b", "c", "late"}
-    eventually(lambda: all(shard["up"] for shard in service.placements()["shards"]))
+    eventually(lambda: read_shards_up(service))
 
     page = service.client.ask("GET", "/")[2].decode()
     assert "all 2 answer" in page
@@ -451,9 +467,13 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service, config)
     assert 'tacit_shard_up{shard="1"} 1.0' in metrics
     assert "tacit_shared_seconds{" in metrics
     assert service.stop() == 0
+    assert_nothing_lost_or_doubled(config, lost, other)
 
+
+def assert_nothing_lost_or_doubled(config, *traffics):
+    """Check that the log has what clients were answered, and of what they sent nothing twice."""
     decided, told = logged(config)
-    for traffic in (lost, other):
+    for traffic in traffics:
         assert len(traffic.learned) > 20
         for id, (key, arm) in traffic.decided.items():
             assert decided[id] == (key, arm)
@@ -495,9 +515,8 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config, t
     if service.process.poll() is None:
         service.stop()
     path, errors = tmp_path / "tacit.toml", tmp_path / "errors"
-    path.write_text(
-        config.read_text().replace("[placements.held]", "[placements.held]\nsnapshot_every = 777")
-    )
+    text = config.read_text().replace("[placements.held]", "[placements.held]\nsnapshot_every = 777")
+    path.write_text(text)
     with errors.open("w") as file:
         assert Service(path, SHARDS, errors=file, address=shared_cluster()).stop() == 0
     (said,) = (line for line in errors.read_text().splitlines() if "configuration:" in line)
@@ -510,11 +529,8 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config, t
     more = Service(config, 3, address=shared_cluster())
     try:
         ids = [id for id in decided if id not in told]
-        assert {find_shard(parse_partition(id), 3) for id in ids if parse_partition(id) is not None} == {
-            0,
-            1,
-            2,
-        }
+        partitions = {parse_partition(id) for id in ids} - {None}
+        assert {find_shard(partition, 3) for partition in partitions} == {0, 1, 2}
         for id in ids:
             status, answer = more.post("home", "feedback", {"decision_id": id, "reward": 1.0})
             assert status == 200, answer
@@ -525,29 +541,20 @@ def test_the_log_is_right_and_can_be_dealt_out_to_more_shards(service, config, t
 def test_an_ingress_that_is_killed_takes_nothing_acknowledged_with_it(config, tmp_path):
     path, errors = tmp_path / "tacit.toml", tmp_path / "errors"
     path.write_text(config.read_text().replace('"ray_serve"', '"ray_doors"'))
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        for schema in ("ray_doors", *(f"ray_doors_g1s{i}" for i in range(SHARDS))):
-            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-
-    def doors():
-        return [int(pid) for pid in re.findall(r"answers, too: process (\d+)", errors.read_text())]
-
-    def up():
-        return all(shard["up"] for shard in service.placements()["shards"])
-
+    drop_schemas("ray_doors")
     with errors.open("w") as file:
         service = Service(path, SHARDS, "--ingresses", "2", errors=file, address=shared_cluster())
     try:
-        assert len(doors()) == 1
+        assert len(read_ingresses(errors)) == 1
         with Traffic(service, 0) as here, Traffic(service, 1) as there:
             eventually(lambda: min(len(here.learned), len(there.learned)) > 20)
-            os.kill(doors()[0], signal.SIGKILL)
-            eventually(lambda: len(doors()) == 2)
+            os.kill(read_ingresses(errors)[0], signal.SIGKILL)
+            eventually(lambda: len(read_ingresses(errors)) == 2)
             # A shard is lost for all of them, and comes back for all.
             os.kill(service.placements()["shards"][0]["pid"], signal.SIGKILL)
             enough = len(here.learned) + 60
             eventually(lambda: len(here.learned) > enough)
-        assert all(eventually(up) for _ in range(10))
+        assert all(eventually(lambda: read_shards_up(service)) for _ in range(10))
         # Arms that one of them lets come are there for all, and so is another configuration.
         service.done("home", "arms", {"add": ["late"]})
         eventually(lambda: all("late" in shown(service, "home", shard) for shard in range(SHARDS)))
@@ -560,14 +567,7 @@ def test_an_ingress_that_is_killed_takes_nothing_acknowledged_with_it(config, tm
     finally:
         if service.process.poll() is None:
             service.stop()
-    decided, told = logged(path)
-    for traffic in (here, there):
-        for id, (key, arm) in traffic.decided.items():
-            assert decided[id] == (key, arm)
-        for id in traffic.learned:
-            assert told[id] == [traffic.sent[id]]
-        for id, feedback in traffic.sent.items():
-            assert told.get(id, [feedback]) == [feedback]
+    assert_nothing_lost_or_doubled(path, here, there)
     assert "agree" in run("log", "verify", "--config", path)
 
 

@@ -19,9 +19,8 @@ from tacit.feed.event_map import example_map
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import ANYBODY, new_key
 from tacit.service.http.feeds import Feeds, Hooks
-from tests.feed.test_feed import decided, events_of
+from tests.feed.test_feed import MAP, decided, events_of, read_text
 
-MAP = 'placement = { value = "home" }\ndecision_id = "decision"\nreward = "clicked"\nid = "id"\n'
 SECRET = "a secret that is long enough"
 CLOUD, CLOUD_BATCH = "application/cloudevents+json", "application/cloudevents-batch+json"
 
@@ -32,6 +31,17 @@ def body_of(name):
 
 def signature(body, secret=SECRET):
     return hmac.new(secret.encode(), body, hashlib.sha1).hexdigest()
+
+
+def pushed(address, body, headers):
+    """Push a body, of bytes or to be encoded; return the status and the content of the answer."""
+    content = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    sent = {"content-type": "application/json"} | {n.replace("_", "-"): v for n, v in headers.items()}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(address, content, sent)) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 @contextmanager
@@ -50,23 +60,11 @@ def served(folder, map=MAP, secret=False, **values):
     config = configured(folder / "t.db", **values)
 
     def push(body, key="feeding", name="shop", **headers):
-        content = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        sent = {"content-type": "application/json"} | {n.replace("_", "-"): v for n, v in headers.items()}
         if key is not None:
-            sent["authorization"] = f"Bearer {keys[key][0]}"
-        request = urllib.request.Request(f"{url}/v1/feed/{name}", content, sent)
-        try:
-            with urllib.request.urlopen(request) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+            headers["authorization"] = f"Bearer {keys[key][0]}"
+        return pushed(f"{url}/v1/feed/{name}", body, headers)
 
-    def get(path):
-        sent = {"authorization": f"Bearer {keys['reading'][0]}"}
-        with urllib.request.urlopen(urllib.request.Request(url + path, headers=sent)) as answer:
-            return answer.read().decode()
-
-    push.get = get
+    push.get = lambda path: read_text(url, path, keys["reading"][0])
     with run_in_thread(config) as url, Client(url, key=keys["deciding"][0]) as client:
         yield push, client
 
@@ -129,7 +127,7 @@ class Idle:
 @pytest.mark.parametrize(
     "event", [{}, {"decision": 7, "clicked": 1}, {"skip": 1}, {"see": 1, "decision": "d", "at": 1e9}]
 )
-def test_a_body_gives_way_after_each_250_events_whatever_becomes_of_them(tmp_path, event):
+async def test_a_body_gives_way_after_each_250_events_whatever_becomes_of_them(tmp_path, event):
     text = """
 placement = { value = "home" }
 decision_id = "decision"
@@ -145,21 +143,13 @@ arm = "at"
     config = configured(tmp_path / "t.db", feeds={"shop": {"map": str(tmp_path / "feed.toml")}})
     count, turns = 5_000, 0
 
-    async def others(taking):
-        nonlocal turns
-        while not taking.done():
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def pushed():
-        hooks = Hooks(Idle(config), Feeds())
-        taking = asyncio.ensure_future(
-            hooks.record_body("shop", msgspec.json.encode([event] * count), {}, ANYBODY)
-        )
-        await others(taking)
-        return taking.result()
-
-    assert asyncio.run(pushed()).read == count
+    body = msgspec.json.encode([event] * count)
+    hooks = Hooks(Idle(config), Feeds())
+    taking = asyncio.ensure_future(hooks.record_body("shop", body, {}, ANYBODY))
+    while not taking.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert taking.result().read == count
     assert turns >= count / 250
 
 
@@ -231,16 +221,10 @@ def test_a_key_feeds_the_placements_that_it_reaches(tmp_path):
     (tmp_path / "feed.toml").write_text(text)
     feeds = {"shop": {"map": str(tmp_path / "feed.toml")}}
     config = configured(tmp_path / "t.db", placements=places, feeds=feeds, keys={"own": own})
+    event = {"decision": "x", "clicked": 1}
     with run_in_thread(config) as url:
-        events = [
-            {"place": place, "decision": "x", "clicked": 1, "id": place} for place in ("home", "shop-1", "?")
-        ]
-        request = urllib.request.Request(
-            f"{url}/v1/feed/shop", json.dumps(events).encode(),
-            {"content-type": "application/json", "authorization": f"Bearer {key}"},
-        )  # fmt: skip
-        with urllib.request.urlopen(request) as answer:
-            taken = json.load(answer)
+        events = [event | {"place": place, "id": place} for place in ("home", "shop-1", "?")]
+        _, taken = pushed(f"{url}/v1/feed/shop", events, {"authorization": f"Bearer {key}"})
     assert taken["rejected"] == {"forbidden": 2, "unknown-decision": 1}
 
 

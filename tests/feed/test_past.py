@@ -70,15 +70,12 @@ def test_a_past_becomes_a_log_a_configuration_that_can_be_served_and_a_report(tm
     assert best.name == "always holiday"
     assert best.low <= 0.3 <= best.high
     folder = tmp_path / "past"
-    rewards = [
-        reward for batch in read_log(folder / "clicks.parquet") for reward in batch["reward"].to_pylist()
-    ]
+    log = read_log(folder / "clicks.parquet")
+    rewards = [reward for batch in log for reward in batch["reward"].to_pylist()]
     assert len(rewards) == 4000
     assert sum(filter(None, rewards)) == 4000 * facts.mean
-    config = load_config(
-        folder / "tacit.toml",
-        {"server.port": 0, "store.path": str(tmp_path / "t.db"), "placements.home.seed": 7},
-    )
+    overrides = {"server.port": 0, "store.path": str(tmp_path / "t.db"), "placements.home.seed": 7}
+    config = load_config(folder / "tacit.toml", overrides)
     # A prior counts for a hundred impressions at most, however long the past is.
     assert all(sum(prior) == pytest.approx(100) for prior in facts.priors().values())
     with run_in_thread(config) as url, Client(url) as client:

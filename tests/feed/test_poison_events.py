@@ -42,11 +42,10 @@ propensity = "chance"
 arms = "offer"
 context = "context"
 """
+UNIFORM = SHOWN.replace('"chance"', '"uniform"')
 MAPS = {
     "shown": SHOWN,
-    "uniform": SHOWN.replace('"chance"', '"uniform"').replace(
-        '"context"\n', '{ device = "context.device" }\n'
-    ),
+    "uniform": UNIFORM.replace('"context"\n', '{ device = "context.device" }\n'),
     "clicks": 'placement = "place"\ndecision_id = "decision"\nclicks = "clicked"\n',
     "items": 'placement = "place"\ndecision_id = "decision"\nitems = "clicked"\n',
     "reward": 'placement = "place"\ndecision_id = "decision.0"\nreward = "clicked"\n',
@@ -147,9 +146,8 @@ def test_a_webhook_takes_what_is_good_around_any_events(tmp_path, name):
 
 async def pushed(tmp_path, name):
     (tmp_path / "feed.toml").write_text(MAPS[name])
-    config = configured(
-        tmp_path / "t.db", placements=PLACES, feeds={"shop": {"map": str(tmp_path / "feed.toml")}}
-    )
+    feeds = {"shop": {"map": str(tmp_path / "feed.toml")}}
+    config = configured(tmp_path / "t.db", placements=PLACES, feeds=feeds)
     async with served(tmp_path / "t.db", config, clock=lambda: time.time_ns() // 1000) as engine:
         hooks = Hooks(engine, Feeds())
         body = msgspec.json.encode([EVENT | {"id": "v", "decision": "first"}, *poisoned()])
@@ -185,22 +183,15 @@ def test_a_placement_that_the_key_does_not_reach_ends_no_feed_whose_events_name_
     plain = {"arms": ["a", "b"], "attribution_window": 36_000}
     config = configured(tmp_path / "t.db", placements={"home": plain, "shelf": SHELF}, keys={"one": table})
     with run_in_thread(config) as url, Client(url, key=key) as client:
-        ids = decided(client, 2)
-        events = [
-            {"place": place, "decision": id, "clicked": 1}
-            for place, id in zip(("shelf", "home"), ids, strict=True)
-        ]
-        path = written(tmp_path / "e.jsonl", events)
-        (tmp_path / "feed.toml").write_text(
-            'placement = "place"\ndecision_id = "decision"\nreward = "clicked"\n'
-        )
+        shelf, home = ({"decision": id, "clicked": 1} for id in decided(client, 2))
+        path = written(tmp_path / "e.jsonl", [shelf | {"place": "shelf"}, home | {"place": "home"}])
+        text = 'placement = "place"\ndecision_id = "decision"\nreward = "clicked"\n'
+        (tmp_path / "feed.toml").write_text(text)
         came, counts = fed(url, path, "--most-rejected", "100%", "--key", key)
         assert came.returncode == 0, came.stderr
         assert (counts["sent"], counts["rejected"]) == ({"pending": 1}, {"forbidden": 1})
         assert "the key reaches the placements home" in json.dumps(counts["first"])
         # Where the map names it, the feed is wrong, and no event.
-        (tmp_path / "feed.toml").write_text(
-            'placement = { value = "shelf" }\ndecision_id = "decision"\nreward = "clicked"\n'
-        )
+        (tmp_path / "feed.toml").write_text(text.replace('"place"', '{ value = "shelf" }'))
         came, _ = fed(url, path, "--key", key)
         assert came.returncode not in (0, 3)

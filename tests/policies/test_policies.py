@@ -16,7 +16,7 @@ from scipy import integrate, stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import list_parts
+from tacit.core.dispatch import list_parts, register_name
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, make_outcome, registry
@@ -398,6 +398,25 @@ def test_unknown_names_are_helped():
         policy_from_spec("ucb1(beta=1)", 3)
     with pytest.raises(InvalidValue, match="say the number of arms"):
         policy_from_spec("ucb1")
+
+
+def test_a_field_given_by_position_and_by_name_is_refused():
+    with pytest.raises(InvalidValue, match=r"^UCB1\.alpha: 0\.5 .*; give it by position or by name"):
+        policy_from_spec("ucb1(0.3, alpha=0.5)", 3)
+
+
+def test_the_name_of_a_policy_of_the_package_is_taken_only_where_it_was_defined():
+    def define(module):
+        return type("UCB1", (), {"Params": None, "__module__": module})
+
+    registry = {"ucb1": tacit.UCB1}
+    for module in ("mine", "tacit.policies.shifting.ucb"):
+        with pytest.raises(TypeError, match=r"UCB1 is the name of .*; choose another one"):
+            register_name(define(module), registry)
+    assert registry == {"ucb1": tacit.UCB1}
+    again = define(tacit.UCB1.__module__)
+    register_name(again, registry)  # as importlib.reload does
+    assert registry == {"ucb1": again}
 
 
 def test_tab_completion_finds_all_that_is_exported():

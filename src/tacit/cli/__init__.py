@@ -47,27 +47,9 @@ def cli() -> None:
 
 
 for command in (
-    demo,
-    simulate,
-    check,
-    evaluate,
-    examine,
-    duel,
-    fit,
-    schema,
-    serve,
-    key,
-    feed,
-    lift,
-    placement,
-    items,
-    log,
-    ubi,
-    doctor,
-    policies,
-    warmup,
-    version,
-):
+    demo, simulate, check, evaluate, examine, duel, fit, schema, serve, key, feed, lift, placement, items,
+    log, ubi, doctor, policies, warmup, version,
+):  # fmt: skip
     cli.add_command(command)
 
 

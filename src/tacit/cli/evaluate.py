@@ -98,9 +98,8 @@ class EvaluateOptions:
         """Names of additional columns of the log that the cluster, the policy or the propensities need."""
         from tacit.evaluate.rows import extra_columns
 
-        column_sets: Any = [
-            getattr(source, "columns", frozenset()) for source in (self.target, self.propensity_source)
-        ]
+        sources = self.target, self.propensity_source
+        column_sets: Any = [getattr(source, "columns", frozenset()) for source in sources]
         return extra_columns(frozenset(filter(None, [self.cluster])).union(*column_sets))
 
     @cached_property
@@ -148,9 +147,8 @@ class EvaluateOptions:
             return self.propensities
         table = fixed_target(self.propensities)
         if table is None:
-            raise click.UsageError(
-                f"--propensities: {self.propensities!r} is none of logged, estimated, uniform and table:FILE"
-            )
+            choices = "logged, estimated, uniform and table:FILE"
+            raise click.UsageError(f"--propensities: {self.propensities!r} is none of {choices}")
         return table
 
     @cached_property
@@ -200,9 +198,10 @@ class EvaluateOptions:
         self._make_estimators(self.slots or 3)
 
     def make_policy(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:
-        """Return the fixed policy, or a new policy for the log's arms if it learns; then the arms are read.
+        """Return the fixed policy or, for a policy that learns, a new one for the arms read from the log.
 
-        Raises click.UsageError if the policy cannot be created. ``contexts`` has settings for the context.
+        ``contexts`` has the policy's settings for contexts. If ``shards`` is given, the arms are read in
+        parallel. Raises click.UsageError if the policy cannot be created.
         """
         from tacit.policies import policy_from_spec
 
@@ -216,7 +215,7 @@ class EvaluateOptions:
     def run_replay(self, reader: Any, shards: int | None, policy: Any) -> Any:
         """Replay the log with the policy; return the result.
 
-        The log is read in shards if their number is given.
+        If ``shards`` is given, the log is read in parallel, with a separate learner for each shard of keys.
         """
         from tacit.evaluate.options import ReplayOptions
 
@@ -228,32 +227,27 @@ class EvaluateOptions:
     def run_off_policy(self, reader: Any, shards: int | None, policy: Any) -> Any:
         """Estimate the policy's value by weighting the log; return the result.
 
-        The log is read in shards if their number is given.
+        If ``shards`` is given, the log is read in parallel, with a separate learner for each shard of keys.
         """
         from tacit.evaluate.options import OffPolicyOptions
 
         slots = 3
         if self.shows_lists:
-            fixed = self.target is not None
-            slots = self.policy.count(",") + 1 if fixed else policy.action_width
-        return get_reading_function("off_policy", shards)(
-            policy,
-            reader,
-            self._make_estimators(self.slots or slots),
-            **self._select_options(OffPolicyOptions) | {"propensities": self.propensity_source},
-        )
+            slots = policy.action_width if self.target is None else self.policy.count(",") + 1
+        estimators = self._make_estimators(self.slots or slots)
+        weighting_options = self._select_options(OffPolicyOptions) | {"propensities": self.propensity_source}
+        return get_reading_function("off_policy", shards)(policy, reader, estimators, **weighting_options)
 
     def _select_options(self, options: Any) -> dict[str, Any]:
-        """Return a dict of the values of those options of a function that this class has, too."""
+        """Return the values of this object's fields, by name, that the typed dict ``options`` has, too."""
         return {name: getattr(self, name) for name in options.__annotations__ if hasattr(self, name)}
 
     def _make_estimators(self, slots: int) -> Any:
         """Return the estimators that weight the log, for lists of at most so many positions."""
         from tacit.evaluate import estimators_from_names
 
-        return estimators_from_names(
-            self.weighting_names, clip=self.clip, threshold=self.threshold, slots=slots
-        )
+        names, clip, threshold = self.weighting_names, self.clip, self.threshold
+        return estimators_from_names(names, clip=clip, threshold=threshold, slots=slots)
 
 
 @options.command(configured=True)
@@ -302,16 +296,11 @@ def evaluate(
         # The report covers contexts, too, which are built by the policy's schema.
         reader = reader.with_context(getattr(player, "schema", ()))
         with options.require_valid_rows(reader):
-            replayed = (
-                question_options.run_replay(reader, shard_count, player)
-                if "replay" in question_options.estimator_names
-                else None
-            )
-            weighted = (
-                question_options.run_off_policy(reader, shard_count, player)
-                if question_options.weighting_names
-                else None
-            )
+            replayed, weighted = None, None
+            if "replay" in question_options.estimator_names:
+                replayed = question_options.run_replay(reader, shard_count, player)
+            if question_options.weighting_names:
+                weighted = question_options.run_off_policy(reader, shard_count, player)
     if plot and weighted is not None:
         weighted.plot(plot)
     results = [result for result in (replayed, weighted) if result is not None]
@@ -322,7 +311,8 @@ def evaluate(
 def results_as_dict(replay: Any, weighted: Any) -> dict[str, Any]:
     """Return the results of a replay and of weighting, each of which may be None, as a dict for JSON.
 
-    Weighting has the estimates at the top level, with the replay below ``replay``.
+    Weighting has the estimates at the top level, with the replay below ``replay``; a replay alone is at the
+    top level. Without both the dict is empty.
     """
     content: dict[str, Any] = {}
     if replay is not None:
@@ -341,26 +331,31 @@ def results_as_dict(replay: Any, weighted: Any) -> dict[str, Any]:
 
 
 def get_reading_function(name: str, shards: int | None) -> Callable[..., Any]:
-    """Return a function of :mod:`tacit.evaluate` by name, or of :mod:`tacit.cluster` for so many shards."""
+    """Return ``replay`` or ``off_policy`` of :mod:`tacit.evaluate`, as ``name`` says.
+
+    If ``shards`` is given, return the function of :mod:`tacit.cluster` with that argument set.
+    """
     from tacit import cluster, evaluate
 
     return getattr(evaluate, name) if shards is None else partial(getattr(cluster, name), shards=shards)
 
 
-def read_arms(log: Any, shards: int | None) -> tuple[str, ...]:
-    """Return the arms on offer in a log, which is read once; set the log's report.
+def read_arms(log: Any, shards: int | None = None) -> tuple[str, ...]:
+    """Return the arms on offer in a log, which is read once, in parallel if ``shards`` is given.
 
-    Raises LogError if the log has no valid row.
+    The log's report is replaced by that of this reading. Raises LogError if the log has no valid row.
     """
-    from tacit import cluster
-    from tacit.evaluate import arms_of
-
     reader = log.without_context()
     with options.require_valid_rows(reader):
-        if shards is not None:
-            return cluster.arms_of(reader)
-        with progress(None, "reading the arms"):
-            arms = arms_of(reader)
+        if shards is None:
+            from tacit.evaluate import arms_of
+
+            with progress(None, "reading the arms"):
+                arms = arms_of(reader)
+        else:
+            from tacit import cluster
+
+            arms = cluster.arms_of(reader)
     log.report = reader.report
     return arms
 
@@ -456,7 +451,7 @@ class CreditOptions:
         return not any(vars(self).values())
 
     def as_options(self) -> dict[str, Any]:
-        """Return a dict of arguments for :func:`~tacit.evaluate.interleaved.read_interleaved`."""
+        """Return the credit rule, unit, by, wins and depth as arguments of ``read_interleaved``, by name."""
         named_options = {name: getattr(self, name) for name in ("unit", "by", "wins", "depth")}
         return {"rule": self.make_rule(), **named_options}
 
@@ -467,15 +462,13 @@ class CreditOptions:
         arguments: dict[str, Any] = {"distinct": self.distinct}
         try:
             if self.worth:
-                worth = options.split_pairs("worth", self.worth)
-                arguments["worth"] = {
-                    kind: checks.amount(f"worth.{kind}", amount) for kind, amount in worth.items()
-                }
-            if self.position:
-                arguments["position"] = self.position
-            if self.position and any(sign in self.position for sign in "0123456789"):
+                worth = options.split_pairs("worth", self.worth).items()
+                arguments["worth"] = {kind: checks.amount(f"worth.{kind}", value) for kind, value in worth}
+            if self.position and any(digit in self.position for digit in "0123456789"):
                 weights = options.split_names(self.position)
                 arguments["position"] = [checks.amount("position", amount) for amount in weights]
+            elif self.position:
+                arguments["position"] = self.position
             if self.most is not None:
                 arguments["most"] = self.most
             return CreditRule(**arguments)
@@ -522,10 +515,9 @@ def duel(
 
     if crediting.credits and crediting.wins:
         raise click.UsageError("--credits, --wins: give one of them")
-    if plot:
-        with options.usage_errors():
-            check_plot(plot)
     with options.usage_errors():
+        if plot:
+            check_plot(plot)
         columns = check_search_columns(options.split_pairs("column", column))
         files = [file for log in logs for file in find_files(log, list_suffixes(format))]
     reading: Any = {"format": format, "strict": strict, "confidence": confidence}

@@ -9,6 +9,7 @@ from zipfile import is_zipfile
 import click
 
 from tacit.cli import options
+from tacit.cli.evaluate import read_arms
 from tacit.core.parallel import progress
 from tacit.errors import AssumptionWarning
 
@@ -46,7 +47,6 @@ def fit(
     placement
         Learn the rows of this placement; by default of the only one.
     """
-    from tacit.evaluate import arms_of
     from tacit.learning.learner import Learner
     from tacit.learning.log_learning import count_features
     from tacit.policies import policy_from_spec
@@ -67,10 +67,7 @@ def fit(
                 "price,age, columns of the log with those of the arm shown, --relevance "
                 "table:FILE, a row for each arm, or --items FILE, a vector for each id"
             )
-    plain_reader = reader.without_context()
-    with options.require_valid_rows(plain_reader), progress(None, "reading the arms"):
-        arms = arms_of(plain_reader)
-    reader.report = plain_reader.report
+    arms = read_arms(reader)
     with options.usage_errors():
         learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
         reader = reader.with_context(learner.policy.schema)
@@ -107,10 +104,8 @@ def schema(
         if not reading.context_columns:
             raise click.UsageError("--column: name the columns of the context: --column context=age,device")
         # Other columns are not read and may be missing.
-        context_columns = tuple(
-            column_text for column_text in reading.column if column_text.startswith("context=")
-        )
-        log_options = replace(reading, arms=None, column=context_columns, constant=("arm=?", 'arms=["?"]'))
+        columns = tuple(text for text in reading.column if text.startswith("context="))
+        log_options = replace(reading, arms=None, column=columns, constant=("arm=?", 'arms=["?"]'))
         with warnings.catch_warnings(action="ignore", category=AssumptionWarning):
             reader = log_options.open(logs)
     suggested = reader.infer_schema(reading.context_columns, first)

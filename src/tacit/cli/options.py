@@ -76,7 +76,7 @@ class SingleOption(click.Option):
 
 
 def single_value_error(items: list[Any]) -> str:
-    """Return the error message for several values of an option that takes one."""
+    """Return the error message for an option that takes one value, and was given these; texts are named."""
     values = ", ".join(repr(value) for value in items if isinstance(value, str))
     return f"{values}: only one can count; give it once, with commas between where it takes several"
 
@@ -120,21 +120,17 @@ class ExplainedCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.MissingParameter as error:
-            words = [
-                ctx.command_path,
-                *(example_text(argument) for argument in self.params if argument.required),
-            ]
-            message = f"{error.format_message().rstrip('.')}; for example: {' '.join(words)}"
+            examples = [example_text(parameter) for parameter in self.params if parameter.required]
+            example = " ".join([ctx.command_path, *examples])
+            message = f"{error.format_message().rstrip('.')}; for example: {example}"
             raise click.UsageError(message, ctx) from error
         except click.BadParameter as error:
-            if match := NUMBER_ERROR.fullmatch(error.message):
-                example = (
-                    f"{seconds}, in seconds" if (seconds := convert_duration(match[2])) else NUMBERS[match[3]]
-                )
-                raise click.BadParameter(
-                    f"{match[1]} is no number; give {example}", ctx, error.param
-                ) from None
             option = error.param
+            if match := NUMBER_ERROR.fullmatch(error.message):
+                seconds = convert_duration(match[2])
+                example = f"{seconds}, in seconds" if seconds else NUMBERS[match[3]]
+                why = f"{match[1]} is no number; give {example}"
+                raise click.BadParameter(why, ctx, option) from None
             if isinstance(option, click.Option) and option.multiple and re.match(r"'[^']*,", error.message):
                 why = f"{error.message.rstrip('.')}; give each by {option.opts[0]} of its own"
                 raise click.BadParameter(why, ctx, option) from None
@@ -147,19 +143,18 @@ class ExplainedCommand(click.Command):
 
     def _warn_variables(self, ctx: click.Context) -> None:
         """Warn of environment variables without effect whose names are similar to an option's variable."""
-        by_name = {f"TACIT_{str(parameter.name).upper()}": parameter for parameter in self.params}
-        variable_by_name = {
-            name: parameter.envvar or f"{ctx.auto_envvar_prefix}{name[5:]}"
-            for name, parameter in by_name.items()
-        }
-        variables = list(map(str, variable_by_name.values()))
-        for name in filter(lambda name: name.startswith("TACIT_"), os.environ.keys() - variables):
-            if (
-                matches := [variable_by_name[name]]
-                if name in variable_by_name
-                else get_close_matches(name, variables, 1, MIN_SIMILARITY)
-            ):
-                message = f"{name}: it sets nothing; call it {matches[0]} if that is meant"
+        variable_by_short_name = {}
+        for parameter in self.params:
+            name = str(parameter.name).upper()
+            variable = parameter.envvar or f"{ctx.auto_envvar_prefix}_{name}"
+            variable_by_short_name[f"TACIT_{name}"] = str(variable)
+        variables = variable_by_short_name.values()
+        for name in sorted(os.environ.keys() - variables):
+            if not name.startswith("TACIT_"):
+                continue
+            similar = get_close_matches(name, variables, 1, MIN_SIMILARITY)
+            if right_name := variable_by_short_name.get(name) or next(iter(similar), None):
+                message = f"{name}: it sets nothing; call it {right_name} if that is meant"
                 warnings.warn(message, AssumptionWarning, stacklevel=2)
 
 
@@ -179,7 +174,7 @@ class ExplainedGroup(ExplainedCommand, click.Group):
             raise click.UsageError(f"{error.format_message().rstrip('.')}; {hint}", ctx) from None
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
-        """Return the command that the first argument names, as click does.
+        """Return name, command and remaining arguments of the command that the first argument names.
 
         For an unknown name, raise click.UsageError with the most similar command and a list of all.
         """
@@ -204,19 +199,18 @@ def example_text(parameter: click.Parameter) -> str:
     return value if isinstance(parameter, click.Argument) else f"{parameter.opts[-1]} {value}"
 
 
-@dataclass(frozen=True)
-class OptionFormat:
+class OptionFormat(NamedTuple):
     """Properties of an argument or option that a type hint cannot express.
 
-    Parameters
+    Attributes
     ----------
-    flags
+    flags : tuple of str
         The option's flags, if they differ from the parameter's name.
-    metavar
+    metavar : str or None
         Name of its value in help texts.
-    envvar
+    envvar : str or None
         An environment variable in addition to the command's own.
-    bare
+    bare : str or None
         Value of the option when it is typed without one.
     """
 
@@ -247,7 +241,7 @@ def command(
             name or function.__name__,
             callback=build_option_objects(function),
             params=[*([config_option()] if configured else []), *iter_parameters(function)],
-            help=split_docstring(function)[0],
+            help=parse_docstring(function.__doc__, "Parameters")[0],
         )
         if group is not None:
             group.add_command(new_command)
@@ -262,7 +256,7 @@ def iter_parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
     Keyword-only parameters become options. A parameter whose type is a dataclass becomes its fields' options.
     """
     hints = get_type_hints(function, include_extras=True)
-    _, texts = split_docstring(function)
+    _, texts = parse_docstring(function.__doc__, "Parameters")
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints[name]
         if is_options_class(hint):
@@ -271,11 +265,6 @@ def iter_parameters(function: Callable[..., Any]) -> Iterator[click.Parameter]:
             yield make_option(name, ParameterType.from_hint(hint), parameter.default, texts.get(name))
         else:
             yield make_argument(name, ParameterType.from_hint(hint), parameter.default)
-
-
-def split_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """Return the text of a docstring before its parameters, and each parameter's description by name."""
-    return parse_docstring(function.__doc__, "Parameters")
 
 
 def is_options_class(hint: Any) -> bool:
@@ -293,8 +282,12 @@ class ParameterType(NamedTuple):
 
     @classmethod
     def from_hint(cls, hint: Any) -> "ParameterType":
-        """Return the parsed type hint; None in a union is ignored."""
-        hint = unwrap_optional(hint)
+        """Parse a type hint: None in a union is ignored, a tuple is a repeated value, and notes are read.
+
+        Notes of ``Annotated`` are a type of click, an ``OptionFormat``, or the help text.
+        """
+        union = get_args(hint)
+        hint = union[0] if type(None) in union else hint
         kind, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         many = get_origin(kind) is tuple
         kind = get_args(kind)[0] if many else kind
@@ -313,19 +306,11 @@ class ParameterType(NamedTuple):
         return cls(kind, many, text, option_format)
 
 
-def unwrap_optional(hint: Any) -> Any:
-    """Return the first type of a union with ``None``; any other type hint unchanged."""
-    kinds = get_args(hint)
-    return kinds[0] if type(None) in kinds else hint
-
-
 def make_argument(name: str, hint: ParameterType, default: Any) -> click.Argument:
     """Return click's positional argument for a parameter, required if it has no default."""
-    required = default is inspect.Parameter.empty
+    required, metavar = default is inspect.Parameter.empty, hint.option_format.metavar
     nargs = -1 if hint.many else 1
-    return click.Argument(
-        [name], type=hint.type, nargs=nargs, required=required, metavar=hint.option_format.metavar
-    )
+    return click.Argument([name], type=hint.type, nargs=nargs, required=required, metavar=metavar)
 
 
 def make_option(name: str, hint: ParameterType, default: Any, text: str | None) -> click.Option:
@@ -340,25 +325,20 @@ def make_option(name: str, hint: ParameterType, default: Any, text: str | None) 
         settings["is_flag"] = True
     elif default not in (None, ()):
         settings |= {"default": default, "show_default": True}
-    if hint.option_format.bare is not None:
-        settings |= {"is_flag": False, "flag_value": hint.option_format.bare}
+    flags, metavar, envvar, bare = hint.option_format
+    if bare is not None:
+        settings |= {"is_flag": False, "flag_value": bare}
     if hint.type is not bool:
         settings |= {"type": hint.type, "multiple": hint.many}
-    flags = hint.option_format.flags or ("--" + name.replace("_", "-"),)
+    flags = flags or ("--" + name.replace("_", "-"),)
     text = " ".join(filter(None, (hint.text, text)))
-    return SingleOption(
-        [*flags, name],
-        help=text,
-        metavar=hint.option_format.metavar,
-        envvar=hint.option_format.envvar,
-        **settings,
-    )
+    return SingleOption([*flags, name], help=text, metavar=metavar, envvar=envvar, **settings)
 
 
 def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that takes plain options and calls the given one with its dataclass arguments.
+    """Return a function that takes plain options by name, and calls ``function`` with dataclasses of them.
 
-    Without parameters whose types are dataclasses, the function itself is returned.
+    Without parameters whose types are dataclasses, return ``function`` itself.
     """
     hints = get_type_hints(function)
     options_classes: dict[str, Any] = {name: hint for name, hint in hints.items() if is_options_class(hint)}
@@ -394,30 +374,29 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     None as path changes nothing. Raises click.UsageError for invalid TOML, a missing table or unknown
     options.
     """
-    if path is not None:
-        try:
-            tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{path}: {no_toml(error)}") from error
-        command = str(context.info_name)
-        if command not in tables:
-            tables_text = ", ".join(f"[{name}]" for name in tables) or "nothing"
-            raise click.UsageError(
-                f"{path}: there is no table [{command}] in it, but {tables_text}; name it so"
-            )
-        table: Mapping[str, Any] = tables[command]
-        options = {
-            flag.lstrip("-").replace("-", "_"): str(parameter.name)
-            for parameter in context.command.params
-            for flag in parameter.opts
-        }
-        for name in table:
-            if name.replace("-", "_") not in options:
-                options_text = ", ".join(options).replace("_", "-")
-                raise click.UsageError(
-                    f"{path}: {command}.{name}: there is no such option; there is {options_text}"
-                )
-        context.default_map = {options[name.replace("-", "_")]: value for name, value in table.items()}
+    if path is None:
+        return None
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {no_toml(error)}") from error
+    command = str(context.info_name)
+    if command not in tables:
+        tables_text = ", ".join(f"[{name}]" for name in tables) or "nothing"
+        raise click.UsageError(f"{path}: there is no table [{command}] in it, but {tables_text}; name it so")
+    options = {
+        flag.lstrip("-").replace("-", "_"): str(parameter.name)
+        for parameter in context.command.params
+        for flag in parameter.opts
+    }
+    defaults = {}
+    for name, value in tables[command].items():
+        option = options.get(name.replace("-", "_"))
+        if option is None:
+            hint = f"there is {', '.join(options).replace('_', '-')}"
+            raise click.UsageError(f"{path}: {command}.{name}: there is no such option; {hint}")
+        defaults[option] = value
+    context.default_map = defaults
     return path
 
 
@@ -569,7 +548,10 @@ def execution_context(cluster: str | None) -> AbstractContextManager[None]:
 
 @contextmanager
 def require_valid_rows(reader: "LogReader") -> Iterator[None]:
-    """Raise LogError at the end of the ``with`` block if the log had no valid row."""
+    """Raise LogError at the end of the ``with`` block if the log, which is read in it, had no valid row.
+
+    The error has the reasons; it replaces a LogError that the block raises after rows were rejected.
+    """
     try:
         yield
     except LogError:
@@ -580,7 +562,10 @@ def require_valid_rows(reader: "LogReader") -> Iterator[None]:
 
 
 def print_result(value: Any, text: str, as_json: bool, rows: "LogReport | None" = None) -> None:
-    """Print a result as JSON, or else its text, with the notes and rejected rows of a log's report."""
+    """Print ``value`` as JSON if ``as_json``, else ``text``; print nothing else.
+
+    With the report of a log as ``rows``, its notes and its counts of rejected rows are added to either.
+    """
     if rows is not None:
         warning_lines = rows.warning_lines()
         value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *warning_lines]}
@@ -612,7 +597,7 @@ def split_names(text: str) -> list[str]:
 
 
 def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns of ``--column``: theirs by our name.
+    """Return the names of a log's columns by tacit's names, from texts of ``--column`` such as ``key=query``.
 
     The context may be one name, a list of names separated by commas, or a schema that is read from a file.
     """

@@ -40,7 +40,10 @@ REBUILD_TIMEOUT = 86_400.0
 
 
 def open_client(url: str, key: str | None, **options: Any) -> Any:
-    """Return a client of the service; raise click.UsageError if the key is the name of a file."""
+    """Return a blocking client of the service, with these ``options`` of :class:`tacit.client.Client`.
+
+    Raises click.UsageError if the key is the name of a file, and MissingExtra without the client's packages.
+    """
     with require_extra("client"):
         from tacit.client import Client
     # Path.is_file raises an error if the key is longer than a file name may be.
@@ -50,7 +53,7 @@ def open_client(url: str, key: str | None, **options: Any) -> Any:
 
 
 def show_answer(answer: Any, text: str, as_json: bool) -> None:
-    """Print the service's answer as JSON, or else its text."""
+    """Print the service's answer as JSON if ``as_json``, else ``text``."""
     import msgspec
 
     print_result(msgspec.to_builtins(answer), text, as_json)
@@ -118,12 +121,10 @@ def lift(
         lines.append(result.look.verdict)
     for name, interval in (("ratio", result.ratio), ("difference", result.difference)):
         if interval is not None:
-            ends = [format_number(x) for x in (interval.estimate, interval.low, interval.high)]
             suffix = f" {unit} per decision" if name == "difference" else ""
-            lines.append("{}: {}, between {} and {}{}".format(name, *ends, suffix))
+            lines.append(f"{name}: {format_bounds(interval)}{suffix}")
     for group, counts in result.groups.items():
-        counts_text = f"{counts.decisions:,} decisions, {counts.rewards:,.6g} {unit}"
-        lines.append(f"{group}: {counts_text}")
+        lines.append(f"{group}: {counts.decisions:,} decisions, {counts.rewards:,.6g} {unit}")
     if len(result.chapters) > 1 or any(len(period.parts) > 1 for period in result.chapters):
         lines += [line for period in result.chapters for line in period_lines(period)]
     lines += [metric.verdict for metric in result.metrics]
@@ -135,10 +136,14 @@ def lift(
 
 
 def period_lines(period: "ChapterLift") -> list[str]:
-    """Return lines of text with a period's design, ratio and end, and with its parts if it has several."""
+    """Return lines of text on one period of a lift: its number, days, holdout, ratio, and why it ended.
+
+    If it has several parts, each has a line with its decisions and ratio.
+    """
     first_day, last_day = ((time or "now")[:10] for time in (period.since, period.until))
     design = f"{period.share:.3g} for {period.control}, by {period.unit}"
-    lines = [f"chapter {period.number}, {first_day} to {last_day}: {design}; {_ratio(period.ratio)}"]
+    ratio = "too early, or no ratio" if period.ratio is None else f"ratio {format_bounds(period.ratio)}"
+    lines = [f"chapter {period.number}, {first_day} to {last_day}: {design}; {ratio}"]
     for segment in period.parts if len(period.parts) > 1 else ():
         counts = sum(group.decisions for group in segment.groups.values())
         label = f"{segment.what or 'at first'}, from {(segment.since or '?')[:10]}"
@@ -150,12 +155,10 @@ def period_lines(period: "ChapterLift") -> list[str]:
     return lines
 
 
-def _ratio(ratio: "Bounds | None") -> str:
-    """Return a ratio with its interval as text; a note for None."""
-    if ratio is None:
-        return "too early, or no ratio"
-    bounds = map(format_number, (ratio.estimate, ratio.low, ratio.high))
-    return "ratio {}, between {} and {}".format(*bounds)
+def format_bounds(bounds: "Bounds") -> str:
+    """Return an estimate and the ends of its interval as text: "1.2, between 1.1 and 1.3"."""
+    estimate, low, high = map(format_number, (bounds.estimate, bounds.low, bounds.high))
+    return f"{estimate}, between {low} and {high}"
 
 
 def format_number(x: float | None) -> str:
@@ -232,9 +235,10 @@ class VerbGroup(options.ExplainedGroup):
         return sorted({*self.commands, *self.verb_commands})
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """Return the command of a name, built if it is a verb; None for an unknown name.
+        """Return the command of a name; None for an unknown name.
 
-        If a package is missing, the command only raises that error.
+        A command of ``verb_commands`` is built at each call; if the client's packages are missing, it is one
+        that only raises that error.
         """
         known_command = super().get_command(context, name)
         if known_command is not None or name not in self.verb_commands:
@@ -254,12 +258,10 @@ def unavailable_command(name: str, error: MissingExtra) -> click.Command:
     def refuse(**arguments: Any) -> None:
         raise error
 
-    rest_argument = click.Argument(["typed"], nargs=-1)
+    params: list[click.Parameter] = [click.Argument(["typed"], nargs=-1)]
     settings = {"ignore_unknown_options": True}
     unwrapped = f"\b\n{error}."  # click would break the line within the name of the package
-    return click.Command(
-        name, callback=refuse, params=[rest_argument], help=unwrapped, context_settings=settings
-    )
+    return click.Command(name, callback=refuse, params=params, help=unwrapped, context_settings=settings)
 
 
 def verb_command(name: str, specification: VerbCommand) -> click.Command:
@@ -272,9 +274,8 @@ def verb_command(name: str, specification: VerbCommand) -> click.Command:
     argument_texts = "NAME is the placement."
     for field, field_schema in schema["properties"].items():
         kind, is_list = parse_schema_type(field_schema)
-        description = specification.option_texts.get(
-            field, field_schema.get("description", "").replace("``", "")
-        )
+        schema_text = field_schema.get("description", "").replace("``", "")
+        description = specification.option_texts.get(field, schema_text)
         is_required = field in schema.get("required", ())
         if is_required and is_list:
             params.append(click.Argument([field], nargs=-1, required=True))
@@ -283,20 +284,13 @@ def verb_command(name: str, specification: VerbCommand) -> click.Command:
         description += " Can be given more than once." if is_list else ""
         default = specification.defaults.get(field, () if is_list else field_schema.get("default"))
         default = inspect.Parameter.empty if is_required else default
-        params.append(
-            make_option(
-                KEY_FIELD if field == "key" else field,
-                ParameterType(kind, is_list, None, OptionFormat()),
-                default,
-                description,
-            )
-        )
+        option = KEY_FIELD if field == "key" else field
+        hint = ParameterType(kind, is_list, None, OptionFormat())
+        params.append(make_option(option, hint, default, description))
     for flag, other_verb in specification.verb_flags.items():
         params.append(make_option(flag, FLAG, False, f"{getattr(verbs, other_verb).summary}."))
-    params += [
-        *iter_parameters(ServiceOptions),
-        make_option("as_json", ParameterType.from_hint(Json), False, None),
-    ]
+    json_option = make_option("as_json", ParameterType.from_hint(Json), False, None)
+    params += [*iter_parameters(ServiceOptions), json_option]
     details = inspect.cleandoc(verb.request.__doc__).partition("\n\nAttributes\n")[0].partition("\n\n")[2]
     help = "\n\n".join(filter(None, (f"{verb.summary}.", details, argument_texts)))
     return ExplainedCommand(name, callback=partial(call_verb, specification), params=params, help=help)
@@ -308,7 +302,10 @@ FLAG = ParameterType(bool, False, None, OptionFormat())
 
 
 def parse_schema_type(schema: Any) -> tuple[Any, bool]:
-    """Return click's type for values of a JSON schema, and True if the schema is of a list."""
+    """Return click's type for values of a JSON schema, without null, and True if it is the schema of a list.
+
+    Of lists, and of all but enumerations and numbers, values are typed as text.
+    """
     types: list[Any] = [
         type_schema for type_schema in schema.get("anyOf", [schema]) if type_schema.get("type") != "null"
     ]
@@ -339,22 +336,18 @@ def call_verb(
     fields = {field: list(v) if isinstance(v, tuple) else v for field, v in fields.items() if v is not None}
     if KEY_FIELD in fields:
         fields["key"] = fields.pop(KEY_FIELD)
-    context = click.get_current_context()
+    get_source = click.get_current_context().get_parameter_source
     for flag, other_verb in specification.verb_flags.items():
-        typed_fields = [
-            field_name
-            for field_name in fields
-            if context.get_parameter_source(field_name) is not ParameterSource.DEFAULT
-        ]
-        if (flag in typed_fields) is any(field_name != flag for field_name in typed_fields):
+        typed_fields = {field for field in fields if get_source(field) is not ParameterSource.DEFAULT}
+        if (flag in typed_fields) is bool(typed_fields - {flag}):
             raise click.UsageError(f"give --{flag} alone, or what there shall be, such as --share 0.1")
         if fields.pop(flag):
             verb, fields = other_verb, {}
     # The client's methods have the verbs' names.
     method = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
-    client_options: dict[str, Any] = (
-        {"timeout": REBUILD_TIMEOUT, "retries": 0} if specification.is_slow else {}
-    )
+    client_options: dict[str, Any] = {}
+    if specification.is_slow:
+        client_options = {"timeout": REBUILD_TIMEOUT, "retries": 0}
     with open_client(url, key, **client_options) as client:
         try:
             request = specification.prepare(client, name, fields) if fields else {}
@@ -401,11 +394,12 @@ def replacement_text(replacement: Any) -> str:
     """Return the new policy after a rebuild or rollback, and how to go back, as text."""
     from tacit.policies.spec import format_policy_name
 
-    text = (
-        f"{format_policy_name(replacement.policy)} decides now: {replacement.rows:,} rows of the log "
-        f"taken in, {replacement.seconds:.1f} s\nto go back: --to {replacement.left}"
-    )
-    return text + "".join(f"\napproximate: {reason}" for reason in replacement.approximate)
+    name, rows, seconds = format_policy_name(replacement.policy), replacement.rows, replacement.seconds
+    return "\n".join([
+        f"{name} decides now: {rows:,} rows of the log taken in, {seconds:.1f} s",
+        f"to go back: --to {replacement.left}",
+        *(f"approximate: {reason}" for reason in replacement.approximate),
+    ])  # fmt: skip
 
 
 def states_text(states: Any) -> str:
@@ -415,14 +409,11 @@ def states_text(states: Any) -> str:
 
 def history_text(changes: Any) -> str:
     """Return the change history as aligned text, one line per change with time, author and details."""
-    rows = [
-        (change.at[:19].replace("T", " "), change.by or "-", change.what, _detail_text(change.detail))
-        for change in changes
-    ]
-    widths = [max((len(row[i]) for row in rows), default=0) for i in range(3)]
+    rows = [(change.at[:19].replace("T", " "), change.by or "-", change.what) for change in changes]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[3]])
-        for row in rows
+        "  ".join([*map(str.ljust, row, widths), _detail_text(change.detail)])
+        for row, change in zip(rows, changes, strict=True)
     ]
     return "\n".join(lines) or "nothing was changed yet"
 
@@ -440,17 +431,17 @@ def _value_text(value: Any) -> str:
 
 
 def duels_text(standings: Any) -> str:
-    """Return the verdict on a key's duels, with the remaining and eliminated rankers, as text."""
+    """Return the verdict on a key's duels, and the remaining and eliminated rankers, as two lines of text."""
     report = standings.report
     remaining, eliminated = _join_arms(report["left"]), _join_arms(report["out"])
     return f"{report['verdict']}\nkey {standings.key}; in the race: {remaining}; out: {eliminated}"
 
 
 def parse_arms(client: Any, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an arms request, from typed arms, as numbers if the placement's are numbered.
+    """Return the fields of an arms request, from typed names of arms to add, retire and restore.
 
-    The service is asked for its arms. Raises click.UsageError for commas in a name, or names instead of
-    numbers.
+    If the placement's arms are numbered, which the service is asked, ``add`` becomes the number of new arms,
+    and the others become arm numbers. Raises click.UsageError for commas in a name, or names for numbers.
     """
     for field, arms in fields.items():
         for arm in arms:
@@ -475,13 +466,13 @@ def _parse_arm_index(option: str, text: str) -> int:
 
 def arms_text(answer: Any) -> str:
     """Return the arms on offer, the retired arms, and suspended shares as text."""
-    shares = "".join(
-        f"; {arm}'s share of {share:.3g} is suspended" for arm, share in answer.suspended.items()
-    )
-    return f"on offer: {_join_arms(answer.arms)}\nretired: {_join_arms(answer.retired)}{shares}"
+    text = f"on offer: {_join_arms(answer.arms)}\nretired: {_join_arms(answer.retired)}"
+    suspended = answer.suspended.items()
+    return text + "".join(f"; {arm}'s share of {share:.3g} is suspended" for arm, share in suspended)
 
 
 def _join_arms(arms: list[Any]) -> str:
+    """Return arms as text, with commas between; "none" for an empty list."""
     return ", ".join(map(str, arms)) or "none"
 
 

@@ -83,17 +83,14 @@ def demo(
         raise click.UsageError("--duel: it has no holdout; leave out --holdout")
     if feed and (lists or duel):
         raise click.UsageError("--feed: leave out --lists and --duel")
-    if lists:
-        from tacit.demo_rankings import play_lists
+    if lists or duel:
+        from tacit.demo_rankings import play_duels, play_lists
 
         with usage_errors():
-            play_lists(policy, impressions or 5000, out, port, seed, share, keep=keep, as_json=as_json)
-        return
-    if duel:
-        from tacit.demo_rankings import play_duels
-
-        with usage_errors():
-            play_duels(policy, impressions or 8000, out, port, seed, keep=keep, as_json=as_json)
+            if lists:
+                play_lists(policy, impressions or 5000, out, port, seed, share, keep=keep, as_json=as_json)
+            else:
+                play_duels(policy, impressions or 8000, out, port, seed, keep=keep, as_json=as_json)
         return
     with usage_errors():
         scenario = show_case.build_scenario(interest, policy, impressions, seed, share, context=context)
@@ -149,29 +146,17 @@ def simulate(
     from tacit.simulation.clicks_only import read_click_timing
 
     with usage_errors():
-        simulated_environment = environment_from_spec(environment)
-        policy_list = [
-            policy_from_spec(
-                spec, arms=simulated_environment.arm_count, setting=simulated_environment.setting
-            )
-            for spec in policy
-        ]
-        read_click_timing(feedback, window, delay, simulated_environment)
+        world = environment_from_spec(environment)
+        arms, setting = world.arm_count, world.setting
+        policy_list = [policy_from_spec(spec, arms=arms, setting=setting) for spec in policy]
+        read_click_timing(feedback, window, delay, world)
         if plot:
             check_plot(plot)
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
-    feedback_options: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay}
+    settings: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay, "workers": workers}
     with execution_context(cluster):
-        result = run(
-            policy_list,
-            simulated_environment,
-            horizon,
-            runs=runs,
-            seed=seed,
-            workers=workers,
-            **feedback_options,
-        )
+        result = run(policy_list, world, horizon, runs=runs, seed=seed, **settings)
     if plot:
         result.plot(plot)
     if table:
@@ -294,12 +279,12 @@ def doctor(
 
     results = checks(config=config) if url is None else check_service(url, key)
     labels = {True: "ok", False: "WRONG", None: "note"}
-    lines = [(labels[check.ok], f"{check.name}: {check.detail}", check.remedy) for check in results]
-    text = "\n".join(
-        f"{mark:<5}  {line}" + (f"\n       → {remedy}" if remedy and mark != "ok" else "")
-        for mark, line, remedy in lines
-    )
-    print_result([check._asdict() for check in results], text, as_json)
+    lines = []
+    for check in results:
+        lines.append(f"{labels[check.ok]:<5}  {check.name}: {check.detail}")
+        if check.remedy and not check.ok:
+            lines.append(f"       → {check.remedy}")
+    print_result([check._asdict() for check in results], "\n".join(lines), as_json)
     if any(check.ok is False for check in results):
         raise SystemExit(1)
 
@@ -329,7 +314,10 @@ def warmup(
 
 
 def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
-    """Compile the named policies, or all; return cache hits, compilations and the cache's folder."""
+    """Compile the named policies, or all without names, into the cache on the disk.
+
+    Return the numbers of loops found in the cache and of loops compiled, and the cache's folder.
+    """
     from tacit.warmup import compile_all, compile_named
 
     if not called:
@@ -339,7 +327,7 @@ def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 
 def _compile_config(config: Path) -> tuple[int, int, Path]:
-    """Compile the policies of a configuration; return cache hits, compilations and the cache's folder."""
+    """Compile the policies of a service's configuration file; return as :func:`_compile`."""
     with require_extra("service"):
         from tacit.service.app.compile_ahead import compile_served
         from tacit.service.config.file import load_config

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
@@ -44,7 +45,7 @@ class StoreOptions:
     store: str | None = None
 
     def configuration(self, **overrides: Any) -> "Config":
-        """Load and return the configuration of the service, with the option's store and the given overrides.
+        """Load the configuration file and return it, with the options' store and other values by dotted name.
 
         Raises ConfigError if it is invalid.
         """
@@ -55,7 +56,10 @@ class StoreOptions:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Open the configured store in the ``with`` block; raise a usage error for a wrong configuration."""
+        """Open the configured store for writing in the ``with`` block, and close it at the end.
+
+        Raises a usage error for an invalid configuration.
+        """
         with options.usage_errors():
             configuration = self.configuration()
         from tacit.service.engine.stores import open_store
@@ -110,7 +114,7 @@ class StoreOptions:
 
 
 def _open_unowned(part: Any) -> Any:
-    """Return a store, opened read-only in its current state even if it is in use."""
+    """Return a store, opened in its current state: read-only if it is in use by a service or PostgreSQL's."""
     from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
 
@@ -173,9 +177,7 @@ def serve(
     if clock_is_right:
         overrides["store.clock_is_right"] = True
 
-    def load_again() -> "Config":
-        return log.configuration(**overrides)
-
+    load_again = partial(log.configuration, **overrides)
     if log.config is None and os.path.isfile(DEFAULT_CONFIG):
         message = f"--config: {DEFAULT_CONFIG} lies here and was not read; give --config {DEFAULT_CONFIG}"
         warnings.warn(message, AssumptionWarning, stacklevel=2)
@@ -192,14 +194,8 @@ def serve(
         else:
             from tacit.cluster.serving import serve as run_on_ray
 
-            run_on_ray(
-                configuration,
-                cluster,
-                shards,
-                merge_seconds=merge_seconds,
-                ingresses=ingresses,
-                reread=load_again,
-            )
+            settings: dict[str, Any] = {"merge_seconds": merge_seconds, "ingresses": ingresses}
+            run_on_ray(configuration, cluster, shards, reread=load_again, **settings)
     except TacitError as error:
         # A supervisor must not restart the service for an invalid configuration, which would fail again.
         is_config_error = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
@@ -331,11 +327,9 @@ def export(
         counts |= {f"{name}/{file}" if name else file: n for file, n in written.items()}
         unconfigured = sorted(store.placements().keys() - configuration.placements.keys())
         if unconfigured and format == "parquet":
-            message = (
-                f"placements: {', '.join(unconfigured)}: not in the configuration, so no click log has them"
-            )
+            message = "not in the configuration, so no click log has them"
             missing = "" if "clicks" in written else ", and there is no clicks.parquet"
-            click.echo(f"{message}{missing}; give --config", err=True)
+            click.echo(f"placements: {', '.join(unconfigured)}: {message}{missing}; give --config", err=True)
     suffix = "ndjson" if format == "ubi" else "parquet"
     lines = (f"{n:>12,}  {name}.{suffix}" for name, n in counts.items())
     replaced = [file for name in counts if (file := f"{name}.{suffix}") in existing]

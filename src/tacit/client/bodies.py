@@ -98,10 +98,10 @@ def read_fields(kind: type[msgspec.Struct]) -> tuple[Field, ...]:
 
 
 def make_check(kind: inspect.Type, schema: Mapping[str, Any] | None = None) -> Check:
-    """Return a function that checks the values of a field of some type.
+    """Return a function ``check(field, value)`` for values of a type, such as that of a structure's field.
 
-    It takes the field's name, for errors, and a value. It returns the value in JSON's types, or raises
-    ``InvalidValue``. ``schema`` has the constraints of the type's annotation.
+    It returns the value in JSON's types, or raises ``InvalidValue``, which names the field. ``schema`` has
+    the constraints of the type's annotation.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def _make_list_check(check: Check) -> Check:
     """Return a function that checks each item of an iterable other than a text and returns a list."""
 
     def check_list(field: str, items: Any) -> list[Any]:
-        """Return a list of the checked items; raise InvalidValue if there is none."""
+        """Return a list of the checked items; raise InvalidValue for a text or for no iterable."""
         if isinstance(items, str | bytes) or not hasattr(items, "__iter__"):
             raise InvalidValue(field, items, "give a list")
         return [check(f"{field}[{i}]", value) for i, value in enumerate(items)]

@@ -106,7 +106,7 @@ class Unavailable(ServiceError):
 
 
 def get_error_class(status: int) -> type[ServiceError]:
-    """Return the class of errors for an HTTP status.
+    """Return the class of :class:`ServiceError` for an HTTP status other than 200, or ServiceError itself.
 
     Examples
     --------
@@ -114,18 +114,17 @@ def get_error_class(status: int) -> type[ServiceError]:
     ['ServiceError', 'Denied', 'NotFound', 'Conflict', 'InvalidRequest', 'Unavailable',
      'Unavailable']
     """
-    match status:
-        case 401 | 403:
-            return Denied
-        case 404:
-            return NotFound
-        case 409:
-            return Conflict
-        case 408 | 429:
-            return Unavailable
+    if status in ERROR_CLASSES:
+        return ERROR_CLASSES[status]
     if status >= 500:
         return Unavailable
     return InvalidRequest if status >= 400 else ServiceError
+
+
+ERROR_CLASSES: dict[int, type[ServiceError]] = {
+    401: Denied, 403: Denied, 404: NotFound, 409: Conflict, 408: Unavailable, 429: Unavailable,
+}  # fmt: skip
+"""Classes of errors for statuses below 500; for others below 500 it is ``InvalidRequest``."""
 
 
 # ---- Retries
@@ -272,14 +271,10 @@ class SiteCall(Call[A]):
         return f"/v1/{self.action}"
 
 
-def make_call(
-    placement: str,
-    action: str,
-    content: dict[str, Any] | None,
-    read: Callable[[bytes], A],
-    method: str | None = None,
-) -> Call[A]:
-    """Return a call to a placement, not yet sent: by default a GET if there is no content, else a POST.
+def make_call(verb: Verb[Any], placement: str, fields: dict[str, Any], read: Callable[[bytes], A]) -> Call[A]:
+    """Return a call of a placement's verb, not yet sent; ``read`` decodes its answer.
+
+    The fields are sent as the body of a POST or PUT, in JSON, or else as the query of the address.
 
     Raises
     ------
@@ -289,39 +284,35 @@ def make_call(
     # An invalid name could lead to another path.
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
         raise InvalidValue("placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -")
-    method = method or ("GET" if content is None else "POST")
-    encoded = None if content is None else msgspec.json.encode(content)
-    return Call(placement, action, encoded, read, method)
+    if verb.method in ("POST", "PUT"):
+        return Call(placement, verb.path, msgspec.json.encode(fields), read, verb.method)
+    path = f"{verb.path}?{urlencode(fields)}" if fields else verb.path
+    return Call(placement, path, None, read, verb.method)
 
 
 def make_verb_call(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:
-    """Return the call of a placement's verb, with the message as its body or, for a GET, as its query.
+    """Return the call of a placement's verb with the fields of a message of :mod:`tacit.wire`, not yet sent.
 
     Raises
     ------
     InvalidValue
         If the placement's name or a field is not valid.
     """
-    fields, path, content = make_body(message), verb.path, None
-    if verb.method in ("POST", "PUT"):
-        content = fields
-    elif fields:
-        path = f"{path}?{urlencode(fields)}"
     read = verb.answer if verb.answer is bytes else partial(decode, type=verb.answer)
-    return make_call(placement, path, content, read, verb.method)
+    return make_call(verb, placement, make_body(message), read)
 
 
 def select_field(name: str, call: Call[Any]) -> Call[Any]:
-    """Return a call with the same request that reads only one field of its answer."""
+    """Return a copy of a call, whose answer is only this field of the call's answer."""
     return call._replace(read=lambda reply: getattr(call.read(reply), name))
 
 
 def make_batch_call(
     verb: Verb[Any], placement: str, kind: type[M], messages: Iterable[M | msgspec.Raw]
 ) -> Call[list[Any]]:
-    """Return the call of a verb for many messages of type ``kind``; it reads the answers in their order.
+    """Return the call of a verb for many messages of type ``kind``, not yet sent.
 
-    Messages that are already encoded are not checked.
+    Its answer is a list, in the order of the messages. Messages that are already encoded are not checked.
 
     Raises
     ------
@@ -335,10 +326,10 @@ def make_batch_call(
     for i, message in enumerate(messages):
         if isinstance(message, msgspec.Raw):
             bodies.append(message)
-            continue
-        if not isinstance(message, kind):
+        elif isinstance(message, kind):
+            bodies.append(make_body(message, f"{field}[{i}]."))
+        else:
             raise InvalidValue(f"{field}[{i}]", message, f"give a tacit.client.{kind.__name__}")
-        bodies.append(make_body(message, f"{field}[{i}]."))
 
     def read(reply: bytes) -> list[Any]:
         """Return the answers in a reply.
@@ -350,7 +341,7 @@ def make_batch_call(
             raise msgspec.ValidationError(f"{len(answers)} answers to {len(bodies)} questions")
         return answers
 
-    return make_call(placement, verb.path, {field: bodies}, read)
+    return make_call(verb, placement, {field: bodies}, read)
 
 
 class _Problem(msgspec.Struct):

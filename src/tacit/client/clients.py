@@ -327,17 +327,11 @@ def _check_url(url: str) -> str:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, TypeError):
         parts = httpx.URL("")
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.host
-        or parts.userinfo
-        or parts.query
-        or parts.fragment
-        or parts.path.rstrip("/").endswith("/v1")
-    ):
+    is_address = parts.scheme in ("http", "https") and parts.host
+    has_more = parts.userinfo or parts.query or parts.fragment or parts.path.rstrip("/").endswith("/v1")
+    if has_more or not is_address:
         # The part before an @ may contain a password.
         text = HIDDEN if "@" in str(url) else url
-        raise InvalidValue(
-            "url", text, "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"
-        )
+        remedy = "give http://HOST:PORT or https://HOST, without /v1; the key goes apart"
+        raise InvalidValue("url", text, remedy)
     return str(parts).rstrip("/")

@@ -45,7 +45,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         moment: Any = until
         return select_field("pinned", make_verb_call(verbs.PIN, placement, wire.PinOf(arms, moment)))
@@ -65,7 +65,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return select_field("pinned", make_verb_call(verbs.UNPIN, placement, wire.Unpin()))
 
@@ -104,7 +104,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         # Any, since the service checks controls and units.
         fields: tuple[Any, ...] = share, control, unit, look
@@ -125,7 +125,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return select_field("holdout", make_verb_call(verbs.END_HOLDOUT, placement, wire.EndHoldout()))
 
@@ -157,7 +157,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         items = Catalogue(np.shape(vectors)[-1] if np.ndim(vectors) == 2 else 0)
         names, halves, parts = items.validate(ids, vectors, segments)
@@ -182,7 +182,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.REMOVE_ITEMS, placement, ItemsGone(list(ids)))
 
@@ -201,7 +201,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.ITEMS, placement, wire.Nothing())
 
@@ -225,7 +225,8 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`Conflict` while another rebuild runs.
+            If an argument is not valid; if the service refuses the request or does not answer;
+            :class:`Conflict` while another rebuild runs.
         """
         return make_verb_call(verbs.REBUILD, placement, wire.RebuildOf(policy))
 
@@ -246,7 +247,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`rebuild`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.ROLLBACK, placement, wire.RollbackOf(to))
 
@@ -265,7 +266,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return select_field("states", make_verb_call(verbs.STATES, placement, wire.Nothing()))
 
@@ -287,7 +288,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.FOR_WHOM, placement, ForWhomOf(limit))
 
@@ -308,7 +309,7 @@ class ControlCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return select_field("history", make_verb_call(verbs.HISTORY, placement, wire.HistoryOf(limit)))
 

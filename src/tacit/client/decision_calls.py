@@ -107,7 +107,8 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; the field names the place: ``decisions[1].arms``.
+            If an argument is not valid; if the service refuses the request or does not answer;
+            the field names the place: ``decisions[1].arms``.
         """
         return make_batch_call(verbs.DECIDE_MANY, placement, Impression, impressions)
 
@@ -133,9 +134,11 @@ class DecisionCalls:
         Parameters
         ----------
         placement, key, arms, context, decision_id, deferred
-            As for :meth:`decide`.
+            Name of the placement, key of the decision, arms on offer, properties of the user, id of the
+            decision, and whether it counts only once it is activated, as for :meth:`decide`.
         relevance, examination, session, user, segment, unknown : optional
-            As for :meth:`decide`.
+            Features of each arm, ids of the session and the user, and what of a catalogue is on offer, as for
+            :meth:`decide`.
 
         Returns
         -------
@@ -144,7 +147,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         impression = Impression(
             key, arms, context, decision_id, deferred, relevance, examination, session, user, segment, unknown
@@ -168,7 +171,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide_many`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_batch_call(verbs.SLATE_MANY, placement, Impression, impressions)
 
@@ -197,7 +200,8 @@ class DecisionCalls:
         key : str, default "all"
             Key with a best ranker of its own, such as a market; at most 512 bytes in UTF-8.
         context, decision_id, deferred : optional
-            As for :meth:`decide`.
+            Numbers that the policy reads, id of the decision, and whether it counts only once it is
+            activated, as for :meth:`decide`.
         session, user : str, optional
             Ids of the session and the user, for the verdict, and for a holdout; only a hash is stored.
         segments : mapping from str to str, optional
@@ -210,7 +214,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         search = Search(rankings, key, context, decision_id, deferred, session, user, segments)
         return make_verb_call(verbs.DUEL, placement, search)
@@ -232,7 +236,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide_many`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_batch_call(verbs.DUEL_MANY, placement, Search, searches)
 
@@ -257,7 +261,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.STANDINGS, placement, StandingsOf(confidence, key))
 
@@ -285,7 +289,8 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`InvalidRequest` if the service has shards.
+            If an argument is not valid; if the service refuses the request or does not answer;
+            :class:`InvalidRequest` if the service has shards.
         """
         return make_verb_call(verbs.VERDICT, placement, VerdictOf(confidence, false_share))
 
@@ -331,7 +336,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         if isinstance(shown, int | float) and shown > 1:
             suggestion = (
@@ -358,7 +363,7 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`learner`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.REPLICAS, placement, Nothing())
 
@@ -381,7 +386,8 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; :class:`InvalidRequest` if only the service can decide for the
+            If an argument is not valid; if the service refuses the request or does not answer;
+            :class:`InvalidRequest` if only the service can decide for the
             placement, since it has signals, a holdout or another mode.
         """
         return make_verb_call(verbs.LEARNER, placement, LearnerOf(shard))
@@ -406,6 +412,6 @@ class DecisionCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_batch_call(verbs.LOCAL, placement, LocalDecision, decisions)

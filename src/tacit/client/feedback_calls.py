@@ -57,7 +57,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.FEEDBACK, placement, Feedback(decision_id, reward, feedback_id, metrics))
 
@@ -82,7 +82,8 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`; the field names the place: ``feedback[1].reward``.
+            If an argument is not valid; if the service refuses the request or does not answer;
+            the field names the place: ``feedback[1].reward``.
         """
         return make_batch_call(verbs.FEEDBACK_MANY, placement, Feedback, feedback)
 
@@ -109,7 +110,7 @@ class FeedbackCalls:
         items : sequence of int or str, optional
             The clicked items, in place of positions.
         feedback_id, metrics : optional
-            As for :meth:`feedback`.
+            Id with which the clicks count once, and amounts of metrics by name, as for :meth:`feedback`.
         action : str, optional
             Name of an action other than a click, which has a weight in the ``worth`` of a
             placement of duels.
@@ -121,7 +122,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         request = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
         return make_verb_call(verbs.CLICKS, placement, request)
@@ -145,7 +146,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`feedback_many`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_batch_call(verbs.CLICKS_MANY, placement, Clicks, clicks)
 
@@ -158,7 +159,7 @@ class FeedbackCalls:
         placement : str
         decision_id : str
         feedback_id : str, optional
-            As for :meth:`feedback`.
+            Id with which this counts once, however often it is sent; by default a new one.
 
         Returns
         -------
@@ -167,7 +168,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.ACTIVATE, placement, Event(decision_id, feedback_id))
 
@@ -182,7 +183,7 @@ class FeedbackCalls:
         placement : str
         decision_id : str
         feedback_id : str, optional
-            As for :meth:`feedback`.
+            Id with which this counts once, however often it is sent; by default a new one.
 
         Returns
         -------
@@ -191,7 +192,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.EXAMINED, placement, Event(decision_id, feedback_id))
 
@@ -212,7 +213,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`feedback_many`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_batch_call(verbs.EXAMINED_MANY, placement, Event, events)
 
@@ -233,7 +234,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         action = f"feeds/{quote(name, safe='')}"
         return SiteCall("", action, msgspec.json.encode(report), partial(decode, type=Status), "PUT")
@@ -260,7 +261,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.FED, placement, FedOf(feed, dict(offsets)))
 
@@ -279,7 +280,7 @@ class FeedbackCalls:
         Raises
         ------
         ServiceError
-            As :meth:`decide`.
+            If the service refuses the request or does not answer.
         """
         return SiteCall("", f"feeds/{quote(feed, safe='')}", None, partial(decode, type=FedNow), "GET")
 
@@ -302,7 +303,7 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return select_field("mode", make_verb_call(verbs.MODE, placement, ModeOf(mode)))
 
@@ -337,6 +338,6 @@ class FeedbackCalls:
         Raises
         ------
         InvalidValue, ServiceError
-            As :meth:`decide`.
+            If an argument is not valid; if the service refuses the request or does not answer.
         """
         return make_verb_call(verbs.ARMS, placement, ArmsOf(add, retire, restore))

@@ -226,24 +226,19 @@ class Local:
         ServiceError
             If the service is asked, as for :meth:`Client.decide`.
         """
-        decision = self._decide_locally(key, arms=arms, context=context, decision_id=decision_id)
+        decision = self._decide_locally(key, arms, context, decision_id)
         if decision is not None:
             return decision
         ask = partial(self._client.decide, self._placement, key, arms=arms, context=context)
         return ask(decision_id=decision_id, session=session, user=user)
 
     def _decide_locally(
-        self,
-        key: str,
-        *,
-        arms: Sequence[Arm] | None = None,
-        context: Context | None = None,
-        decision_id: str | None = None,
+        self, key: str, arms: Sequence[Arm] | None, context: Context | None, decision_id: str | None
     ) -> Decided | None:
-        """Decide with the local replica and append the decision to the spool.
+        """Decide with the local replica, append the decision to the spool, and return it.
 
-        The result is None if the service must be asked, since there is no replica or it is too old. A
-        request with an earlier id gets the earlier decision.
+        Return None if the service must be asked, since there is no replica or it is too old. A request with
+        an earlier id gets the earlier decision, which is not appended again.
         """
         context = None if context is None else _context("context", context)
         offered = None if arms is None else list(arms)
@@ -301,9 +296,13 @@ class Local:
 
     def read_replicas(self) -> list[ReplicaState]:
         """Return row, age and undelivered bytes of the replica of each shard, or of the single server."""
-        now = time.monotonic()
+        now, states = time.monotonic(), []
         with self._lock:
-            return [_read_state(shard, now) for shard in self._shards]
+            for shard in self._shards:
+                state = shard.state
+                age = math.inf if state is None else now - state.request_time
+                states.append(ReplicaState(state and state.row, age, shard.spool.waiting))
+        return states
 
     def flush(self) -> None:
         """Deliver all spooled records to the service, and pull current learners.
@@ -415,8 +414,7 @@ class Local:
 
         Return the errors of the shards for which this failed.
         """
-        calls = (partial(shard.deliver, self._client, self._lock) for shard in self._shards)
-        return _collect_errors(calls)
+        return _collect_errors(partial(shard.deliver, self._client, self._lock) for shard in self._shards)
 
     def _pull(self) -> list[ServiceError]:
         """Pull the learners of all shards, and change the layout to the service's; return errors of shards.
@@ -457,13 +455,10 @@ class Local:
         try:
             return msgspec.json.decode(path.read_bytes(), type=ShardLayout)
         except (UnicodeDecodeError, msgspec.MsgspecError) as error:
-            logger.warning(
-                "%s: it is damaged (%s), and each folder in there taken for a shard's", path, error
-            )
-            folders = [
-                int(subfolder.name) for subfolder in self._folder.iterdir() if subfolder.name.isdecimal()
-            ]
-            return ShardLayout(1 + max(folders, default=0))
+            what = "%s: it is damaged (%s), and each folder in there taken for a shard's"
+            logger.warning(what, path, error)
+            names = [subfolder.name for subfolder in self._folder.iterdir()]
+            return ShardLayout(1 + max(map(int, filter(str.isdecimal, names)), default=0))
 
     def _open_replicas(self, layout: ShardLayout) -> None:
         """Set the layout and open a replica for each shard, with its spool.
@@ -528,11 +523,3 @@ def _repeat_decision(earlier: tuple[DecisionInput, Decided], request: DecisionIn
         id, what = answer.decision_id, "it stands for another decision; send the same request, or another id"
         raise Conflict("decision_id", id, what, "conflict", 409)
     return answer
-
-
-def _read_state(shard: ShardReplica, now: float) -> ReplicaState:
-    """Return a replica's row, its age at the time ``now`` and the size of its undelivered records."""
-    state = shard.state
-    return ReplicaState(
-        state and state.row, now - state.request_time if state else math.inf, shard.spool.waiting
-    )

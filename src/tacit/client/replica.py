@@ -71,9 +71,8 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         if folder.is_file():
-            raise InvalidValue(
-                "folder", str(folder), "it is a file; give a folder, or one that is to be made"
-            )
+            remedy = "it is a file; give a folder, or one that is to be made"
+            raise InvalidValue("folder", str(folder), remedy)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder = folder
         self._lock = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
@@ -81,9 +80,8 @@ class Spool:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise TacitError(
-                f"folder: another process uses {folder}; give each process a folder of its own"
-            ) from None
+            remedy = "give each process a folder of its own"
+            raise TacitError(f"folder: another process uses {folder}; {remedy}") from None
         self._closed: list[int] = []
         self._open()
         # A file of a process that crashed may end within a line, so nothing is appended to it.
@@ -118,7 +116,7 @@ class Spool:
         """
         if self.empty:
             return
-        before, last = self._file, max(map(_parse_number, self.files()), default=0)
+        before, last = self._file, max((int(file.stem) for file in self.files()), default=0)
         os.rename(self.folder / OPEN, self.folder / CLOSED.format(last + 1))
         self._closed.append(before)
         self._open()
@@ -168,11 +166,6 @@ class Spool:
         self.sync()
         os.close(self._file)
         os.close(self._lock)
-
-
-def _parse_number(file: Path) -> int:
-    """Return the number in the name of a closed file."""
-    return int(file.stem)
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -352,33 +345,22 @@ class ShardReplica:
             except UNREADABLE:
                 damaged.append(line)
         if damaged:
-            aside = self.spool.folder / SET_ASIDE
-            logger.warning(
-                "%s: %d damaged lines are not delivered; they are in %s", file, len(damaged), aside
-            )
+            what = "%s: %d damaged lines are not delivered; they are in %s"
+            logger.warning(what, file, len(damaged), self.spool.folder / SET_ASIDE)
             self.spool.set_aside(damaged)
             replace_file(file, b"".join(line + b"\n" for line in valid))
         return records
 
     def _deliver_records(self, client: Client, records: Sequence[Record]) -> None:
         """Send decisions, then feedback; store refused records in a separate file, with a logged warning."""
-        decisions = [message for kind, message in records if kind == DECISION]
-        feedback = [message for kind, message in records if kind == FEEDBACK]
-        refusals: list[Any] = []
-        if decisions:
-            outcomes = self._send_messages(client.log_decisions, decisions)
-            refusals += [
-                (decision, answer)
-                for decision, answer in zip(decisions, outcomes, strict=True)
-                if answer.detail
-            ]
-        if feedback:
-            feedback_outcomes = self._send_messages(client.feedback_many, feedback)
-            refusals += [
-                (line, outcome)
-                for line, outcome in zip(feedback, feedback_outcomes, strict=True)
-                if outcome.outcome in REFUSED
-            ]
+        calls: dict[str, Any] = {DECISION: client.log_decisions, FEEDBACK: client.feedback_many}
+        refusals = []
+        for kind, call in calls.items():
+            messages = [message for record_kind, message in records if record_kind == kind]
+            answers = self._send_messages(call, messages) if messages else []
+            for message, answer in zip(messages, answers, strict=True):
+                if getattr(answer, "detail", "") or answer.outcome in REFUSED:
+                    refusals.append((message, answer))
         if refusals:
             logger.warning(
                 "the service refused %d records, the first as %r; they are in %s",

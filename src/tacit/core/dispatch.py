@@ -118,12 +118,12 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 def register_name(part: Any, registry: dict[str, Any]) -> None:
     """Add a part to ``registry`` by its canonical name, unless it has no ``Params`` of its own.
 
-    Raise TypeError if the name belongs to a part of this package.
+    Raise TypeError if the name belongs to a part that another module of this package defines.
     """
     if "Params" in part.__dict__:
         registered = registry.get(canonical_name(part.__name__))
-        package = __name__.partition(".")[0]
-        if registered is not None and registered.__module__.partition(".")[0] == package != part.__module__:
+        home = getattr(registered, "__module__", "")
+        if home.partition(".")[0] == __name__.partition(".")[0] and home != part.__module__:
             raise TypeError(f"{part.__name__} is the name of {registered}; choose another one")
         registry[canonical_name(part.__name__)] = part
 

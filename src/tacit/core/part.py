@@ -317,13 +317,14 @@ def match_arguments(
 ) -> dict[str, Any]:
     """Return a call's arguments as a dict by the names of the dataclass fields that they set.
 
-    ``order`` names the fields of positional arguments. A field given both by position and by name takes the
-    named value. Fields with defaults may be absent, and ``arms``, which the caller adds.
+    ``order`` names the fields of positional arguments. Fields with defaults may be absent, and ``arms``,
+    which the caller adds.
 
     Raises
     ------
     InvalidValue
-        If there are too many arguments, a name is no field, or a field without a default is absent.
+        If there are too many arguments, a name is no field, a field is given by position and by name, or a
+        field without a default is absent.
     """
     field_names = [field.name for field in fields(kind) if field.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in field_names)]
@@ -334,7 +335,11 @@ def match_arguments(
             listed = [name for name in order if "Any" in kinds[name] or "tuple" in kinds[name]]
             hint = f"; a list goes into brackets: {listed[0]}={positional}" if listed else ""
         raise InvalidValue(kind.__name__, surplus[0], f"it takes {', '.join(field_names)}{hint}")
-    arguments = dict(zip(order, positional, strict=False)) | named
+    arguments = dict(zip(order, positional, strict=False))
+    for name in filter(named.__contains__, arguments):
+        remedy = "give it by position or by name, not by both"
+        raise InvalidValue(f"{kind.__name__}.{name}", named[name], remedy)
+    arguments |= named
     for field in fields(kind):
         lacks = field.default is MISSING and field.default_factory is MISSING
         if field.init and lacks and field.name not in arguments and field.name != "arms":

@@ -61,7 +61,7 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
 
     def check(self, field: str) -> None:
-        """Raise ConfigError unless there is exactly one source of the reward, or a metric; return nothing.
+        """Raise ConfigError for a reward outside [0, 1], or unless it has a metric or one source of a reward.
 
         ``field`` is the name of this entry in the map, for messages.
 
@@ -229,7 +229,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def join_fields(self) -> list[str]:
-        """The fields among key, user and arm that the map sets, to join events without a decision's id by."""
+        """Names among ``key``, ``user`` and ``arm`` that the map sets, by which events are joined."""
         return [name for name in JOIN_FIELDS if getattr(self, name) is not None]
 
     @property

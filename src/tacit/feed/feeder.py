@@ -13,14 +13,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
 from tacit.errors import InvalidValue, TacitError
-from tacit.feed.mapping import BadEvent, Mapper, Message, parse_outcome
+from tacit.feed.mapping import BadEvent, MappedEvent, Mapper, Message, parse_outcome
 from tacit.feed.sources import EventSource, SourceEvent
-from tacit.feed.tally import FORESEEN, REMEMBERED, FeedTally, RejectedFile
+from tacit.feed.tally import FORESEEN, FeedTally, RejectedFile
 from tacit.wire.decisions import Event, Feedback, LocalDecision, Recorded, TakenOver
 
 # ---- Sending batches, with retries; refused messages are isolated
@@ -35,6 +36,7 @@ _MESSAGE_INDEX = re.compile(r"(?:feedback|decisions)\[(\d+)\]")
 Answer = str | BadEvent
 
 
+@dataclass
 class Sender:
     """Sends feedback, decisions and offsets of a feed to a service, with retries while it does not answer.
 
@@ -49,17 +51,10 @@ class Sender:
         Called with the reason whenever the service gives no answer.
     """
 
-    def __init__(
-        self,
-        client: Any,
-        patience: float,
-        stopping: Callable[[], bool] = lambda: False,
-        waiting: Callable[[str], None] = lambda why: None,
-    ) -> None:
-        self._client = client
-        self._patience = patience
-        self._stopping = stopping
-        self._waiting = waiting
+    client: Any
+    patience: float
+    stopping: Callable[[], bool] = lambda: False
+    waiting: Callable[[str], None] = lambda why: None
 
     def send(self, placement: str, messages: Sequence[Message]) -> list[Answer]:
         """Send messages of one kind to a placement; return the outcome of each, in order.
@@ -92,8 +87,11 @@ class Sender:
         return answers
 
     def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
-        """Send messages by the client's call for their type, with retries; return the service's answers."""
-        client, kind = self._client, type(messages[0])
+        """Send messages, all of one type, by the client's call for that type; return the service's answers.
+
+        The call is repeated while the service does not answer.
+        """
+        client, kind = self.client, type(messages[0])
         calls = {
             Feedback: client.feedback_many,
             LocalDecision: client.log_decisions,
@@ -105,11 +103,11 @@ class Sender:
 
     def save_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> None:
         """Save in the service's log the offsets up to which a feed's events were sent."""
-        self._call_until_answered(self._client.log_feed_offsets, placement, feed, offsets)
+        self._call_until_answered(self.client.log_feed_offsets, placement, feed, offsets)
 
     def read_offsets(self, feed: str) -> Mapping[str, int]:
         """Return a feed's saved offset of each partition, from the service's log; with retries."""
-        offsets: Mapping[str, int] = self._call_until_answered(self._client.read_feed_offsets, feed).offsets
+        offsets: Mapping[str, int] = self._call_until_answered(self.client.read_feed_offsets, feed).offsets
         return offsets
 
     def _call_until_answered(self, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -122,9 +120,9 @@ class Sender:
             try:
                 return call(*arguments)
             except Unavailable as error:
-                if self._stopping() or time.monotonic() - start > self._patience:
+                if self.stopping() or time.monotonic() - start > self.patience:
                     raise
-                self._waiting(error.what)
+                self.waiting(error.what)
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE)
 
@@ -159,7 +157,11 @@ class Reporter:
 
 
 def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Return the parts of refused messages: around the index that ``field`` names, or else two halves."""
+    """Return a refused batch in parts, in order, none of them empty.
+
+    If ``field`` names an index, such as ``feedback[7].reward``, these are the messages before it, that
+    message, and those after it; else two halves.
+    """
     match = _MESSAGE_INDEX.match(field)
     bad = int(match[1]) if match else len(messages) // 2
     cuts = [0, bad, bad + 1, len(messages)] if match else [0, bad, len(messages)]
@@ -208,6 +210,7 @@ class PendingEvent(NamedTuple):
 # ---- Feeding: read, map, send in batches, count when the service has answered
 
 
+@dataclass
 class Feeder:
     """Feed events to a service; while one batch is sent, the next is read.
 
@@ -225,25 +228,16 @@ class Feeder:
         Called whenever counts change.
     """
 
-    def __init__(
-        self,
-        source: EventSource,
-        mapper: Mapper,
-        sender: Sender,
-        tally: FeedTally,
-        rejected: RejectedFile,
-        limits: Limits,
-        stopping: Callable[[], bool] = lambda: False,
-        progress: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._source = source
-        self._mapper = mapper
-        self._sender = sender
-        self._tally = tally
-        self._rejected = rejected
-        self._limits = limits
-        self._stopping = stopping
-        self._progress = progress
+    source: EventSource
+    mapper: Mapper
+    sender: Sender
+    tally: FeedTally
+    rejected: RejectedFile
+    limits: Limits
+    stopping: Callable[[], bool] = lambda: False
+    progress: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._batch_in_flight: tuple[list[PendingEvent], Any, Future[list[Answer]]] | None = None
         self._position: Any = None
         self._placement = ""
@@ -263,7 +257,7 @@ class Feeder:
         """
         with ThreadPoolExecutor(1, "tacit-feed") as threads:
             for batch in self._batches():
-                position = self._source.position()
+                position = self.source.position()
                 self._settle()
                 self._batch_in_flight = batch, position, threads.submit(self._send_batch, batch)
             self._settle()
@@ -278,7 +272,7 @@ class Feeder:
         """
         batch: list[PendingEvent] = []
         size = 0
-        for source_event in self._source:
+        for source_event in self.source:
             if source_event is not None and (pending := self._map_event(source_event)) is not None:
                 batch.append(pending)
                 size += source_event.size
@@ -288,40 +282,24 @@ class Feeder:
             if source_event is None:
                 self._settle()
                 self._save_position()
-            if self._stopping() or self._has_too_many_rejected():
+            if self.stopping() or self._has_too_many_rejected():
                 break
         yield batch
 
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
-        """Map an event to its message; None if it has none, which is counted.
+        """Map an event to its message to the service; return None, after counting it, if it has none.
 
-        Malformed events are rejected, events that the map leaves out are skipped, and impressions of the
-        service's decisions are remembered.
+        That is so for malformed events, which are written to the file of rejected events, for events that the
+        map leaves out, and for impressions of the service's decisions, which are remembered.
         """
-        self._tally.read += 1
-        if self._tally.read % MAX_MESSAGES == 0:
-            self._progress()
-        if source_event.event is None:
-            self._reject(source_event, BadEvent(source_event.reason, source_event.detail))
-            return None
-        try:
-            mapped = self._mapper.read(source_event.event, source_event.event_id)
-        except BadEvent as error:
-            self._reject(source_event, error)
-            return None
-        if isinstance(mapped, str):
-            self._tally.count_skipped(mapped)
-            return None
-        placement, message, time = mapped
-        if message is None:
-            self._tally.count(REMEMBERED, time)
-            return None
-        return PendingEvent(source_event, placement, message, time)
-
-    def _reject(self, source_event: SourceEvent, error: BadEvent) -> None:
-        """Count a rejected event in the tally, and write it to the file of rejected events."""
-        self._tally.reject(source_event, error.reason, error.detail)
-        self._rejected.write(source_event, error.reason, error.detail)
+        mapped = self.tally.map_event(self.mapper, source_event)
+        if self.tally.read % MAX_MESSAGES == 0:
+            self.progress()
+        if isinstance(mapped, BadEvent):
+            self.rejected.write(source_event, mapped)
+        elif isinstance(mapped, MappedEvent) and mapped.message is not None:
+            return PendingEvent(source_event, mapped.placement, mapped.message, mapped.time)
+        return None
 
     def _send_batch(self, batch: list[PendingEvent]) -> list[Answer]:
         """Send a batch, one request per placement and kind of message; return the events' outcomes, in order.
@@ -338,10 +316,10 @@ class Feeder:
             groups.items(), key=lambda group: group[0][1] is not LocalDecision
         ):
             try:
-                group_answers = self._sender.send(placement, [batch[i].message for i in indices])
+                group_answers = self.sender.send(placement, [batch[i].message for i in indices])
             except Denied as error:
                 # If events name placements, access denied to one placement must not stop the others.
-                if error.field != "placement" or self._mapper.has_one_placement:
+                if error.field != "placement" or self.mapper.has_one_placement:
                     raise
                 group_answers = [BadEvent("forbidden", str(error))] * len(indices)
             answers.update(zip(indices, group_answers, strict=True))
@@ -357,17 +335,18 @@ class Feeder:
             (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
             for piece, answer in zip(batch, answers.result(), strict=True):
                 if isinstance(answer, BadEvent):
-                    self._reject(piece.source_event, answer)
+                    self.tally.reject(piece.source_event, answer)
+                    self.rejected.write(piece.source_event, answer)
                 else:
                     self._placement = piece.placement
-                    self._tally.settle(piece.message, answer, piece.time)
-            self._rejected.flush()
+                    self.tally.settle(piece.message, answer, piece.time)
+            self.rejected.flush()
             # If the feed stops for a rejected event, that event is read again next time.
             if not self._has_too_many_rejected():
                 self._position = position
             if time.monotonic() - self._saved_at > SAVE_SECONDS:
                 self._save_position()
-        self._progress()
+        self.progress()
 
     def _save_position(self) -> None:
         """Save the position of the last settled batch in the service's log, then commit it to the source.
@@ -377,8 +356,8 @@ class Feeder:
         if not self._position:
             return
         if self._placement:
-            self._sender.save_offsets(self._placement, self._source.name, self._position)
-        self._source.commit(self._position)
+            self.sender.save_offsets(self._placement, self.source.name, self._position)
+        self.source.commit(self._position)
         self._position, self._saved_at = None, time.monotonic()
 
     def _has_too_many_rejected(self, ended: bool = False) -> bool:
@@ -386,19 +365,19 @@ class Feeder:
 
         Their share is judged only from 1,000 events on, or if ``ended``.
         """
-        tally, limits = self._tally, self._limits
+        tally, limits = self.tally, self.limits
         if not tally.rejected:
             return False
-        return limits.strict or ((ended or tally.mapped_count >= MIN_JUDGED) and tally.share > limits.share)
+        return limits.strict or ((ended or tally.event_count >= MIN_JUDGED) and tally.share > limits.share)
 
     def _check_limits(self) -> None:
         """Raise TooManyRejected if the rejected events exceed the limits at the end of a feed."""
-        tally, limits = self._tally, self._limits
-        if self._has_too_many_rejected(ended=not self._stopping()):
+        tally, limits = self.tally, self.limits
+        if self._has_too_many_rejected(ended=not self.stopping()):
             allowed = "none is allowed" if limits.strict else f"at most {100 * limits.share:g} % are allowed"
             raise TooManyRejected(
                 f"{'strict' if limits.strict else 'most_rejected'}: {tally.rejected.total():,} of "
-                f"{tally.mapped_count:,} events are rejected, {allowed}; "
+                f"{tally.event_count:,} events are rejected, {allowed}; "
                 "mend the map or the source, or allow more"
             )
 
@@ -421,28 +400,19 @@ def preview_events(
     max_events : int
         Most events to preview.
     """
-    for source_event in islice(
-        (source_event for source_event in source if source_event is not None), max_events
-    ):
-        tally.read += 1
+    for source_event in islice(filter(None, source), max_events):
         yield f"{source_event.place}: {_preview_event(mapper, source_event, tally)}"
 
 
 def _preview_event(mapper: Mapper, source_event: SourceEvent, tally: FeedTally) -> str:
     """Return the text of an event's message, or why it has none; count the event in the tally."""
-    try:
-        if source_event.event is None:
-            raise BadEvent(source_event.reason, source_event.detail)
-        mapped = mapper.read(source_event.event, source_event.event_id)
-    except BadEvent as error:
-        tally.reject(source_event, error.reason, error.detail)
-        return f"rejected, {error.reason}: {error.detail}"
+    mapped = tally.map_event(mapper, source_event)
+    if isinstance(mapped, BadEvent):
+        return f"rejected, {mapped.reason}: {mapped.detail}"
     if isinstance(mapped, str):
-        tally.count_skipped(mapped)
         return f"left out: {mapped}"
     placement, message, time = mapped
     if message is None:
-        tally.count(REMEMBERED, time)
         return f"{placement}: what was shown, to be joined to"
     tally.count(FORESEEN, time)
     fields = ", ".join(

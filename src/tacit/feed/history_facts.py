@@ -133,10 +133,10 @@ class HistoryFacts(NamedTuple):
         """
         lines = [f"{self.placement}: {self.decisions:,} decisions of {len(self.offered)} arms"]
         for row in self.outlooks:
-            interval = f" ({row.low:.4f} to {row.high:.4f})"
-            lines.append(
-                f"  {row.name}: {'not known' if row.value is None else f'{row.value:.4f}{interval}'}"
-            )
+            text = "not known"
+            if row.value is not None:
+                text = f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"
+            lines.append(f"  {row.name}: {text}")
         if not self.weighed:
             lines.append("  not proved: not every event says how likely it was that this was shown")
         return lines
@@ -166,17 +166,28 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
     """
     known_count = len(log) - log["propensity"].null_count
     propensities = "logged" if known_count == len(log) else "estimated"
-    rewards = np.nan_to_num(log["reward"].to_numpy())
-    arms = sorted(_arms(log, rewards, _weights(log)), key=lambda arm: -arm.mean)
+    rewards = _rewards(log)
+    mean = float(rewards.mean())
     offered = sorted(pc.unique(pc.list_flatten(log["arms"])).to_pylist())
-    counterfactuals = [
-        CounterfactualValue(AS_LOGGED, float(rewards.mean()), *wilson(float(rewards.mean()), len(log))),
-        *_counterfactuals(log, offered, policy, propensities),
-    ]
     return HistoryFacts(
-        placement, len(log), len(log["key"].unique()), known_count, float(rewards.mean()), offered, arms,
-        counterfactuals, list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
-    )  # fmt: skip
+        placement=placement,
+        decisions=len(log),
+        keys=len(log["key"].unique()),
+        known=known_count,
+        mean=mean,
+        offered=offered,
+        arms=sorted(_arms(log), key=lambda arm: -arm.mean),
+        outlooks=[
+            CounterfactualValue(AS_LOGGED, mean, *wilson(mean, len(log))),
+            *_counterfactuals(log, offered, policy, propensities),
+        ],
+        periods=list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
+    )
+
+
+def _rewards(log: pa.Table) -> Floats:
+    """Return the reward of each row; 0 for a row without feedback."""
+    return np.asarray(np.nan_to_num(log["reward"].to_numpy()))
 
 
 def _weights(log: pa.Table) -> Floats:
@@ -199,8 +210,9 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     return np.asarray(encoded.indices.to_numpy(), np.int64)
 
 
-def _arms(log: pa.Table, rewards: Floats, weights: Floats) -> Iterator[ArmFacts]:
-    """Yield the statistics of each shown arm, with means weighted by ``weights``."""
+def _arms(log: pa.Table) -> Iterator[ArmFacts]:
+    """Yield the statistics of each shown arm, with means weighted by inverse propensity."""
+    rewards, weights = _rewards(log), _weights(log)
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         of_arm = encoded.indices.to_numpy() == code
@@ -233,8 +245,7 @@ def _counterfactuals(
     half = len(log) // 2
     first, second = log.slice(0, half), log.slice(half)
     if half:
-        arms = _arms(first, np.nan_to_num(first["reward"].to_numpy()), _weights(first))
-        best = max(arms, key=lambda arm: arm.low)
+        best = max(_arms(first), key=lambda arm: arm.low)
         yield estimate(f"always {best.name}", Table({best.name: 1.0}), second)
 
 
@@ -242,14 +253,12 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
     """Return an off-policy result as a counterfactual value; None for the value if no row supports it."""
     (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
-        return CounterfactualValue(
-            name, None, 0.0, 1.0, (*assumptions, f"{name}: the past shows nothing of what it would choose")
-        )
+        doubt = f"{name}: the past shows nothing of what it would choose"
+        return CounterfactualValue(name, None, 0.0, 1.0, (*assumptions, doubt))
     # If few rows carry most of the weight, the normal approximation does not hold.
     low, high = estimate.intervals.get("anytime" if estimate.warnings else "normal", (0.0, 1.0))
-    return CounterfactualValue(
-        name, estimate.value, max(0.0, low), min(1.0, high), (*assumptions, *estimate.warnings)
-    )
+    doubts = *assumptions, *estimate.warnings
+    return CounterfactualValue(name, estimate.value, max(0.0, low), min(1.0, high), doubts)
 
 
 def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
@@ -264,12 +273,6 @@ def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
     for i in range(count):
         # A period may have no decisions.
         period_rewards = rewards[bounds[i] : bounds[i + 1]]
-        if len(period_rewards):
+        if decisions := len(period_rewards):
             mean = float(period_rewards.mean())
-            yield Period(
-                int(edges[i]),
-                int(edges[i + 1]),
-                len(period_rewards),
-                mean,
-                *wilson(mean, len(period_rewards)),
-            )
+            yield Period(int(edges[i]), int(edges[i + 1]), decisions, mean, *wilson(mean, decisions))

@@ -89,34 +89,23 @@ class HistoryClicks:
 
         Decisions and rewards are stored; the tally counts each event, also those rejected.
         """
-        for source_event in events():
-            if (
-                source_event is not None
-                and source_event.event is not None
-                and self._mapper.is_impression(source_event.event)
-            ):
-                self._handle(source_event, self._show)
-        for source_event in events():
-            if source_event is None:
-                continue
-            if source_event.event is None:
-                self.tally.read += 1
-                self.tally.reject(source_event, source_event.reason, source_event.detail)
-            elif not self._mapper.is_impression(source_event.event):
-                self._handle(source_event, self._reward)
+        for are_impressions, store in ((True, self._show), (False, self._reward)):
+            for source_event in filter(None, events()):
+                if self._is_impression(source_event) == are_impressions:
+                    self._store_event(source_event, store)
 
-    def _handle(self, source_event: SourceEvent, handle: Callable[[MappedEvent], str]) -> None:
-        """Map an event and pass it to ``handle``; count the outcome that it returns, or the rejection."""
-        assert source_event.event is not None
-        self.tally.read += 1
-        try:
-            mapped = self._mapper.read(source_event.event, source_event.event_id)
-            if isinstance(mapped, str):
-                self.tally.count_skipped(mapped)
-            else:
-                self.tally.sent[handle(mapped)] += 1
-        except BadEvent as error:
-            self.tally.reject(source_event, error.reason, error.detail)
+    def _is_impression(self, source_event: SourceEvent) -> bool:
+        """True if an event is well-formed and, by the map, an impression."""
+        return source_event.event is not None and self._mapper.is_impression(source_event.event)
+
+    def _store_event(self, source_event: SourceEvent, store: Callable[[MappedEvent], str]) -> None:
+        """Map an event and pass it to ``store``; count the outcome that it returns, or the rejection."""
+        mapped = self.tally.map_event(self._mapper, source_event)
+        if isinstance(mapped, MappedEvent):
+            try:
+                self.tally.sent[store(mapped)] += 1
+            except BadEvent as error:
+                self.tally.reject(source_event, error)
 
     def _show(self, mapped: MappedEvent) -> str:
         """Store an impression as a decision; return its outcome, a duplicate if it is stored already.
@@ -179,7 +168,10 @@ class HistoryClicks:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
-        """Return a decision as a row of the click log; without arms on offer, its placement's arms."""
+        """Return the stored decision of a number as a row of the click log, with its reward or None.
+
+        If the decision has no arms on offer, the row has the arms of its placement, from ``arms``.
+        """
         time, placement, decision = self._rows[number]
         offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
         return {
@@ -319,7 +311,10 @@ def render_configuration(facts: list[HistoryFacts], policy: str, source: str) ->
 
 
 def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return a policy's specification as a table, with priors per arm."""
+    """Return a policy's specification as a table without its arms, with the given priors by arm added.
+
+    Raises InvalidValue or UnknownName for an unknown policy.
+    """
     if policy == AUTO:
         table: dict[str, Any] = {"name": AUTO}
     else:
@@ -345,7 +340,7 @@ class Ruler(NamedTuple):
 
     last: float
 
-    def at(self, value: float) -> str:
+    def format_position(self, value: float) -> str:
         """Return the position of a value on the scale as text, such as "12.50%"; clip values outside."""
         return f"{100.0 * min(max(value / self.last, 0.0), 1.0):.2f}%"
 
@@ -356,9 +351,8 @@ def scale_ruler(values: list[tuple[float, float]]) -> Ruler:
     Wide intervals are cut, so that the values stay visible.
     """
     highest = max((value for value, _ in values), default=0.01)
-    return Ruler(
-        choose_ticks(min(max((high for _, high in values), default=0.01), 2.0 * highest or 0.01))[-1]
-    )
+    limit = max((high for _, high in values), default=0.01)
+    return Ruler(choose_ticks(min(limit, 2.0 * highest or 0.01))[-1])
 
 
 class HistoryView:
@@ -373,9 +367,8 @@ class HistoryView:
         self.facts = facts
         self.outlooks = facts.outlooks
         self.of_arms = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
-        self.of_outlooks = scale_ruler(
-            [(row.value, row.high) for row in facts.outlooks if row.value is not None]
-        )
+        values = [(row.value, row.high) for row in facts.outlooks if row.value is not None]
+        self.of_outlooks = scale_ruler(values)
 
     @property
     def since(self) -> str:
@@ -394,10 +387,8 @@ class HistoryView:
         policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
         if policy is None or policy.value is None:
             return "The past does not say what learning would have earned."
-        learned_mean = percent(policy.value)
-        text = (
-            f"learning would have earned {learned_mean} per decision, where it was {percent(logged_mean)}: "
-        )
+        policy_text, logged_text = percent(policy.value), percent(logged_mean)
+        text = f"learning would have earned {policy_text} per decision, where it was {logged_text}: "
         if policy.low > logged_mean:
             text += "more than chance explains."
         elif policy.high < logged_mean:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from tacit.errors import LogError, require_extra
+from tacit.errors import LogError, require_extra, undo_on_error
 from tacit.feed.kafka_topics import PATIENCE, Address, KafkaAccess
 from tacit.feed.sources import (
     POLL_SECONDS,
@@ -83,20 +83,16 @@ class Topic(EventSource):
             "enable.partition.eof": until_end,
         }
         self._consumer = self._access.create_client(kafka.Consumer, tacit_properties, error_cb=self._on_error)
-        try:
-            partitions = self._partitions()
-            if until_end:
-                self._assign(partitions)
-            else:
-                self._consumer.subscribe(
-                    [address.topic], on_assign=self._on_assign, on_revoke=self._on_revoke
-                )
-        except kafka.KafkaException as error:
-            self.close()
-            raise self._read_error(error) from None
-        except LogError:
-            self.close()
-            raise
+        with undo_on_error(self.close):
+            try:
+                partitions = self._partitions()
+                if until_end:
+                    self._assign(partitions)
+                else:
+                    handlers = {"on_assign": self._on_assign, "on_revoke": self._on_revoke}
+                    self._consumer.subscribe([address.topic], **handlers)
+            except kafka.KafkaException as error:
+                raise self._read_error(error) from None
 
     def __iter__(self) -> Iterator[SourceEvent | None]:
         """Fetch messages and yield their events; None whenever there are no more for now.
@@ -154,9 +150,8 @@ class Topic(EventSource):
         Empty partitions are left out.
         """
         parts = []
-        for part in self._with_saved_offsets(
-            [self._topic_partition(partition, kafka.OFFSET_STORED) for partition in partitions]
-        ):
+        parts_to_read = [self._topic_partition(number, kafka.OFFSET_STORED) for number in partitions]
+        for part in self._with_saved_offsets(parts_to_read):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
             if high > low:
                 self._ends[str(part.partition)] = high
@@ -165,11 +160,9 @@ class Topic(EventSource):
 
     def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
         """Return new topic partitions that start at the saved offsets, or else at their offsets as given."""
-        saved_offsets = self._read_offsets(self.name)
-        return [
-            self._topic_partition(part.partition, saved_offsets.get(str(part.partition), part.offset))
-            for part in parts
-        ]
+        offsets = self._read_offsets(self.name)
+        starts = ((part.partition, offsets.get(str(part.partition), part.offset)) for part in parts)
+        return [self._topic_partition(partition, offset) for partition, offset in starts]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
         """Assign the partitions that the group gives to this consumer, from their saved offsets."""
@@ -191,9 +184,8 @@ class Topic(EventSource):
         error, offset = message.error(), message.offset()
         if until_end and partition in self._ends and partition not in self._offsets:
             # The end read at the start may be too low with some brokers.
-            _, end = self._consumer.get_watermark_offsets(
-                self._topic_partition(message.partition(), 0), cached=True
-            )
+            part = self._topic_partition(message.partition(), 0)
+            _, end = self._consumer.get_watermark_offsets(part, cached=True)
             self._ends[partition] = max(self._ends[partition], end)
         if until_end and (partition not in self._ends or (error is None and offset >= self._ends[partition])):
             self._ends.pop(partition, None)

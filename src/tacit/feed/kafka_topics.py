@@ -48,13 +48,13 @@ def parse_address(url: str) -> Address:
     place, _, query = url.removeprefix(SCHEME).partition("?")
     brokers, _, topic = place.partition("/")
     options = dict(part.partition("=")[::2] for part in query.split("&") if part)
+    hidden_url = "kafka://…@…"
     if "@" in brokers:
-        raise InvalidValue(
-            "source", "kafka://…@…", "give users and passwords as properties, not in the address"
-        )
+        remedy = "give users and passwords as properties, not in the address"
+        raise InvalidValue("source", hidden_url, remedy)
     if not (brokers and topic) or "/" in topic or not options.keys() <= {"group"} or "" in options.values():
-        shown_url = "kafka://…@…" if "@" in query else url
-        raise InvalidValue("source", shown_url, "give kafka://HOST:PORT/TOPIC, with ?group=NAME or without")
+        remedy = "give kafka://HOST:PORT/TOPIC, with ?group=NAME or without"
+        raise InvalidValue("source", hidden_url if "@" in query else url, remedy)
     return Address(brokers, topic, **options)
 
 
@@ -79,10 +79,10 @@ def read_properties(path: Path | None, environment: Mapping[str, str]) -> dict[s
             if not equals:
                 raise ConfigError(f"properties: {path}, line {number} is not of the form name=value")
             properties[name.strip()] = value.strip()
-    variables = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
-    return properties | {
-        name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", "."): variables[name] for name in variables
-    }
+    for name, value in environment.items():
+        if name.startswith(ENVIRONMENT_PREFIX):
+            properties[name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")] = value
+    return properties
 
 
 class KafkaAccess:

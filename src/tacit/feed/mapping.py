@@ -218,11 +218,8 @@ class Mapper:
         self._impressions = None if event_map.shown is None else ImpressionMapper(event_map.shown, event_map)
         self._examinations = None if event_map.seen is None else compile_conditions(event_map.seen.where)
         self._examination_id_field = (event_map.seen and event_map.seen.decision_id) or event_map.decision_id
-        self._decisions = {
-            id: compile_path(id)
-            for id in (event_map.decision_id, self._examination_id_field)
-            if id is not None
-        }
+        id_fields = event_map.decision_id, self._examination_id_field
+        self._decisions = {field: compile_path(field) for field in id_fields if field is not None}
         self._decision_index = DecisionIndex(event_map.join_seconds, max_decisions)
         self._join_fields = [
             (field, compile_path(field)) for field in map(event_map.__getattribute__, event_map.join_fields)
@@ -276,11 +273,9 @@ class Mapper:
         if (mismatch := find_mismatch(event, self._where)) is not None:
             return f"{mismatch}; [where] has {conditions_text(self._map.where)}"
         if self._rewards and (kind := self._kind(event)) is not None and not self._get_reward(kind):
-            impressions_text = (
-                "" if self._impressions is None else f", [shown] is where {self._impressions.conditions_text}"
-            )
-            rewards_text = shorten(", ".join(self._rewards))
-            return f"{self._map.event} is {shorten(kind)}; [reward] has {rewards_text}{impressions_text}"
+            text = f"{self._map.event} is {shorten(kind)}; [reward] has {shorten(', '.join(self._rewards))}"
+            impressions = self._impressions
+            return text if impressions is None else f"{text}, [shown] is where {impressions.conditions_text}"
         return None
 
     def is_impression(self, event: dict[str, Any]) -> bool:
@@ -319,23 +314,16 @@ class Mapper:
             remedy = f'if that is its name, give placement = {{ value = "{name}" }}, or else name a field'
             raise BadEvent("missing-field", f"{name}: it is not there; {remedy}")
         placement = parse_text(name, placement_value, "bad-placement")
-        time = (
-            None
-            if event_map.time is None
-            else parse_seconds(event_map.time, self._time(event), event_map.time_unit)
-        )
+        time = None
+        if event_map.time is not None:
+            time = parse_seconds(event_map.time, self._time(event), event_map.time_unit)
         if self._impressions is None or not self.is_impression(event):
             is_examination = self.is_examination(event)
-            decision = self._decision_id(
-                event,
-                placement,
-                time,
-                self._examination_id_field if is_examination else event_map.decision_id,
-            )
+            field = self._examination_id_field if is_examination else event_map.decision_id
+            decision = self._decision_id(event, placement, time, field)
             id = self._event_id(event, event_id)
-            return MappedEvent(
-                placement, Event(decision, id) if is_examination else self._message(event, decision, id), time
-            )
+            message = Event(decision, id) if is_examination else self._message(event, decision, id)
+            return MappedEvent(placement, message, time)
         decision = self._impressions.decision_id(event) or self._event_id(event, event_id)
         if self._join_fields:
             assert time is not None
@@ -367,16 +355,13 @@ class Mapper:
             return decision
         join_text = f"{', '.join(self._map.join_fields)}: {', '.join(map(repr, identity[1:]))}"
         if count:
-            raise BadEvent(
-                "ambiguous", f"{join_text}: {count} decisions at the same time; join by more fields"
-            )
+            detail = f"{join_text}: {count} decisions at the same time; join by more fields"
+            raise BadEvent("ambiguous", detail)
         if warning := self._impressions and self._impressions.warning:
             raise BadEvent("unmatched", f"{join_text}: {warning}")
         window_text = f"the {self._map.join_seconds:g} s before"
-        raise BadEvent(
-            "unmatched",
-            f"{join_text}: nothing was shown in {window_text}; see that events come in order of time",
-        )
+        detail = f"{join_text}: nothing was shown in {window_text}; see that events come in order of time"
+        raise BadEvent("unmatched", detail)
 
     def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
         """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
@@ -401,27 +386,18 @@ class Mapper:
         reward_field = self._get_reward(require_present(self._map.event, self._kind(event)))
         assert reward_field is not None
         event_reward, get = reward_field
-        if event_reward.metric is None:
-            reward = (
-                event_reward.reward
-                if event_reward.field is None
-                else parse_reward(event_reward.field, get(event))
-            )
-            return Feedback(decision, reward, id)
-        if (
-            event_reward.field is None
-            and not self.warnings
-            and (amount_field := _find_amount(event, event_reward.metric))
-        ):
-            kind = self._kind(event)
+        reward, metric, field = event_reward.reward, event_reward.metric, event_reward.field
+        if metric is None:
+            return Feedback(decision, reward if field is None else parse_reward(field, get(event)), id)
+        amount = 1.0
+        if field is not None:
+            amount = parse_number(field, get(event), "bad-amount")
+        elif not self.warnings and (amount_field := _find_amount(event, metric)):
             self.warnings.append(
-                f"reward.{kind}: each counts 1 of {event_reward.metric}, but events bring it "
-                f'in {amount_field}; give {{ metric = "{event_reward.metric}", field = "{amount_field}" }}'
+                f"reward.{self._kind(event)}: each counts 1 of {metric}, but events bring it "
+                f'in {amount_field}; give {{ metric = "{metric}", field = "{amount_field}" }}'
             )
-        amount = (
-            1.0 if event_reward.field is None else parse_number(event_reward.field, get(event), "bad-amount")
-        )
-        return Feedback(decision, event_reward.reward, id, {event_reward.metric: amount})
+        return Feedback(decision, reward, id, {metric: amount})
 
     def _get_reward(self, kind: Any) -> tuple[EventReward, FieldGetter] | None:
         """Return the reward of a kind of event with its field's getter; None for an unknown kind."""
@@ -458,13 +434,9 @@ class ImpressionMapper:
         self._id = table.decision_id or event_map.decision_id
         self._join_fields = [getattr(table, name) for name in event_map.join_fields]
         context = table.context if isinstance(table.context, dict) else {}
-        is_uniform = table.propensity == UNIFORM
-        self._propensity = compile_path(None if is_uniform else table.propensity)
-        self._arms, self._is_uniform, self._key = (
-            compile_path(table.arms),
-            is_uniform,
-            compile_path(table.key),
-        )
+        self._is_uniform = table.propensity == UNIFORM
+        self._propensity = compile_path(None if self._is_uniform else table.propensity)
+        self._arms, self._key = compile_path(table.arms), compile_path(table.key)
         fields = [self._id, table.arm, *self._join_fields, *context.values()]
         if isinstance(table.context, str):
             fields.append(table.context)
@@ -483,7 +455,7 @@ class ImpressionMapper:
 
     @property
     def warning(self) -> str:
-        """Message with mismatches that no event so far is an impression; empty if one was."""
+        """Message that no event so far was an impression, with values that did not fit; empty if one was."""
         what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
         return "" if self._has_matched else f"{what}; mend its where"
 
@@ -496,9 +468,8 @@ class ImpressionMapper:
 
     def decision_id(self, event: dict[str, Any]) -> str | None:
         """Return the decision's id from its field; None without a field, when the event's own id serves."""
-        return (
-            None if self._id is None else parse_text(self._id, self._get[self._id](event), "bad-decision-id")
-        )
+        field = self._id
+        return None if field is None else parse_text(field, self._get[field](event), "bad-decision-id")
 
     def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | None:
         """Return an impression's decision, with propensity and context, if another system made it; else None.
@@ -522,10 +493,8 @@ class ImpressionMapper:
             arms = parse_items(str(table.arms), value)
             if arm not in arms:
                 remedy = "; a cell of a CSV has a list as JSON" if isinstance(value, str) else ""
-                raise BadEvent(
-                    "invalid-value",
-                    f"{table.arms}: {arm!r} was shown, and is not in {shorten(value)}{remedy}",
-                )
+                detail = f"{table.arms}: {arm!r} was shown, and is not in {shorten(value)}{remedy}"
+                raise BadEvent("invalid-value", detail)
             propensity = 1.0 / len(arms) if self._is_uniform else propensity
         if isinstance(table.context, dict):
             context = {name: get[field](event) for name, field in table.context.items()}
@@ -534,9 +503,8 @@ class ImpressionMapper:
         try:
             context = msgspec.convert(context, Context | None)
         except (msgspec.ValidationError, OverflowError) as error:
-            raise BadEvent(
-                "invalid-value", f"context: {error}; give numbers, or names with values"
-            ) from error
+            detail = f"context: {error}; give numbers, or names with values"
+            raise BadEvent("invalid-value", detail) from error
         key = ONLY_KEY if table.key is None else parse_text(str(table.key), self._key(event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
 
@@ -633,10 +601,8 @@ def require_present(field: str, value: Any) -> Any:
     BadEvent
     """
     if value is None or value == "":
-        raise BadEvent(
-            "missing-field",
-            f"{field}: it is not there; name another field, or leave such events out by [where]",
-        )
+        detail = f"{field}: it is not there; name another field, or leave such events out by [where]"
+        raise BadEvent("missing-field", detail)
     return value
 
 
@@ -665,25 +631,14 @@ def parse_number(field: str, value: Any, reason: str) -> float:
         With the code ``reason``, if it is no finite number.
     """
     value = require_present(field, value)
-    if isinstance(value, str):
-        text = value.strip().lower()
-        try:
-            number = BOOLEAN_TEXTS[text] if text in BOOLEAN_TEXTS else float(text)
-        except ValueError:
-            number = math.nan
-    else:
-        number = _float(value)
+    text = value.strip().lower() if isinstance(value, str) else value
+    try:
+        number = float(BOOLEAN_TEXTS.get(text, text))
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
     if not math.isfinite(number):
         raise BadEvent(reason, f"{field}: {shorten(value)} is no number; name a field that has one")
     return number
-
-
-def _float(value: Any) -> float:
-    """Return a value as float, or NaN if it is no number."""
-    try:
-        return math.nan if isinstance(value, dict | list) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
 
 
 def parse_reward(field: str, value: Any) -> float:
@@ -695,10 +650,8 @@ def parse_reward(field: str, value: Any) -> float:
     """
     number = parse_number(field, value, "bad-reward")
     if not 0.0 <= number <= 1.0:
-        raise BadEvent(
-            "bad-reward",
-            f"{field}: {shorten(value)} is not in [0, 1]; divide it in the source, or send it as a metric",
-        )
+        remedy = "divide it in the source, or send it as a metric"
+        raise BadEvent("bad-reward", f"{field}: {shorten(value)} is not in [0, 1]; {remedy}")
     return number
 
 
@@ -719,17 +672,23 @@ def parse_positions(field: str, value: Any) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the clicked items as a list of integers or texts; the value is one item, a list, or JSON text.
+    """Return the items or arms in a field as a list of integers and texts, even if it is a single one.
+
+    The value is one item, a list, or a list as JSON text.
 
     Raises
     ------
     BadEvent
+        If there is none, or one is neither an integer nor a printable text.
     """
     value = require_present(field, value)
     # A cell of CSV has a list as JSON text.
     items = _decode(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
-    return [item if _is_number(item) else parse_text(field, item, "bad-items") for item in items]
+    return [
+        item if type(item) is int and abs(item) < 2**62 else parse_text(field, item, "bad-items")
+        for item in items
+    ]
 
 
 def parse_arm(field: str, value: Any) -> int | str:
@@ -741,14 +700,9 @@ def parse_arm(field: str, value: Any) -> int | str:
     """
     arms = parse_items(field, value)
     if len(arms) != 1:
-        raise BadEvent(
-            "invalid-value", f"{field}: {shorten(value)} is not one arm; name the field that has one"
-        )
+        detail = f"{field}: {shorten(value)} is not one arm; name the field that has one"
+        raise BadEvent("invalid-value", detail)
     return arms[0]
-
-
-def _is_number(item: Any) -> bool:
-    return type(item) is int and abs(item) < 2**62
 
 
 def parse_seconds(field: str, value: Any, unit: str | None) -> float:
@@ -777,11 +731,10 @@ def parse_seconds(field: str, value: Any, unit: str | None) -> float:
         raise _bad_time(field, value)
     if unit is not None and abs(value) < FARTHEST * UNITS[unit]:
         return value / UNITS[unit]
-    scales = () if unit is not None else UNITS.values()
-    seconds = [value / scale for scale in scales if EARLIEST * scale <= value < LATEST * scale]
-    if not seconds:
-        raise _bad_time(field, value)
-    return seconds[0]
+    for scale in UNITS.values() if unit is None else ():
+        if EARLIEST * scale <= value < LATEST * scale:
+            return value / scale
+    raise _bad_time(field, value)
 
 
 def _bad_time(field: str, value: Any) -> BadEvent:

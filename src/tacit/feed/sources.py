@@ -149,11 +149,7 @@ def read_events(
 
 def _read_file(file: formats.File, format: str) -> Iterator[SourceEvent]:
     """Yield the events of a file in a format; raise LogError if the file cannot be read."""
-    read: Callable[[Any], Iterator[SourceEvent]] = {
-        "json": _read_json,
-        "csv": _read_csv,
-        "parquet": _read_parquet,
-    }[format]
+    read: Any = {"json": _read_json, "csv": _read_csv, "parquet": _read_parquet}[format]
     try:
         yield from read(file)
     except (OSError, pa.ArrowException, EOFError, csv.Error) as error:
@@ -251,9 +247,8 @@ def parse_event(content: bytes, source: str, place: int, name: str) -> SourceEve
         why = explain_invalid_json(error, content)
         return _make_rejected(*location, "not-json", f"{why}; give one JSON object in each line or message")
     if not isinstance(event, dict):
-        return _make_rejected(
-            *location, "not-an-object", "it is JSON, but no object; give one in each line or message"
-        )
+        detail = "it is JSON, but no object; give one in each line or message"
+        return _make_rejected(*location, "not-an-object", detail)
     if not isinstance(rejection := event.get(REJECTED_KEY), dict):
         return SourceEvent(source, place, name, event, size=len(content))
     event, id = event.get("event"), rejection.get("named")
@@ -392,25 +387,18 @@ def _follow(place: str, format: str | None) -> Iterator[SourceEvent | None]:
 
 
 def _find_growing(place: str, format: str | None, first: bool) -> list[Path]:
-    """Return the files to follow: one file, or a folder's files; empty if the file was removed.
+    """Return the paths to follow: all files in a folder, or the one path, even if the file was removed.
 
     Raises InvalidValue for a pattern, URL or other format, LogError if nothing exists at the ``first`` call.
     """
     if "*" in place or "://" in place:
         raise InvalidValue("follow", place, "follow a file or a folder")
     path = Path(place)
-    if not path.is_dir():
-        return [_check_followable(path, format)] if path.exists() or not first else _missing_error(place)
-    return [
-        _check_followable(file, format)
-        for file in formats.find_files(place, formats.list_suffixes(format))
-        if isinstance(file, Path)
-    ]
-
-
-def _missing_error(place: str) -> list[Path]:
-    """Raise LogError because there is no such file or folder."""
-    raise LogError(f"{place}: cannot be read: there is no such file or folder; make it before it is followed")
+    if first and not path.exists():
+        remedy = "there is no such file or folder; make it before it is followed"
+        raise LogError(f"{place}: cannot be read: {remedy}")
+    files = formats.find_files(place, formats.list_suffixes(format)) if path.is_dir() else [path]
+    return [_check_followable(file, format) for file in files if isinstance(file, Path)]
 
 
 def _check_followable(path: Path, format: str | None) -> Path:
@@ -496,9 +484,8 @@ def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceE
         content = joined.encode()
     except UnicodeEncodeError:
         text = joined.encode(errors="surrogateescape").decode(errors="replace")
-        return SourceEvent(
-            str(file), line, "", None, text, "not-utf-8", "the row is not in UTF-8; mend the row"
-        )
+        detail = "the row is not in UTF-8; mend the row"
+        return SourceEvent(str(file), line, "", None, text, "not-utf-8", detail)
     if len(row) != len(names):
         detail = f"{len(row)} fields below {len(names)} names; mend the row"
         return SourceEvent(str(file), line, "", None, joined, "bad-row", detail)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from tacit.errors import ConfigError
-from tacit.feed.mapping import EventCounts
+from tacit.feed.mapping import BadEvent, EventCounts, MappedEvent, Mapper
 from tacit.feed.sources import REJECTED_KEY, SourceEvent
 from tacit.wire.decisions import OUTCOMES, Feedback
 
@@ -82,24 +82,41 @@ class FeedTally(EventCounts):
 
     @property
     def first(self) -> dict[str, FirstRejected]:
-        """The first rejected event of each reason, by reason."""
+        """The earliest rejected event of each reason, by reason."""
         return {reason: first for (reason, _), first in reversed(self.firsts.items())}
 
     @property
-    def mapped_count(self) -> int:
+    def event_count(self) -> int:
         """Number of events read that the map does not leave out."""
         return self.read - self.left_out
 
     @property
     def share(self) -> float:
         """Share of rejected events among all that the map does not leave out, in [0, 1]."""
-        return self.rejected.total() / max(1, self.mapped_count)
+        return self.rejected.total() / max(1, self.event_count)
 
-    def count_skipped(self, reason: str) -> None:
-        """Count an event that the map leaves out, by its reason; only the first 50 reasons are told apart."""
-        self.left_out += 1
-        if reason in self.skip_reasons or len(self.skip_reasons) < MAX_FAULTS:
-            self.skip_reasons[reason] += 1
+    def map_event(self, mapper: Mapper, source_event: SourceEvent) -> MappedEvent | str | BadEvent:
+        """Map an event and count it as read and, if it has no message, as rejected, left out or remembered.
+
+        Return the mapped event, whose message is None if it is only remembered; the text why the map leaves
+        it out; or, for a malformed or invalid event, the BadEvent, which is not raised.
+        """
+        self.read += 1
+        try:
+            if source_event.event is None:
+                raise BadEvent(source_event.reason, source_event.detail)
+            mapped = mapper.read(source_event.event, source_event.event_id)
+        except BadEvent as error:
+            self.reject(source_event, error)
+            return error
+        if isinstance(mapped, str):
+            self.left_out += 1
+            # Only the first reasons are told apart.
+            if mapped in self.skip_reasons or len(self.skip_reasons) < MAX_FAULTS:
+                self.skip_reasons[mapped] += 1
+        elif mapped.message is None:
+            self.count(REMEMBERED, mapped.time)
+        return mapped
 
     @property
     def warnings(self) -> list[str]:
@@ -126,19 +143,23 @@ class FeedTally(EventCounts):
             self.unclicked += is_unclicked
             self.clicked[outcome] += not is_unclicked
 
-    def reject(self, source_event: SourceEvent, reason: str, detail: str) -> None:
+    def reject(self, source_event: SourceEvent, error: BadEvent) -> None:
         """Count a rejected event by reason and field, and store the first event of each such fault.
 
-        The field is the one that begins the message ``detail``.
+        The field is the one that begins the error's message.
         """
-        self.rejected[reason] += 1
-        field = FIELD.match(detail)
+        self.rejected[error.reason] += 1
+        field = FIELD.match(error.detail)
         # Bounded, because events may have fields of any name.
-        fault = reason, field[0] if field and len(self.firsts) < MAX_FAULTS else ""
+        fault = error.reason, field[0] if field and len(self.firsts) < MAX_FAULTS else ""
         self.faults[fault] += 1
         if fault not in self.firsts:
             self.firsts[fault] = FirstRejected(
-                source_event.source, source_event.line, source_event.place, detail, event_text(source_event)
+                source_event.source,
+                source_event.line,
+                source_event.place,
+                error.detail,
+                event_text(source_event),
             )
 
     def summary(self) -> str:
@@ -218,16 +239,17 @@ class RejectedFile:
     def __exit__(self, *raised: object) -> None:
         self._file.close()
 
-    def write(self, source_event: SourceEvent, reason: str, detail: str) -> None:
+    def write(self, source_event: SourceEvent, error: BadEvent) -> None:
         """Append an event as a JSON line, with the reason, message and place of its rejection."""
         rejection = {
-            "reason": reason,
-            "detail": detail,
+            "reason": error.reason,
+            "detail": error.detail,
             "source": source_event.source,
             "line": source_event.line,
+            "named": source_event.event_id,
         }
         event = source_event.text if source_event.event is None else source_event.event
-        line = {REJECTED_KEY: rejection | {"named": source_event.event_id}, "event": event}
+        line = {REJECTED_KEY: rejection, "event": event}
         self._file.write(msgspec.json.encode(line, enc_hook=str) + b"\n")
 
     def flush(self) -> None:
