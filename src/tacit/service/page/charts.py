@@ -229,6 +229,8 @@ def draw_chart(
 
 
 class _Scale(NamedTuple):
+    """The scale of a chart: its span of time, and the values at its lower and upper edge."""
+
     span: Span
     lowest: float
     highest: float
