@@ -275,26 +275,23 @@ def test_the_two_commands_of_the_page_judge_another_policy_while_it_serves(tmp_p
     assert "learning: mean reward, from 60 logged rows" in found[1].output
 
 
-def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(tmp_path, monkeypatch):
+async def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(stores, "chosen", "postgres")
     url, schema = stores.cluster().url, stores.schema_of(tmp_path)
     with pytest.raises(StoreError, match="there is no log; give the schema that was served"):
         ReadStore(url, schema)
-
-    async def session():
-        async with served(tmp_path, with_home(arms=2)) as engine:
+    async with served(tmp_path, with_home(arms=2)) as engine:
+        await engine.decide("home", "all")
+        with contextlib.closing(ReadStore(url, schema)) as reader:
+            (before,) = reader.events(0)
             await engine.decide("home", "all")
-            with contextlib.closing(ReadStore(url, schema)) as reader:
-                before = list(reader.events(0))
-                await engine.decide("home", "all")
-                assert list(reader.events(0)) == before
-                assert reader.end().seq == before[-1].seq
-                with pytest.raises(StoreError, match="open for reading only"):
-                    reader.store_configuration(1, "{}")
-            await engine.decide("home", "all")
-            return len(before)
-
-    assert asyncio.run(session()) == 1
+            assert list(reader.events(0)) == [before]
+            assert reader.end().seq == before.seq
+            with pytest.raises(StoreError, match="open for reading only"):
+                reader.store_configuration(1, "{}")
+        await engine.decide("home", "all")
 
 
 # For whom ---------------------------------------------------------------------------------------

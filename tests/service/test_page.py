@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from tacit.policies.base import ArmBeliefs
+from tacit.policies.stationary.beta_maximum import probability_largest
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.holdout import RewardScale
 from tacit.service.page.charts import (
@@ -253,10 +254,12 @@ def test_keys_are_found_by_a_part_of_them(opened):
 
 
 @pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_the_page_fits(opened, width, scheme):
+def test_the_page_fits_and_no_serious_obstacle_is_found(opened, width, scheme):
     page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") == width
-    page.goto(page.url + "placements/home")
+    assert obstacles(page) == []
+    start = page.url
+    page.goto(start + "placements/home")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     # No label of a chart sticks out of the page, and none lies on another one.
     places = page.evaluate(
@@ -275,6 +278,10 @@ def test_the_page_fits(opened, width, scheme):
     brightness = [sum(map(int, c[4:-1].split(","))) for c in (ground, ink)]
     assert (brightness[0] > brightness[1]) is (scheme == "light")
     assert len(page.screenshot(full_page=True)) > 10_000
+    assert obstacles(page) == []
+    page.goto(start + "key?placement=home&key=key%201")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert obstacles(page) == []
 
 
 def test_every_chart_speaks(opened):
@@ -499,18 +506,6 @@ def test_what_cannot_be_tried_says_why(opened):
     assert page.inner_text("#answer") == "no"
 
 
-@pytest.mark.parametrize(("width", "scheme"), SCREENS)
-def test_no_serious_obstacle_is_found(opened, width, scheme):
-    page = opened(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    assert obstacles(page) == []
-    start = page.url
-    page.goto(start + "placements/home")
-    assert obstacles(page) == []
-    page.goto(start + "key?placement=home&key=key%201")
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    assert obstacles(page) == []
-
-
 def obstacles(page):
     """Give what axe-core finds wrong with a page, with all its details open."""
     from axe_playwright_python.sync_playwright import Axe
@@ -524,11 +519,6 @@ def obstacles(page):
 
 
 def test_beliefs_of_arms_are_those_of_beta_posteriors():
-    from scipy import stats
-
-    from tacit.policies.stationary.beta_maximum import probability_largest
-    from tacit.service.page.key import estimate_arms
-
     rng = np.random.default_rng(0)
     for _ in range(40):
         arms = int(rng.integers(2, 6))
@@ -536,7 +526,7 @@ def test_beliefs_of_arms_are_those_of_beta_posteriors():
         rewards = np.floor(plays * rng.random(arms) ** 3)
         believed = estimate_arms([str(i) for i in range(arms)], ArmBeliefs.from_counts(plays, rewards))
         for i, one_arm in enumerate(believed):
-            law = stats.beta(1 + rewards[i], 1 + plays[i] - rewards[i])
+            law = beta(1 + rewards[i], 1 + plays[i] - rewards[i])
             # Of an arm without clicks, or of nothing else, the interval begins or ends at its rate.
             without = rewards[i] == 0 < plays[i], rewards[i] == plays[i] > 0
             low, high = law.ppf({(1, 0): [0, 0.95], (0, 1): [0.05, 1]}.get(without, [0.025, 0.975]))

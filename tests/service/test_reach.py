@@ -87,10 +87,7 @@ def test_no_route_tells_of_another_placement(client, path, route):
         assert asked(client, route, address, EVERY)[0] != 403
     if route.placement_source == "each" and route.handler is not None and route.operation != "fedNow":
         assert OWN in content
-
-
-@pytest.mark.parametrize(("path", "route"), ROUTES)
-def test_every_route_serves_the_placements_that_a_key_reaches(client, path, route):
+    # And what it may ask for is answered.
     assert asked(client, route, addressed(path, route, OWN), SOME)[0] != 403
 
 

@@ -240,12 +240,14 @@ def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> 
         Policy that each placement now has, by the placement's name.
     """
     for name, placement in config.placements.items():
+        if not placement.recommended or placement.rebuild:
+            continue
         policies = placement.policy, learned[name]
-        recommended, current = (getattr(policy, "policy", policy) for policy in policies)
-        if placement.recommended and not placement.rebuild and type(recommended) is not type(current):
+        recommended_policy, current_policy = (getattr(policy, "policy", policy) for policy in policies)
+        if type(recommended_policy) is not type(current_policy):
             yield (
-                f"placements.{name}.policy: auto is {recommended.label} as it is configured; "
-                f"{current.label}, which has learned, goes on; "
+                f"placements.{name}.policy: auto is {recommended_policy.label} as it is configured; "
+                f"{current_policy.label}, which has learned, goes on; "
                 "rebuild = true lets the other learn the log and take over"
             )
 

@@ -260,7 +260,7 @@ def _collect_shards(
 
 
 def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
-    """Return pairs of a list with the object's name, as the value of its label, and the object."""
+    """Return, for each object by its name, the pair of [name], the value of its label, and the object."""
     return [([name], thing) for name, thing in things.items()]
 
 

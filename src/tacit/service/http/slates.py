@@ -67,7 +67,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return how several reports of clicks for one list are combined."""
+        """Return fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:

@@ -427,12 +427,12 @@ def _is_about_data(error: Exception) -> bool:
 
 
 def _with_placeholders(statement: str) -> Any:
-    """Return a statement with psycopg's placeholders for values."""
+    """Return a statement with ``%s``, psycopg's placeholder for a value, in place of question marks."""
     return statement.replace("?", "%s")
 
 
 def _strip_password(url: str) -> str:
-    """Return the host, port and name in a database's address, for messages."""
+    """Return ``host:port/name`` of a database's address, for messages; raise StoreError if it is none."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:

@@ -389,7 +389,7 @@ def split_into_blocks(events: Iterable[Event]) -> Iterator[Block[Any]]:
 
 
 def _kind(event: Event) -> tuple[Any, ...]:
-    """Return what rows of one block have in common: type, placement, time, and the mode of decisions."""
+    """Return the type, placement, time and, for a decision, mode of a row: equal for all rows of a block."""
     mode = event.mode if isinstance(event, DecisionRow) else None
     return type(event), event.placement, event.time, mode
 

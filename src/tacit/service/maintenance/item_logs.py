@@ -187,5 +187,5 @@ def _warn_left_out(name: str, count: int) -> None:
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
     """Return a decision for one arm as a row of a click log; its reward is None if ``rewards`` lacks it."""
-    shown = {"arm": str(row.arm), "propensity": row.propensity or None, "reward": rewards.get(row.seq)}
-    return make_click_row(row, name, policy) | shown
+    columns = {"arm": str(row.arm), "propensity": row.propensity or None, "reward": rewards.get(row.seq)}
+    return make_click_row(row, name, policy) | columns
