@@ -39,6 +39,9 @@ def setting(name):
     return value
 
 
+NEVER = {int(code) for code in setting("RestartPreventExitStatus").split()}
+
+
 def instruction(name):
     (value,) = re.findall(rf"^{name} (.*)$", IMAGE, re.MULTILINE)
     return value
@@ -68,7 +71,6 @@ def config(tmp_path):
 
 def test_what_would_fail_again_is_not_tried_again(config):
     """A wrong file, a placement that does not fit the store, an address without keys."""
-    never = {int(code) for code in setting("RestartPreventExitStatus").split()}
     process = served_by_command("--config", config, "--port", 0)
     assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
@@ -82,24 +84,23 @@ def test_what_would_fail_again_is_not_tried_again(config):
     ):
         config.write_text(wrong)
         code, told = left("--config", config, "--port", 0)
-        assert code in never, told
+        assert code in NEVER, told
     config.write_text(text)
-    assert left("--config", config, "--host", "0.0.0.0")[0] in never
-    assert left("--config", config, "--nonsense")[0] in never
+    assert left("--config", config, "--host", "0.0.0.0")[0] in NEVER
+    assert left("--config", config, "--nonsense")[0] in NEVER
 
 
 def test_what_may_pass_is_tried_again(config, tmp_path):
     """A port or a store that is in use."""
-    never = {int(code) for code in setting("RestartPreventExitStatus").split()}
     assert setting("Restart") == "on-failure"
     process = served_by_command("--config", config, "--port", 0)
     try:
         port = process.stdout.readline().split()[3].rpartition(":")[2]
         code, told = left("--config", config, "--port", 0)
-        assert code not in {0, *never}, told
+        assert code not in {0, *NEVER}, told
         assert "in use by another process" in told
         code, told = left("--config", config, "--port", port, "--store", tmp_path / "other.db")
-        assert code not in {0, *never}, told
+        assert code not in {0, *NEVER}, told
         assert "cannot listen" in told
     finally:
         process.terminate()
