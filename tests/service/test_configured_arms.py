@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import threading
@@ -105,23 +104,19 @@ async def test_numbered_arms_follow_their_number(tmp_path):
             await engine.reload(naming(NAMES))
 
 
-def test_a_file_that_would_leave_no_arm_on_offer_brings_back_those_that_it_names(tmp_path):
+@pytest.mark.parametrize("stop", [False, True])
+async def test_a_file_that_would_leave_no_arm_on_offer_brings_back_those_that_it_names(tmp_path, stop):
     """While it serves, and at a start: that must not fail for what was once changed by hand."""
-
-    async def session(path, *, stop):
-        async with harness.served(path, naming(NAMES)) as engine:
-            await engine.ask("home", ArmsOf(["by hand"], ["a", "b"]))
-            await engine.ask("home", ArmsOf(retire=["by hand"]))
-            if not stop:
-                await engine.reload(naming(("a", "b")))
-                assert arms_of(engine) == (["a", "b"], ["c", "by hand"])
-        async with harness.served(path, naming(("a", "b"))) as engine:
+    async with harness.served(tmp_path / "s.db", naming(NAMES)) as engine:
+        await engine.ask("home", ArmsOf(["by hand"], ["a", "b"]))
+        await engine.ask("home", ArmsOf(retire=["by hand"]))
+        if not stop:
+            await engine.reload(naming(("a", "b")))
             assert arms_of(engine) == (["a", "b"], ["c", "by hand"])
-            assert (await decided(engine, "q")).arm in ("a", "b")
-            assert len(marks(engine)) == 3
-
-    for stop in (False, True):
-        asyncio.run(session(tmp_path / f"{stop}.db", stop=stop))
+    async with harness.served(tmp_path / "s.db", naming(("a", "b"))) as engine:
+        assert arms_of(engine) == (["a", "b"], ["c", "by hand"])
+        assert (await decided(engine, "q")).arm in ("a", "b")
+        assert len(marks(engine)) == 3
 
 
 async def test_the_second_policy_and_the_control_have_the_arms_of_the_file(tmp_path):

@@ -43,9 +43,9 @@ DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "countr
 configured = partial(with_home, arms=["film", "song"], context=DECLARED)
 
 
-def asked(engine, age, **more):
+def asked(engine, age, key="all", **more):
     given = {"device": "ios", "age": age, "new": False, "country": "de"} | more
-    return engine.placements["home"].check_request(DecisionRequest("all", context=given))
+    return engine.placements["home"].check_request(DecisionRequest(key, context=given))
 
 
 async def traffic(engine, rounds, first=0):
@@ -130,14 +130,6 @@ def test_over_http(tmp_path):
 def test_the_doctor_says_that_nobody_answers():
     found = CliRunner().invoke(cli, ["doctor", "--url", "http://127.0.0.1:9"])
     assert (found.exit_code, "start it with tacit serve" in found.output) == (1, True)
-
-
-@pytest.mark.parametrize("context", [[0.5], {"age": 31}, {}, []])
-def test_a_context_that_nobody_reads_is_refused(tmp_path, context):
-    with run_in_thread(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
-        with pytest.raises(InvalidRequest, match="configure the placement's context"):
-            client.decide("home", "all", context=context)
-        assert client.decide("home", "all").arm in (0, 1)
 
 
 def test_an_evaluation_context_is_who_is_asking(tmp_path):
@@ -275,26 +267,23 @@ def test_the_two_commands_of_the_page_judge_another_policy_while_it_serves(tmp_p
     assert "learning: mean reward, from 60 logged rows" in found[1].output
 
 
-def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(tmp_path, monkeypatch):
+async def test_a_store_in_postgresql_is_read_as_it_was_at_one_moment_and_never_taken_over(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(stores, "chosen", "postgres")
     url, schema = stores.cluster().url, stores.schema_of(tmp_path)
     with pytest.raises(StoreError, match="there is no log; give the schema that was served"):
         ReadStore(url, schema)
-
-    async def session():
-        async with served(tmp_path, with_home(arms=2)) as engine:
+    async with served(tmp_path, with_home(arms=2)) as engine:
+        await engine.decide("home", "all")
+        with contextlib.closing(ReadStore(url, schema)) as reader:
+            (before,) = reader.events(0)
             await engine.decide("home", "all")
-            with contextlib.closing(ReadStore(url, schema)) as reader:
-                before = list(reader.events(0))
-                await engine.decide("home", "all")
-                assert list(reader.events(0)) == before
-                assert reader.end().seq == before[-1].seq
-                with pytest.raises(StoreError, match="open for reading only"):
-                    reader.store_configuration(1, "{}")
-            await engine.decide("home", "all")
-            return len(before)
-
-    assert asyncio.run(session()) == 1
+            assert list(reader.events(0)) == [before]
+            assert reader.end().seq == before.seq
+            with pytest.raises(StoreError, match="open for reading only"):
+                reader.store_configuration(1, "{}")
+        await engine.decide("home", "all")
 
 
 # For whom ---------------------------------------------------------------------------------------
@@ -387,19 +376,22 @@ async def test_in_shards_it_is_what_the_one_says_that_decides_most(tmp_path):
         assert (alike.shard, alike.decisions) == (1, 3)
 
 
-@pytest.mark.parametrize("given", [{"segment": "film"}, {"unknown": "skip"}, {"relevance": [[1.0]]}])
-def test_what_is_said_of_items_is_refused_where_arms_have_names(given, tmp_path):
+def test_what_is_said_of_items_is_refused_where_arms_have_names(tmp_path):
     with run_in_thread(configured(tmp_path / "s.db")) as url:
-        body = {"key": "all", "context": {"age": 30}} | given
-        for path, sent in (("decide", body), ("decide/batch", {"decisions": [body]})):
-            answer = httpx.post(f"{url}/v1/placements/home/{path}", json=sent)
-            assert answer.status_code == 422, answer.text
-            assert answer.json()["detail"].partition(":")[0].endswith(next(iter(given)))
+        for field, value in {"segment": "film", "unknown": "skip", "relevance": [[1.0]]}.items():
+            body = {"key": "all", "context": {"age": 30}, field: value}
+            for path, sent in (("decide", body), ("decide/batch", {"decisions": [body]})):
+                answer = httpx.post(f"{url}/v1/placements/home/{path}", json=sent)
+                assert answer.status_code == 422, answer.text
+                assert answer.json()["detail"].partition(":")[0].endswith(field)
 
 
-def test_where_nothing_is_read_there_is_no_for_whom(tmp_path):
+def test_where_nothing_is_read_a_context_is_refused_and_there_is_no_for_whom(tmp_path):
     with run_in_thread(with_home(tmp_path / "s.db", arms=2)) as url, Client(url) as client:
-        client.decide("home", "all")
+        for context in ([0.5], {"age": 31}, {}, []):
+            with pytest.raises(InvalidRequest, match="configure the placement's context"):
+                client.decide("home", "all", context=context)
+        assert client.decide("home", "all").arm in (0, 1)
         with pytest.raises(InvalidRequest, match="reads nothing of who is asking"):
             client.for_whom("home")
         assert "For whom" not in httpx.get(f"{url}/placements/home").text
@@ -454,22 +446,17 @@ async def test_a_field_that_is_a_signal_is_heeded_and_recovered_from_the_log(tmp
 OWN = {"name": "context-mixture", "context": DECLARED, "per_key": True}
 
 
-def keyed(engine, key):
-    given = {"device": "ios", "age": 30, "new": False, "country": "de"}
-    return engine.placements["home"].check_request(DecisionRequest(key, context=given))
-
-
 async def test_a_key_too_many_is_refused_before_anything_changes_and_those_that_came_go_on(tmp_path):
     path, config = tmp_path / "s.db", configured(tmp_path / "s.db", policy=OWN, most_keys=2)
     async with served(path, config) as engine:
-        await engine.decide_many("home", [keyed(engine, "a")])
-        both = [keyed(engine, "b"), keyed(engine, "c")]
+        await engine.decide_many("home", [asked(engine, 30, "a")])
+        both = [asked(engine, 30, "b"), asked(engine, 30, "c")]
         with pytest.raises(
             InvalidValue, match=r"^key: '[bc]' .* 'home' lets in 2 keys, .* and has 1: raise its"
         ):
             await engine.decide_many("home", both)
         answers = await asyncio.gather(
-            *(engine.decide_many("home", [keyed(engine, key)]) for key in ("b", "c", "b", "a")),
+            *(engine.decide_many("home", [asked(engine, 30, key)]) for key in ("b", "c", "b", "a")),
             return_exceptions=True,
         )
         assert [isinstance(answer, InvalidValue) for answer in answers] == [False, True, False, False]
@@ -482,11 +469,11 @@ async def test_a_key_too_many_is_refused_before_anything_changes_and_those_that_
 async def test_fewer_keys_than_there_are_refuse_only_new_ones(tmp_path):
     path = tmp_path / "s.db"
     async with served(path, configured(path, policy=OWN)) as engine:
-        await engine.decide_many("home", [keyed(engine, key) for key in "abc"])
+        await engine.decide_many("home", [asked(engine, 30, key) for key in "abc"])
     async with served(path, configured(path, policy=OWN, most_keys=1)) as engine:
-        await engine.decide_many("home", [keyed(engine, key) for key in "abc"])
+        await engine.decide_many("home", [asked(engine, 30, key) for key in "abc"])
         with pytest.raises(InvalidValue, match=r"^key: 'd'"):
-            await engine.decide_many("home", [keyed(engine, "d")])
+            await engine.decide_many("home", [asked(engine, 30, "d")])
 
 
 def test_a_model_for_each_key_is_bounded_whatever_stands_around_it(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -108,31 +107,26 @@ async def test_a_reload_is_told_with_what_is_new(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_was_changed_outlives_the_rows(tmp_path):
+async def test_what_was_changed_outlives_the_rows(tmp_path):
     day = 86_400 * harness.SECOND
 
-    async def session():
-        clock = Clock()
-        async with harness.served(tmp_path / "s.db", configured(retention=1.0), clock) as engine:
-            await engine.ask("home", ArmsOf(["d"]), "lead")
-            for _ in range(4):
-                clock.now += day
-                await engine.decide("home", "q")
-                await harness.quiet(engine)
-            assert [c.what for c in await engine.history("home")] == ["arms"]
-            assert engine.store.find_base_end(1).seq > 1
-            return learned(engine)
-
-    before = asyncio.run(session())
-    store = store_at(tmp_path / "s.db")
-    again = Engine(configured(retention=1.0), store, Clock())
-    assert learned(again) == before
-    export(again.config, store, tmp_path / "out")
-    store.close()
-    other = store_at(tmp_path / "t.db")
-    import_log(other, tmp_path / "out")
-    assert [(mark.kind, mark.who) for mark in other.changes(1)] == [("arms", "lead")]
-    other.close()
+    clock = Clock()
+    async with harness.served(tmp_path / "s.db", configured(retention=1.0), clock) as engine:
+        await engine.ask("home", ArmsOf(["d"]), "lead")
+        for _ in range(4):
+            clock.now += day
+            await engine.decide("home", "q")
+            await harness.quiet(engine)
+        assert [c.what for c in await engine.history("home")] == ["arms"]
+        assert engine.store.find_base_end(1).seq > 1
+        before = learned(engine)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        again = Engine(configured(retention=1.0), store, Clock())
+        assert learned(again) == before
+        export(again.config, store, tmp_path / "out")
+    with contextlib.closing(store_at(tmp_path / "t.db")) as other:
+        import_log(other, tmp_path / "out")
+        assert [(mark.kind, mark.who) for mark in other.changes(1)] == [("arms", "lead")]
 
 
 # Pins -------------------------------------------------------------------------------------------
@@ -229,14 +223,13 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
             ("lead", "pin"), ("lead", "pin"), ("lead", "unpin"), ("lead", "pin"),
         ]  # fmt: skip
         assert found[3].detail == {"arms": ["b"], "until": pinned.until}
-        told = CliRunner().invoke(
-            cli, ["placement", "pin", "home", "a", "--until", "2099-01-01", "--url", url, "--key", KEY]
-        )
-        assert told.output == "a until 2099-01-01T00:00:00+00:00\n"
-        told = CliRunner().invoke(cli, ["placement", "unpin", "home", "--url", url, "--key", KEY])
-        assert told.output == "the policy decides\n"
-        mode = ["placement", "mode", "home", "--mode", "frozen", "--url", url, "--key", KEY]
-        assert CliRunner().invoke(cli, mode).output == "frozen\n"
+        for command, told in (
+            (["pin", "home", "a", "--until", "2099-01-01"], "a until 2099-01-01T00:00:00+00:00\n"),
+            (["unpin", "home"], "the policy decides\n"),
+            (["mode", "home", "--mode", "frozen"], "frozen\n"),
+        ):
+            ran = CliRunner().invoke(cli, ["placement", *command, "--url", url, "--key", KEY])
+            assert ran.output == told
         assert client.history("home")[0].what == "mode"
     assert verify(config, store_at(path)) == []
 
@@ -291,25 +284,22 @@ async def test_what_was_pinned_is_in_no_click_log(tmp_path):
     assert found.exit_code == 0, found.output
 
 
-def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
+async def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
     config = Config({"home": PlacementConfig(tacit.policies.LinTS(1, 1), 7, kind="features")})
 
-    async def session():
-        async with harness.served(tmp_path / "s.db", config) as engine:
-            placement = engine.placements["home"]
-            await engine.ask("home", PinOf(["y"], as_text(START + 10)))
-            outcomes = []
-            for arms, shown in ((["x", "y"], {"y"}), (["x", "z"], {"x", "z"})):
-                rows = []
-                for i in range(20):
-                    told = DecisionRequest(f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]])
-                    rows += await engine.decide_many("home", [placement.check_request(told)])
-                assert {row.arm for row in rows} <= shown
-                outcomes.append(await engine.feedback("home", rows[0].id, 1.0))
-            # Of those before the second nothing came yet.
-            assert outcomes == ["learned", "pending"]
-            return learned(engine)
-
-    live = asyncio.run(session())
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        placement = engine.placements["home"]
+        await engine.ask("home", PinOf(["y"], as_text(START + 10)))
+        outcomes = []
+        for arms, shown in ((["x", "y"], {"y"}), (["x", "z"], {"x", "z"})):
+            rows = []
+            for i in range(20):
+                told = DecisionRequest(f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]])
+                rows += await engine.decide_many("home", [placement.check_request(told)])
+            assert {row.arm for row in rows} <= shown
+            outcomes.append(await engine.feedback("home", rows[0].id, 1.0))
+        # Of those before the second nothing came yet.
+        assert outcomes == ["learned", "pending"]
+        live = learned(engine)
     with harness.recovered(tmp_path / "s.db", config) as again:
         assert learned(again) == live

@@ -28,20 +28,15 @@ from tacit.service.maintenance.log_export import export, import_log
 CONFIG = Config({"home": PlacementConfig(tacit.Thompson(("holiday", "film")), 7)})
 
 
-def filled(path):
+async def filled(path):
     """Let a store hold ten decisions, feedback for six of them, and no snapshot."""
-
-    async def session():
-        async with served(path, CONFIG) as engine:
-            for i in range(10):
-                row = await engine.decide("home", f"key {i % 3}", id=f"#{i}")
-                if i % 3:
-                    await engine.feedback("home", row.id, float(i % 2))
-            return learned(engine)
-
-    state = asyncio.run(session())
-    kind = stores.chosen
-    sql(path, kind, "DELETE FROM snapshots")
+    async with served(path, CONFIG) as engine:
+        for i in range(10):
+            row = await engine.decide("home", f"key {i % 3}", id=f"#{i}")
+            if i % 3:
+                await engine.feedback("home", row.id, float(i % 2))
+        state = learned(engine)
+    sql(path, stores.chosen, "DELETE FROM snapshots")
     return state
 
 
@@ -74,16 +69,15 @@ RECORD = RecordRow(1, "query", "q", 10**15, '{"a": 1.0}')
 
 @pytest.mark.usefixtures("kind")
 def test_a_checksum_is_that_of_what_comes_back(tmp_path):
-    store = store_at(tmp_path / "s.db")
-    store.placement("home", "{}", 7)
-    store.append(ROWS)
-    many = [row._replace(seq=10 + i, id=f"{i}") for i, row in enumerate(ROWS.decisions * 10)]
-    store.append(Rows(many, [], []))
-    store.add_records([RECORD])
-    assert list(store.events(0)) == [*ROWS.all(), *many]
-    assert list(store.records()) == [RECORD]
-    assert store.find_damaged_rows() == {}
-    store.close()
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        store.placement("home", "{}", 7)
+        store.append(ROWS)
+        many = [row._replace(seq=10 + i, id=f"{i}") for i, row in enumerate(ROWS.decisions * 10)]
+        store.append(Rows(many, [], []))
+        store.add_records([RECORD])
+        assert list(store.events(0)) == [*ROWS.all(), *many]
+        assert list(store.records()) == [RECORD]
+        assert store.find_damaged_rows() == {}
 
 
 def test_arms_differ_by_their_type():
@@ -107,9 +101,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_damaged_row_is_named_and_refused(tmp_path, kind, change):
+async def test_a_damaged_row_is_named_and_refused(tmp_path, kind, change):
     path = tmp_path / "s.db"
-    filled(path)
+    await filled(path)
     statement = CHANGES[change]
     sql(path, kind, statement if isinstance(statement, str) else statement[kind])
     (found,) = wrong_with(path)
@@ -120,57 +114,52 @@ def test_a_damaged_row_is_named_and_refused(tmp_path, kind, change):
 
 def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
     path = tmp_path / "s.db"
-    store = store_at(path)
-    store.placement("home", "{}", 7)
-    store.append(ROWS)
-    store.add_records([RECORD])
-    sql(
-        path,
-        kind,
-        "UPDATE feedback SET reward = 0.3 WHERE seq = 3",
-        "UPDATE marks SET value = '[]' WHERE seq = 6",
-        "UPDATE records SET content = '{}'",
-    )
-    assert store.find_damaged_rows() == {"feedback": [3], "marks": [6], "records": [1]}
-    for read in (lambda: list(store.events(0)), lambda: list(store.records()),
-                 lambda: store.changes(1)):  # fmt: skip
-        with pytest.raises(Damaged):
-            read()
-    with pytest.raises(Damaged, match=r"rows 6 of marks.*restore a backup"):
-        store.remove_damaged_rows(store.find_damaged_rows())
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        store.placement("home", "{}", 7)
+        store.append(ROWS)
+        store.add_records([RECORD])
+        sql(
+            path,
+            kind,
+            "UPDATE feedback SET reward = 0.3 WHERE seq = 3",
+            "UPDATE marks SET value = '[]' WHERE seq = 6",
+            "UPDATE records SET content = '{}'",
+        )
+        assert store.find_damaged_rows() == {"feedback": [3], "marks": [6], "records": [1]}
+        for read in (lambda: list(store.events(0)), lambda: list(store.records()),
+                     lambda: store.changes(1)):  # fmt: skip
+            with pytest.raises(Damaged):
+                read()
+        with pytest.raises(Damaged, match=r"rows 6 of marks.*restore a backup"):
+            store.remove_damaged_rows(store.find_damaged_rows())
 
 
-def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
+async def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
     path = tmp_path / "s.db"
-    before = filled(path)
+    before = await filled(path)
     sql(path, kind, "UPDATE decisions SET key = 'another' WHERE seq = 4",
         "UPDATE feedback SET reward = 0.5 WHERE seq = 3")  # fmt: skip
-    store = store_at(path)
-    store.remove_damaged_rows(store.find_damaged_rows())
-    rows = list(store.events(0))
-    assert {1, 2} <= {row.seq for row in rows}
-    assert not {3, 4, 5} & {row.seq for row in rows}
-    assert rows[-1] == ChangeRow(
-        17, None, rows[-1].time, "tick", '{"left_out":{"decisions":[4],"feedback":[3]}}'
-    )
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        store.remove_damaged_rows(store.find_damaged_rows())
+        rows = list(store.events(0))
+        assert {1, 2} <= {row.seq for row in rows}
+        assert not {3, 4, 5} & {row.seq for row in rows}
+        assert rows[-1] == ChangeRow(
+            17, None, rows[-1].time, "tick", '{"left_out":{"decisions":[4],"feedback":[3]}}'
+        )
     after = opened(path)
     assert after != before
     assert opened(path) == after
     assert wrong_with(path) == []
 
-    async def on():
-        async with served(path, CONFIG) as engine:
-            await engine.decide("home", "key 1", id="next")
-
-    asyncio.run(on())
+    async with served(path, CONFIG) as engine:
+        await engine.decide("home", "key 1", id="next")
     assert wrong_with(path) == []
 
 
-def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog):
+async def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog):
     path, served_with = tmp_path / "s.db", []
-    filled(path)
+    await filled(path)
     sql(path, "sqlite", "UPDATE decisions SET arm = 'film ' WHERE seq = 4")
     for setting in ("set_up", "log_the_uncaught"):
         monkeypatch.setattr(f"tacit.service.app.logging_setup.{setting}", lambda *_: None)
@@ -185,21 +174,20 @@ def test_serve_takes_out_what_is_damaged_when_told(tmp_path, monkeypatch, caplog
 
 def test_verify_says_what_it_can_of_a_file_that_is_cut_up(tmp_path):
     path = tmp_path / "s.db"
-    store = store_at(path)
-    store.placement("home", "{}", 7)
-    row = ROWS.decisions[0]
-    store.append(Rows([row._replace(seq=i, id=f"{i}") for i in range(1, 2000)], [], []))
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        store.placement("home", "{}", 7)
+        row = ROWS.decisions[0]
+        store.append(Rows([row._replace(seq=i, id=f"{i}") for i in range(1, 2000)], [], []))
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)
         file.write(bytes(3 * 4096))
     assert wrong_with(path)
 
 
-def test_rows_without_a_checksum_are_read(tmp_path, kind):
+async def test_rows_without_a_checksum_are_read(tmp_path, kind):
     """As those of versions before 0.3, in stores that 0.3 has opened since."""
     path = tmp_path / "s.db"
-    state = filled(path)
+    state = await filled(path)
     tables = "decisions", "feedback", "marks"
     sql(path, kind, *(f"UPDATE {table} SET checksum = NULL" for table in tables))
     assert wrong_with(path) == []
@@ -207,9 +195,9 @@ def test_rows_without_a_checksum_are_read(tmp_path, kind):
 
 
 @pytest.mark.usefixtures("kind")
-def test_an_imported_log_has_checksums_of_its_own(tmp_path):
+async def test_an_imported_log_has_checksums_of_its_own(tmp_path):
     path, other = tmp_path / "s.db", tmp_path / "t.db"
-    filled(path)
+    await filled(path)
     store, empty = store_at(path), store_at(other)
     export(CONFIG, store, tmp_path / "out")
     import_log(empty, tmp_path / "out")
@@ -222,27 +210,23 @@ def test_an_imported_log_has_checksums_of_its_own(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
+async def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_path):
     path = tmp_path / "s.db"
-    filled(path)
-    sql(path, stores.chosen, "DELETE FROM snapshots")
+    await filled(path)
 
-    async def session():
-        async with served(path, CONFIG, Clock(START + 10**12)) as engine:
-            # All windows close, so that decisions are read from the store.
-            await engine.decide("home", "on")
-            sql(path, stores.chosen, "UPDATE decisions SET key = 'other' WHERE seq = 4")
-            answers = await asyncio.gather(
-                *(engine.feedback("home", f"#{i}", 1.0) for i in range(5)), return_exceptions=True
-            )
-            assert [i for i, one in enumerate(answers) if isinstance(one, NotDurable)] == [2]
-            assert sum(isinstance(one, Exception) for one in answers) == 1
-            # Nor does it go to an archive as if it were whole.
-            with pytest.raises(Damaged):
-                engine.store.find_old_rows(1, 10**9, 10**18, 10)
-            assert engine.writer.failure is None
-
-    asyncio.run(session())
+    async with served(path, CONFIG, Clock(START + 10**12)) as engine:
+        # All windows close, so that decisions are read from the store.
+        await engine.decide("home", "on")
+        sql(path, stores.chosen, "UPDATE decisions SET key = 'other' WHERE seq = 4")
+        answers = await asyncio.gather(
+            *(engine.feedback("home", f"#{i}", 1.0) for i in range(5)), return_exceptions=True
+        )
+        assert [i for i, one in enumerate(answers) if isinstance(one, NotDurable)] == [2]
+        assert sum(isinstance(one, Exception) for one in answers) == 1
+        # Nor does it go to an archive as if it were whole.
+        with pytest.raises(Damaged):
+            engine.store.find_old_rows(1, 10**9, 10**18, 10)
+        assert engine.writer.failure is None
 
 
 # Indexes -------------------------------------------------------------------------------------
@@ -272,9 +256,9 @@ def lose_entry(path, kind):
     connection.close()
 
 
-def test_verify_finds_a_damaged_index(tmp_path, kind):
+async def test_verify_finds_a_damaged_index(tmp_path, kind):
     path = tmp_path / "s.db"
-    filled(path)
+    await filled(path)
     assert wrong_with(path) == []
     lose_entry(path, kind)
     told = "index decision_ids" if kind == "sqlite" else "1 rows of decisions are not found by id, "
@@ -282,16 +266,13 @@ def test_verify_finds_a_damaged_index(tmp_path, kind):
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_start_refuses_a_damaged_index(tmp_path, clean):
+async def test_a_start_refuses_a_damaged_index(tmp_path, clean):
     path = tmp_path / "s.db"
 
-    async def session():
-        async with served(path, CONFIG) as engine:
-            for i in range(5):
-                await engine.decide("home", "a", id=f"#{i}")
-            return as_after_a_crash(path)
-
-    copy = asyncio.run(session())
+    async with served(path, CONFIG) as engine:
+        for i in range(5):
+            await engine.decide("home", "a", id=f"#{i}")
+        copy = as_after_a_crash(path)
     opened(copy)
     lose_entry(copy, "sqlite")
     if not clean:
@@ -306,9 +287,9 @@ def test_a_start_refuses_a_damaged_index(tmp_path, clean):
     assert wrong_with(copy) == []
 
 
-def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monkeypatch):
+async def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monkeypatch):
     path = tmp_path / "s.db"
-    filled(path)
+    await filled(path)
     sql(path, "sqlite", "UPDATE store SET clean = 0")
     times = iter(range(0, 10_000, 100))
     monkeypatch.setattr("tacit.service.log.sqlite.time.monotonic", lambda: next(times))
@@ -331,19 +312,19 @@ def test_a_start_looks_at_indexes_for_some_seconds_alone(tmp_path, caplog, monke
         ("UPDATE placements SET configuration = '{\"polhcy\": 1}'", "configured"),
     ],
 )
-def test_a_placement_that_is_not_what_was_written_is_refused(tmp_path, kind, change, said):
+async def test_a_placement_that_is_not_what_was_written_is_refused(tmp_path, kind, change, said):
     path = tmp_path / "s.db"
-    filled(path)
+    await filled(path)
     sql(path, kind, change)
     with pytest.raises(Damaged, match=f"{said}.*is not what was written; restore a backup"):
         opened(path)
     assert said in wrong_with(path)[0]
 
 
-def test_a_flip_in_the_pages_of_placements_is_refused_or_none(tmp_path):
+async def test_a_flip_in_the_pages_of_placements_is_refused_or_none(tmp_path):
     """Nothing but an error that names the damage comes of any, and no placement begins anew."""
     path = tmp_path / "s.db"
-    state = filled(path)
+    state = await filled(path)
     whole = path.read_bytes()
     size = sql(path, "sqlite", "PRAGMA page_size")[0][0]
     tables = "'placements', 'policies'"

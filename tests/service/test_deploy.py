@@ -39,6 +39,9 @@ def setting(name):
     return value
 
 
+NEVER = {int(code) for code in setting("RestartPreventExitStatus").split()}
+
+
 def instruction(name):
     (value,) = re.findall(rf"^{name} (.*)$", IMAGE, re.MULTILINE)
     return value
@@ -68,7 +71,6 @@ def config(tmp_path):
 
 def test_what_would_fail_again_is_not_tried_again(config):
     """A wrong file, a placement that does not fit the store, an address without keys."""
-    never = {int(code) for code in setting("RestartPreventExitStatus").split()}
     process = served_by_command("--config", config, "--port", 0)
     assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
@@ -82,23 +84,23 @@ def test_what_would_fail_again_is_not_tried_again(config):
     ):
         config.write_text(wrong)
         code, told = left("--config", config, "--port", 0)
-        assert code in never, told
+        assert code in NEVER, told
     config.write_text(text)
-    assert left("--config", config, "--host", "0.0.0.0")[0] in never
-    assert left("--config", config, "--nonsense")[0] in never
+    assert left("--config", config, "--host", "0.0.0.0")[0] in NEVER
+    assert left("--config", config, "--nonsense")[0] in NEVER
 
 
 def test_what_may_pass_is_tried_again(config, tmp_path):
     """A port or a store that is in use."""
-    never = {int(code) for code in setting("RestartPreventExitStatus").split()}
     assert setting("Restart") == "on-failure"
     process = served_by_command("--config", config, "--port", 0)
     try:
         port = process.stdout.readline().split()[3].rpartition(":")[2]
         code, told = left("--config", config, "--port", 0)
-        assert code not in {0, *never}, told
+        assert code not in {0, *NEVER}, told
+        assert "in use by another process" in told
         code, told = left("--config", config, "--port", port, "--store", tmp_path / "other.db")
-        assert code not in {0, *never}, told
+        assert code not in {0, *NEVER}, told
         assert "cannot listen" in told
     finally:
         process.terminate()
@@ -153,10 +155,10 @@ def test_nobody_to_tell_is_no_error(monkeypatch, address):
 
 
 @pytest.mark.parametrize(("time", "pid"), [("", ""), ("soon", ""), ("1000000", "1")])
-def test_no_watchdog_is_none_of_ours(monkeypatch, time, pid):
+async def test_no_watchdog_is_none_of_ours(monkeypatch, time, pid):
     monkeypatch.setenv("WATCHDOG_USEC", time)
     monkeypatch.setenv("WATCHDOG_PID", pid)
-    asyncio.run(asyncio.wait_for(systemd.watch(None), PATIENCE))
+    await asyncio.wait_for(systemd.watch(None), PATIENCE)
 
 
 class Slow(SqliteStore):
@@ -173,29 +175,25 @@ class Slow(SqliteStore):
         super().commit()
 
 
-def test_an_engine_that_is_stuck_is_found_out(tmp_path):
-    async def session():
-        store = Slow(str(tmp_path / "s.db"))
-        async with served(store, configured()) as engine:
-            progress = systemd.Progress(engine)
-            idle = progress.has_progressed(), progress.has_progressed()
-            store.busy.clear()
-            store.free.clear()
-            first = asyncio.create_task(engine.decide("default", "a"))
-            await reached(store.busy.is_set)
-            second = asyncio.create_task(engine.decide("default", "b"))
-            await reached(lambda: engine.waiting)
-            progress.has_progressed()
-            stuck = progress.has_progressed()
-            store.free.set()
-            await asyncio.gather(first, second)
-            after = progress.has_progressed()
-        return idle, stuck, after
-
-    assert asyncio.run(session()) == ((True, True), False, True)
+async def test_an_engine_that_is_stuck_is_found_out(tmp_path):
+    store = Slow(str(tmp_path / "s.db"))
+    async with served(store, configured()) as engine:
+        progress = systemd.Progress(engine)
+        assert [progress.has_progressed(), progress.has_progressed()] == [True, True]
+        store.busy.clear()
+        store.free.clear()
+        first = asyncio.create_task(engine.decide("default", "a"))
+        await reached(store.busy.is_set)
+        second = asyncio.create_task(engine.decide("default", "b"))
+        await reached(lambda: engine.waiting)
+        progress.has_progressed()
+        stuck = not progress.has_progressed()
+        store.free.set()
+        await asyncio.gather(first, second)
+        assert (stuck, progress.has_progressed()) == (True, True)
 
 
-def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
+async def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
     """What waits for it may be in memory only."""
 
     class Failing(SqliteStore):
@@ -204,15 +202,12 @@ def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
 
         append = insert
 
-    async def session():
-        async with served(Failing(str(tmp_path / "s.db")), configured()) as engine:
-            progress = systemd.Progress(engine)
-            with pytest.raises(TacitError):
-                await engine.decide("default", "a")
-            made = not engine.health().ready, progress.has_progressed(), progress.has_progressed()
-        return made
-
-    assert asyncio.run(session()) == (True, True, True)
+    async with served(Failing(str(tmp_path / "s.db")), configured()) as engine:
+        progress = systemd.Progress(engine)
+        with pytest.raises(TacitError):
+            await engine.decide("default", "a")
+        assert not engine.health().ready
+        assert [progress.has_progressed(), progress.has_progressed()] == [True, True]
 
 
 @pytest.mark.needs("systemd-analyze")
@@ -255,11 +250,7 @@ def test_the_image_builds_from_what_reaches_it(tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_what_the_image_compiles_is_what_is_served_by_default():
-    compiled = load_config(DEPLOY / "served.toml").placements["default"]
-    assert type(compiled.policy) is type(load_config().placements["default"].policy)
-
-
-def test_what_the_image_compiles_can_be_served():
-    kinds = {each.kind for each in load_config(DEPLOY / "served.toml").placements.values()}
-    assert kinds == {"arms", "duels", "slates"}
+def test_what_the_image_compiles_is_what_is_served_by_default_and_of_each_kind():
+    compiled, default = load_config(DEPLOY / "served.toml").placements, load_config().placements["default"]
+    assert type(compiled["default"].policy) is type(default.policy)
+    assert {each.kind for each in compiled.values()} == {"arms", "duels", "slates"}

@@ -10,7 +10,7 @@ import time
 import pytest
 import yaml
 from conftest import ROOT
-from harness import PATIENCE, Client, Clock, configured
+from harness import PATIENCE, Client, Clock, by_clock, configured
 
 from tacit.service.app.server import run_in_thread
 from tacit.service.http.metrics import OF_SHARD
@@ -27,9 +27,8 @@ EXPRESSIONS = [alert["expr"] for alert in ALERTS if alert["alert"] != "TacitDown
 
 
 def decide(client):
-    _, _, decision = client.ask("POST", "/v1/placements/default/decide", {"key": "k"})
-    told = {"decision_id": decision["decision_id"], "reward": 1}
-    client.ask("POST", "/v1/placements/default/feedback", told)
+    _, _, decision = client.post("default/decide", {"key": "k"})
+    client.post("default/feedback", {"decision_id": decision["decision_id"], "reward": 1})
 
 
 @pytest.fixture(scope="module")
@@ -52,19 +51,16 @@ def told(tmp_path_factory):
         decide(Client(address))
     # What was learned is in a snapshot now, and is read from it.
     clock = Clock(time.time_ns() // 1000 + HOUR)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
-        with run_in_thread(config) as address:
-            client = Client(address)
-            for _ in range(40):
-                decide(client)
-            wanted = {"decisions": [{"key": "k"}] * 400}
-            made = client.post("held/decide/batch", wanted)[2]["decisions"]
-            sent = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made[::2]]
-            client.post("held/feedback/batch", {"feedback": sent})
-            clock.now += HOUR
-            client.post("held/decide", {"key": "k"})
-            _, _, content = client.ask("GET", "/metrics")
+    with by_clock(config, clock) as address:
+        client = Client(address)
+        for _ in range(40):
+            decide(client)
+        made = client.post("held/decide/batch", {"decisions": [{"key": "k"}] * 400})[2]["decisions"]
+        sent = [{"decision_id": one["decision_id"], "reward": 1.0} for one in made[::2]]
+        client.post("held/feedback/batch", {"feedback": sent})
+        clock.now += HOUR
+        client.post("held/decide", {"key": "k"})
+        _, _, content = client.ask("GET", "/metrics")
     names = {}
     for line in content.decode().splitlines():
         if not line.startswith("#"):

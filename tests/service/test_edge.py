@@ -194,27 +194,36 @@ ATTACKS = {
 }
 
 
-@pytest.fixture(scope="module")
-def elsewhere():
-    """Serve an empty page on a port of its own."""
+@contextlib.contextmanager
+def listening(method, answer):
+    """Answer requests of one method on a port of its own by a function of their handler; yield the port."""
 
-    class Empty(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.send_header("content-type", "text/html")
-            self.end_headers()
-
+    class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    setattr(Handler, f"do_{method}", answer)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server.server_port
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """Serve an empty page on a port of its own."""
+
+    def send_nothing(handler):
+        handler.send_response(200)
+        handler.send_header("content-length", "0")
+        handler.send_header("content-type", "text/html")
+        handler.end_headers()
+
+    with listening("GET", send_nothing) as port:
+        yield port
 
 
 def answered(client):

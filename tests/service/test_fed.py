@@ -1,6 +1,5 @@
 """How far feeds have come is in the log, behind the feedback of what stands before it."""
 
-import asyncio
 import contextlib
 import shutil
 
@@ -61,30 +60,21 @@ async def test_offsets_are_a_fold_of_the_log(tmp_path, every):
 
 
 @pytest.mark.usefixtures("kind")
-def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
+async def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
     monkeypatch.setattr(upkeep, "ROWS", 4)
     path = tmp_path / "s.db"
     config = with_home(path, arms=2, values={"store.retention": 1.0})
-
-    async def session():
-        clock = Clock()
-        async with served(path, config, clock) as engine:
-            await engine.ask("home", FedOf("clicks", {"0": 5}))
-            for day in range(4):
-                clock.now = START + day * DAY
-                await engine.decide("home", "k")
-                await harness.quiet(engine)
-
-    asyncio.run(session())
+    async with served(path, config) as engine:
+        await engine.ask("home", FedOf("clicks", {"0": 5}))
+        for day in range(4):
+            engine.clock.now = START + day * DAY
+            await engine.decide("home", "k")
+            await harness.quiet(engine)
     with contextlib.closing(store_at(path)) as store:
         assert not [row for row in store.events(0) if getattr(row, "kind", "") == "fed"]
         assert verify(config, store) == []
-
-    async def then():
-        async with served(path, config, Clock(START + 5 * DAY)) as engine:
-            assert merge_offsets("clicks", [engine.placements["home"].feed_offsets]) == {"0": 5}
-
-    asyncio.run(then())
+    async with served(path, config, Clock(START + 5 * DAY)) as engine:
+        assert merge_offsets("clicks", [engine.placements["home"].feed_offsets]) == {"0": 5}
 
 
 async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
@@ -146,16 +136,13 @@ def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path)
             other.log_feed_offsets("shelf", "feeder\na topic: clicks", {"0": 9})
 
 
-def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp_path):
+async def test_a_feed_of_before_keys_had_offsets_of_their_own_goes_on_where_it_was(tmp_path):
     key, sha256 = new_key()
     values = {"keys": {"feeder": {"sha256": sha256, "scopes": ["feedback"]}}}
     config = with_home(tmp_path / "s.db", arms=2, values=values)
 
-    async def before():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.ask("home", FedOf("clicks", {"0": 7, "1": 1}), "feeder")
-
-    asyncio.run(before())
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.ask("home", FedOf("clicks", {"0": 7, "1": 1}), "feeder")
     with run_in_thread(config) as url, Client(url, key) as client:
         assert client.read_feed_offsets("clicks").offsets == {"0": 7, "1": 1}
         # It may go back, as where a topic was made again.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -14,7 +13,7 @@ import harness
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from harness import START, Client, Clock, as_after_a_crash, learned, quiet, recovered, with_home
+from harness import START, Client, as_after_a_crash, learned, quiet, recovered, with_home
 from stores import store_at
 
 from tacit.cli import cli
@@ -33,9 +32,7 @@ from tests.service.test_verdict import LISTS
 
 NAME = "ann-of-4711"
 DAY = 86_400_000_000
-SEARCH = {
-    "kind": "duels", "rankers": ["old", "new", "odd"], "seed": 7, "length": 3,
-}  # fmt: skip
+SEARCH = {"kind": "duels", "rankers": ["old", "new", "odd"], "seed": 7, "length": 3}
 
 
 configured = partial(harness.configured, placements={"search": SEARCH, "home": {"arms": 2, "seed": 3}})
@@ -48,40 +45,46 @@ async def searched(engine, user, count=1, first=0):
         await engine.decide_many("search", [placement.check_request(request)])
 
 
+async def searched_for_days(engine):
+    """Let two searches of a user be older than a day, and three younger."""
+    await searched(engine, "id", 2)
+    engine.clock.now = START + 2 * DAY
+    for i in range(3):
+        engine.clock.now += 7_200_000_000
+        await searched(engine, "id", 1, first=2 + i)
+        await quiet(engine)
+
+
 def units(store):
     return [SearchFields.read(row.asked).unit for row in store.events(0) if isinstance(row, DecisionRow)]
 
 
-def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
+async def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
     path, config = tmp_path / "s.db", configured()
 
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            await searched(engine, "id", 3)
-            await searched(engine, "other", 2)
-            # When their windows have closed; one more is open.
-            clock.now += 60_000_000
-            await searched(engine, "open")
-            before = harness.arrays(engine.placements["search"].learner)
-            known = units(engine.store)
-            assert len({unit for unit in known if unit}) == 3
-            done = await engine.forget(Subject("user", "id"), "ann")
-            assert {name: tuple(found) for name, found in done.items()} == {"search": (3, 0)}
-            assert units(engine.store) == [None] * 3 + known[3:]
-            assert harness.arrays(engine.placements["search"].learner) == before
-            # Sent once more, it is the same.
-            await searched(engine, "id", 1)
-            await searched(engine, "open")
-            # Once more there is nothing left, and nothing is noted.
-            assert await engine.forget(Subject("user", "id")) == {}
-            assert await engine.forget(Subject("session", "id")) == {}
-            (change,) = [one for one in await engine.history("search") if one.what == "forget"]
-            assert (change.who, change.detail) == ("ann", {"decisions": 3, "records": 0})
-            await searched(engine, "id", 1, first=3)
-            return learned(engine, "search")
-
-    live = asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await searched(engine, "id", 3)
+        await searched(engine, "other", 2)
+        # When their windows have closed; one more is open.
+        engine.clock.now += 60_000_000
+        await searched(engine, "open")
+        before = harness.arrays(engine.placements["search"].learner)
+        known = units(engine.store)
+        assert len({unit for unit in known if unit}) == 3
+        done = await engine.forget(Subject("user", "id"), "ann")
+        assert {name: tuple(found) for name, found in done.items()} == {"search": (3, 0)}
+        assert units(engine.store) == [None] * 3 + known[3:]
+        assert harness.arrays(engine.placements["search"].learner) == before
+        # Sent once more, it is the same.
+        await searched(engine, "id", 1)
+        await searched(engine, "open")
+        # Once more there is nothing left, and nothing is noted.
+        assert await engine.forget(Subject("user", "id")) == {}
+        assert await engine.forget(Subject("session", "id")) == {}
+        (change,) = [one for one in await engine.history("search") if one.what == "forget"]
+        assert (change.who, change.detail) == ("ann", {"decisions": 3, "records": 0})
+        await searched(engine, "id", 1, first=3)
+        live = learned(engine, "search")
     with recovered(path, config) as again:
         assert learned(again, "search") == live
 
@@ -133,22 +136,12 @@ def test_records_of_a_client_are_blanked_and_the_name_is_in_no_file(tmp_path):
         assert (status, answer) == (200, {"placements": {}})
 
 
-def test_the_command_forgets_in_log_and_archive_and_names_the_backups(tmp_path):
+async def test_the_command_forgets_in_log_and_archive_and_names_the_backups(tmp_path):
     path, archive = tmp_path / "s.db", tmp_path / "archive"
-    more = {"store.retention": 1.0, "store.archive": str(archive)}
-    config = configured(path, **more)
+    config = configured(path, **{"store.retention": 1.0, "store.archive": str(archive)})
 
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            await searched(engine, "id", 2)
-            clock.now = START + 2 * DAY
-            for i in range(3):
-                clock.now += 7_200_000_000
-                await searched(engine, "id", 1, first=2 + i)
-                await quiet(engine)
-
-    asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await searched_for_days(engine)
     folder = tmp_path / "backups"
     folder.mkdir()
     backup(path, folder / "before.db")
@@ -172,16 +165,12 @@ def test_the_command_forgets_in_log_and_archive_and_names_the_backups(tmp_path):
     assert (again["placements"], again["backups"]) == ({}, [str(folder / "before.db")])
 
 
-def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
+async def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
     config = configured(tmp_path / "0.db")
-
-    async def session(path, count):
-        async with harness.served(path, config, Clock()) as engine:
-            await searched(engine, "id", count)
-
     paths = [tmp_path / f"{shard}.db" for shard in range(2)]
     for shard, path in enumerate(paths):
-        asyncio.run(session(path, shard + 1))
+        async with harness.served(path, config) as engine:
+            await searched(engine, "id", shard + 1)
     opened = [SqliteStore(str(path)) for path in paths]
     shards = [(f"shard-{shard}", config, store) for shard, store in enumerate(opened)]
     monkeypatch.setattr(StoreOptions, "open_each", lambda self: iter(shards))
@@ -191,26 +180,17 @@ def test_what_each_shard_blanks_is_added_up(tmp_path, monkeypatch):
     assert json.loads(result.output)["placements"] == {"search": {"decisions": 3, "records": 0}}
 
 
-def test_nobody_else_can_read_what_the_log_holds(tmp_path):
+async def test_nobody_else_can_read_what_the_log_holds(tmp_path):
     path, archive = tmp_path / "s.db", tmp_path / "archive"
     # One that was made for all to read.
     path.touch(mode=0o644)
     os.chmod(path, 0o644)
     config = configured(path, **{"store.retention": 1.0, "store.archive": str(archive)})
 
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            await searched(engine, "id", 2)
-            clock.now = START + 2 * DAY
-            for i in range(3):
-                clock.now += 7_200_000_000
-                await searched(engine, "id", 1, first=2 + i)
-                await quiet(engine)
-            backup(path, tmp_path / "copy.db")
-            return [file for file in tmp_path.rglob("*") if file.is_file()]
-
-    files = asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await searched_for_days(engine)
+        backup(path, tmp_path / "copy.db")
+        files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert {"s.db", "s.db-wal", "s.db-shm", "s.db.lock", "copy.db"} <= {f.name for f in files}
     assert any(file.suffix == ".parquet" for file in files)
     for file in tmp_path.rglob("*"):
@@ -218,24 +198,19 @@ def test_nobody_else_can_read_what_the_log_holds(tmp_path):
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_what_retention_drops_stands_in_no_file(tmp_path):
+async def test_what_retention_drops_stands_in_no_file(tmp_path):
     path = tmp_path / "s.db"
     config = with_home(values={"store.retention": 1.0}, arms=2, seed=3)
-
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            await engine.decide("home", "all", id=NAME)
-            clock.now = START + 3 * DAY
-            for _ in range(3):
-                clock.now += 7_200_000_000
-                await engine.decide("home", "all")
-                await quiet(engine)
-            ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            assert NAME not in ids
-            return [NAME.encode() in file.read_bytes() for file in tmp_path.iterdir()]
-
-    assert not any(asyncio.run(session()))
+    async with harness.served(path, config) as engine:
+        await engine.decide("home", "all", id=NAME)
+        engine.clock.now = START + 3 * DAY
+        for _ in range(3):
+            engine.clock.now += 7_200_000_000
+            await engine.decide("home", "all")
+            await quiet(engine)
+        ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        assert NAME not in ids
+        assert not any(NAME.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
 async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
@@ -243,9 +218,8 @@ async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
     async with harness.served(path, config) as engine:
         await searched(engine, "id", 3)
         before = as_after_a_crash(path)
-        store = store_at(before)
-        assert None not in units(store)
-        store.close()
+        with contextlib.closing(store_at(before)) as store:
+            assert None not in units(store)
         before.unlink()
         await engine.forget(Subject("user", "id"))
         with recovered(as_after_a_crash(path), config) as again:

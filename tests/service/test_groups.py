@@ -95,19 +95,16 @@ class Unheard(asyncio.Future):
             raise RuntimeError("nobody listens")
 
 
-def test_an_answer_that_cannot_be_given_leaves_its_group_alone(tmp_path, caplog):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            loop = asyncio.get_running_loop()
-            loop.create_future = lambda: Unheard(loop=loop)
-            asked = [asyncio.create_task(engine.decide("home", key)) for key in ("film", "tea")]
-            await asyncio.sleep(0)
-            del loop.create_future
-            for row in await asyncio.gather(*asked):
-                assert row.arm in range(3)
-            assert engine.writer.failure is None
-
-    asyncio.run(session())
+async def test_an_answer_that_cannot_be_given_leaves_its_group_alone(tmp_path, caplog):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        loop = asyncio.get_running_loop()
+        loop.create_future = lambda: Unheard(loop=loop)
+        asked = [asyncio.create_task(engine.decide("home", key)) for key in ("film", "tea")]
+        await asyncio.sleep(0)
+        del loop.create_future
+        for row in await asyncio.gather(*asked):
+            assert row.arm in range(3)
+        assert engine.writer.failure is None
     assert "nobody listens" in caplog.text
 
 

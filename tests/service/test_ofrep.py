@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import re
 
+import harness
 import pytest
 from conftest import ROOT
 from generate.run import execute
@@ -112,30 +111,26 @@ def test_what_cannot_be_decided_is_the_default_with_a_reason(flags, flag, attrib
     assert details.error_code == code
 
 
-def post(address, path, body, headers=None):
-    connection = http.client.HTTPConnection(address.removeprefix("http://"))
-    connection.request("POST", path, body, {"Content-Type": "application/json"} | (headers or {}))
-    response = connection.getresponse()
-    answer = response.status, response.getheader("content-type"), json.loads(response.read())
-    connection.close()
-    return answer
+DEEP = b'{"context": {"a": ' + b"[" * 20_000 + b"]" * 20_000 + b"}}"
 
 
-def test_failures_have_the_form_of_the_protocol(address):
-    status, media, body = post(address, "/ofrep/v1/evaluate/flags/nowhere", "{}")
-    assert (status, media) == (404, "application/json")
-    assert (body["key"], body["errorCode"]) == ("nowhere", "FLAG_NOT_FOUND")
-    assert "nowhere" in body["errorDetails"]
-    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", "{")
-    assert (status, body["errorCode"]) == (400, "PARSE_ERROR")
-    deep = '{"context": {"a": ' + "[" * 20_000 + "]" * 20_000 + "}}"
-    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", deep)
-    assert (status, body["errorCode"]) == (400, "PARSE_ERROR")
-    status, _, body = post(address, "/ofrep/v1/evaluate/flags/search", '{"context": 1}')
-    assert (status, body["errorCode"]) == (400, "INVALID_CONTEXT")
-    # All flags at once would be decisions for what is not shown.
-    status, _, body = post(address, "/ofrep/v1/evaluate/flags", "{}")
-    assert (status, body["errorCode"]) == (404, "GENERAL")
+@pytest.mark.parametrize(
+    ("flags", "sent", "status", "code"),
+    [
+        ("/nowhere", b"{}", 404, "FLAG_NOT_FOUND"),
+        ("/search", b"{", 400, "PARSE_ERROR"),
+        ("/search", DEEP, 400, "PARSE_ERROR"),
+        ("/search", b'{"context": 1}', 400, "INVALID_CONTEXT"),
+        # All flags at once would be decisions for what is not shown.
+        ("", b"{}", 404, "GENERAL"),
+    ],
+)
+def test_failures_have_the_form_of_the_protocol(client, flags, sent, status, code):
+    answered, headers, body = client.ask("POST", f"/ofrep/v1/evaluate/flags{flags}", sent)
+    assert (answered, headers["content-type"], body["errorCode"]) == (status, "application/json", code)
+    if flags == "/nowhere":
+        assert body["key"] == "nowhere"
+        assert "nowhere" in body["errorDetails"]
 
 
 def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
@@ -144,9 +139,9 @@ def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
     with run_in_thread(
         configured(tmp_path / "s.db", placements={"search": {"arms": ARMS}}, keys=keys)
     ) as address:
-        path = "/ofrep/v1/evaluate/flags/search"
-        assert post(address, path, "{}")[0] == 401
-        assert post(address, path, "{}", {"Authorization": f"Bearer {secret}"})[0] == 200
+        asked = "POST", "/ofrep/v1/evaluate/flags/search", b"{}"
+        assert harness.Client(address).ask(*asked)[0] == 401
+        assert harness.Client(address).ask(*asked, {"Authorization": f"Bearer {secret}"})[0] == 200
 
 
 def test_the_page_runs_and_prints_what_it_shows(address):

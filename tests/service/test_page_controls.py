@@ -26,11 +26,13 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def controls(opened):
-    """Give a function that opens a placement's page with a key for reading."""
+    """Give a function that opens a placement's page with a key for reading, and types in that for changes."""
 
-    def open_controls(name, **options):
+    def open_controls(name, admin=ADMIN[0], **options):
         eyes = {"username": "eyes", "password": READ[0]}
-        return opened(f"/placements/{name}", http_credentials=eyes, **options)
+        page = opened(f"/placements/{name}", http_credentials=eyes, **options)
+        page.fill("#admin", admin)
+        return page
 
     return open_controls
 
@@ -44,27 +46,25 @@ def summary(address, name):
     return next(p for p in asked(address, "")["placements"] if p["name"] == name)
 
 
-def submit(page, act, *, yes=True):
-    """Ask for something; return what the question says, and answer it."""
+def submit(page, act, *, yes=True, wait_for=None):
+    """Ask for something and answer the question; return what that says, when it is done or refused."""
     page.click(f'#settings form[data-act="{act}"] button')
     page.wait_for_selector("#confirm[open]")
     says = page.locator("#confirm").inner_text()
     page.click(f'#confirm button[value="{"yes" if yes else "no"}"]')
+    page.wait_for_selector(wait_for or f"text=Done: {act[0].lower()}{act[1:]}.")
     return says
 
 
 def test_a_mode_is_changed_after_a_question(controls, address):
     page = controls("turned")
-    page.fill("#admin", ADMIN[0])
     page.select_option('#settings select[name="mode"]', "frozen")
-    says = submit(page, "Change the mode", yes=False)
+    says = submit(page, "Change the mode", yes=False, wait_for="text=Nothing was changed.")
     assert "Change the mode at turned?" in says
     assert "learns nothing" in says
     assert "the lift goes on" in says
-    page.wait_for_selector("text=Nothing was changed.")
     assert summary(address, "turned")["mode"] == "online"
     submit(page, "Change the mode")
-    page.wait_for_selector("text=Done: change the mode.")
     assert summary(address, "turned")["mode"] == "frozen"
     # What was changed, by whom, is there at once.
     page.wait_for_selector('[data-field="mode"] >> text=frozen')
@@ -74,33 +74,26 @@ def test_a_mode_is_changed_after_a_question(controls, address):
 
 def test_arms_come_go_and_come_back(controls, address):
     page = controls("home")
-    page.fill("#admin", ADMIN[0])
     page.fill('#settings input[name="add"]', "museum, <i>odd</i>")
     assert "museum, <i>odd</i>" in submit(page, "Add arms")
-    page.wait_for_selector("text=Done: add arms.")
     page.wait_for_selector('#settings option >> text="museum"', state="attached")
     assert summary(address, "home")["arms"] == [*ARMS, "museum", "<i>odd</i>"]
     page.select_option('#settings select[name="retire"]', label="tomato, soup")
     assert "tomato, soup is shown no more" in submit(page, "Retire an arm")
-    page.wait_for_selector("text=Done: retire an arm.")
     page.wait_for_selector('#settings form[data-act="Restore an arm"]')
     assert summary(address, "home")["retired"] == ["tomato, soup"]
     submit(page, "Restore an arm")
-    page.wait_for_selector("text=Done: restore an arm.")
     assert summary(address, "home")["retired"] == []
 
 
 def test_an_arm_is_pinned_and_let_go(controls, address):
     page = controls("second")
-    page.fill("#admin", ADMIN[0])
     page.select_option('#settings select[name="arms"]', label="<b>recipe</b>")
     assert "<b>recipe</b>: shown by every decision" in submit(page, "Pin")
-    page.wait_for_selector("text=Done: pin.")
     page.wait_for_selector('#settings form[data-act="Unpin"]')
     assert summary(address, "second")["pinned"] == ["<b>recipe</b>"]
     page.wait_for_selector('[data-field="mode"] >> text="learning, pinned: <b>recipe</b>"')
     submit(page, "Unpin")
-    page.wait_for_selector("text=Done: unpin.")
     page.wait_for_selector('#settings form[data-act="Unpin"]', state="detached")
     assert summary(address, "second")["pinned"] is None
     # Newest first: what was changed, and with whose key.
@@ -111,35 +104,29 @@ def test_an_arm_is_pinned_and_let_go(controls, address):
 
 def test_a_holdout_is_set_and_ended(controls, address):
     page = controls("second")
-    page.fill("#admin", ADMIN[0])
     page.fill('#settings input[name="share"]', "20")
     page.select_option('#settings select[name="control"]', label="arm <b>recipe</b>")
     page.select_option('#settings select[name="unit"]', "user")
     assert "20 % of decisions, by user, are the control’s (arm <b>recipe</b>)" in submit(
         page, "Set the holdout"
     )
-    page.wait_for_selector("text=Done: set the holdout.")
     page.wait_for_selector("text=20 % of decisions, by user, are the control’s: arm <b>recipe</b>.")
     (last, *_) = asked(address, "/second/history")["history"]
     held = {"share": 0.2, "control": {"arm": "<b>recipe</b>"}, "unit": "user"}
     assert (last["by"], last["detail"]) == ("ops", {"holdout": held})
     page.wait_for_selector('[data-table="history"] tbody tr:nth-child(1) >> text=holdout')
     submit(page, "End the holdout")
-    page.wait_for_selector("text=Done: end the holdout.")
     page.wait_for_selector("text=None: nobody is shown a control.")
 
 
 def test_the_log_is_folded_into_another_policy_and_back(controls, address):
     page = controls("rebuilt")
-    page.fill("#admin", ADMIN[0])
     page.fill('#settings input[name="policy"]', "ucb1")
     says = submit(page, "Rebuild")
     assert "The log is folded into ucb1 while Thompson goes on deciding" in says
-    page.wait_for_selector("text=Done: rebuild.")
     assert summary(address, "rebuilt")["policy"]["name"] == "UCB1"
     page.wait_for_selector('#settings form[data-act="Roll back"]')
     assert "decides again" in submit(page, "Roll back")
-    page.wait_for_selector("text=Done: roll back.")
     assert summary(address, "rebuilt")["policy"]["name"] == "Thompson"
     page.wait_for_selector('[data-table="history"] tbody tr:nth-child(1) >> text=rollback')
     page.wait_for_selector('[data-table="history"] tbody tr:nth-child(2) >> text=rebuild: UCB1')
@@ -147,42 +134,34 @@ def test_the_log_is_folded_into_another_policy_and_back(controls, address):
 
 def test_numbered_arms_are_added_by_their_number(controls, address):
     page = controls("numbered")
-    page.fill("#admin", ADMIN[0])
     page.fill('#settings input[name="add"]', "2")
     submit(page, "Add arms")
-    page.wait_for_selector("text=Done: add arms.")
     assert summary(address, "numbered")["arms"] == [0, 1, 2, 3]
 
 
 def test_without_the_right_key_the_api_says_why(controls, address, opened):
     opened.refused[:] = [401, 403]
-    page = controls("closed")
+    page = controls("closed", admin="")
     page.select_option('#settings select[name="mode"]', "frozen")
-    submit(page, "Change the mode")
     # The key of the one who looks may only read.
-    page.wait_for_selector("#done.bad >> text=this needs the scope 'admin'")
+    submit(page, "Change the mode", wait_for="#done.bad >> text=this needs the scope 'admin'")
     page.fill("#admin", "tacit_wrong")
-    submit(page, "Change the mode")
-    page.wait_for_selector("#done.bad >> text=this key is not known")
+    submit(page, "Change the mode", wait_for="#done.bad >> text=this key is not known")
     assert summary(address, "closed")["mode"] == "online"
 
 
 def test_an_error_of_the_api_is_a_sentence(controls, opened):
     opened.refused[:] = [422]
     page = controls("second")
-    page.fill("#admin", ADMIN[0])
     page.fill('#settings input[name="add"]', "film")
-    submit(page, "Add arms")
-    page.wait_for_selector("#done.bad")
+    submit(page, "Add arms", wait_for="#done.bad")
     assert "film" in page.locator("#done").inner_text()
 
 
 def test_the_key_is_kept_nowhere(controls):
     page = controls("kept")
-    page.fill("#admin", ADMIN[0])
     page.select_option('#settings select[name="mode"]', "online")
     submit(page, "Change the mode")
-    page.wait_for_selector("text=Done: change the mode.")
     kept = page.evaluate(
         "JSON.stringify([localStorage, sessionStorage, document.cookie, location.href, "
         "document.documentElement.outerHTML])"
@@ -194,7 +173,6 @@ def test_the_key_is_kept_nowhere(controls):
 
 def test_the_question_is_answered_by_keyboard(controls, address):
     page = controls("kept")
-    page.fill("#admin", ADMIN[0])
     page.select_option('#settings select[name="mode"]', "frozen")
     page.locator('#settings form[data-act="Change the mode"] button').focus()
     page.keyboard.press("Enter")

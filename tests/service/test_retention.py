@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import subprocess
@@ -70,16 +69,9 @@ def rows(store):
 
 def everything(path, config):
     """Return what is learned from a store, bit for bit."""
-    store = store_at(path)
-    placements = Engine(config, store, Clock()).placements
-    found = {name: learned(_Holds(placements), name) for name in placements}
-    store.close()
-    return found
-
-
-class _Holds:
-    def __init__(self, placements):
-        self.placements = placements
+    with contextlib.closing(store_at(path)) as store:
+        placements = Engine(config, store, Clock()).placements
+        return {name: harness.everything(placement) for name, placement in placements.items()}
 
 
 async def run(path, config, rounds=30):
@@ -90,17 +82,13 @@ async def run(path, config, rounds=30):
 
 
 @pytest.mark.usefixtures("kind")
-def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
+async def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
     monkeypatch.setattr(retention, "ROWS", 4)
-
-    async def session():
-        plain, kept = tmp_path / "plain.db", tmp_path / "kept.db"
-        config = keeping(archive=tmp_path / "old")
-        live = await run(kept, config)
-        assert live == await run(plain, keeping(None))
-        assert everything(kept, config) == everything(plain, config) == live
-
-    asyncio.run(session())
+    plain, kept = tmp_path / "plain.db", tmp_path / "kept.db"
+    config = keeping(archive=tmp_path / "old")
+    live = await run(kept, config)
+    assert live == await run(plain, keeping(None))
+    assert everything(kept, config) == everything(plain, config) == live
     store, whole = store_at(tmp_path / "kept.db"), store_at(tmp_path / "plain.db")
     left, all_rows = rows(store), rows(whole)
     end = max(row[1] for row in all_rows)
@@ -113,7 +101,7 @@ def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
     assert verify(keeping(), store) == []
     archived = archived_rows(tmp_path / "old")
     gone = {(row[0], row[1]) for row in all_rows} - {(row[0], row[1]) for row in left}
-    ticks = {("MarkRow", row[1]) for row in all_rows if row[0] == "MarkRow" and row[2] is None}
+    ticks = {("ChangeRow", row[1]) for row in all_rows if row[0] == "ChangeRow" and row[2] is None}
     assert archived == gone - ticks
     records = [json.loads(r.content) for r in store.records()]
     assert 2 <= len(records) < 6
@@ -124,7 +112,7 @@ def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
 
 def archived_rows(folder):
     """Return kind and sequence number of all rows of an archive, each there once."""
-    names = {"decisions": "DecisionRow", "feedback": "FeedbackRow", "marks": "MarkRow"}
+    names = {"decisions": "DecisionRow", "feedback": "FeedbackRow", "marks": "ChangeRow"}
     found = [
         (names[path.name.partition("-")[0]], seq)
         for path in folder.rglob("*.parquet")
@@ -136,29 +124,28 @@ def archived_rows(folder):
 
 
 @pytest.mark.usefixtures("kind")
-def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
+async def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     path, config = tmp_path / "s.db", keeping()
-    live = asyncio.run(run(path, config))
-    store = store_at(path)
-    snapshot, base = store.snapshot(1), store.base(1)
-    assert 1 < base.seq <= snapshot.seq
-    # A damaged snapshot costs time, a damaged base the past.
-    save_snapshot(store, snapshot._replace(learner=b"?"))
-    store.close()
+    live = await run(path, config)
+    with contextlib.closing(store_at(path)) as store:
+        snapshot, base = store.snapshot(1), store.base(1)
+        assert 1 < base.seq <= snapshot.seq
+        # A damaged snapshot costs time, a damaged base the past.
+        save_snapshot(store, snapshot._replace(learner=b"?"))
     assert everything(path, config) == live
-    store = store_at(path)
-    save_snapshot(store, snapshot._replace(seq=1, learner=b"older than the base"))
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        save_snapshot(store, snapshot._replace(seq=1, learner=b"older than the base"))
     assert everything(path, config) == live
-    store = store_at(path)
-    save_snapshot(store, snapshot)
-    save_snapshot(store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES)
-    assert "home" in verify(config, store)[0]
-    save_snapshot(store, base._replace(learner=b"?"), BASES)
-    save_snapshot(store, snapshot._replace(learner=b"?"))
-    with pytest.raises(StoreError, match=r"home: what it had .* restore a backup"):
-        Engine(config, store, Clock())
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        save_snapshot(store, snapshot)
+        save_snapshot(
+            store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES
+        )
+        assert "home" in verify(config, store)[0]
+        save_snapshot(store, base._replace(learner=b"?"), BASES)
+        save_snapshot(store, snapshot._replace(learner=b"?"))
+        with pytest.raises(StoreError, match=r"home: what it had .* restore a backup"):
+            Engine(config, store, Clock())
 
 
 async def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
@@ -181,34 +168,30 @@ async def test_what_is_dropped_is_forgotten_and_what_is_open_is_not(tmp_path):
     assert "open" in ids
 
 
-def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
+async def test_with_another_rule_or_shadow_it_goes_on_from_what_was_learned(tmp_path):
     path = tmp_path / "s.db"
-    live = asyncio.run(run(path, keeping()))
+    live = await run(path, keeping())
     for change in ({"attribution_window": 5.0}, {"shadow": "ucb1"}, {"propensities": False}):
         config = keeping(home=change)
         found = everything(path, config)
         keys, *_ = found["home"]
         assert keys == live["home"][0]
         assert found["other"] == live["other"]
-
-    async def shadowed():
-        config = keeping(home={"shadow": "ucb1"})
-        async with served(path, config, Clock(START + 100 * HOUR)) as engine:
-            await engine.ask("home", ModeOf("shadow"))
-            row = await engine.decide("home", "key 0")
-            await engine.feedback("home", row.id, 1.0)
-            assert row.would is not None
-        with recovered(path, config):
-            pass
-
-    asyncio.run(shadowed())
+    config = keeping(home={"shadow": "ucb1"})
+    async with served(path, config, Clock(START + 100 * HOUR)) as engine:
+        await engine.ask("home", ModeOf("shadow"))
+        row = await engine.decide("home", "key 0")
+        await engine.feedback("home", row.id, 1.0)
+        assert row.would is not None
+    with recovered(path, config):
+        pass
 
 
 @pytest.mark.usefixtures("kind")
-def test_it_moves_to_another_store_and_goes_on(tmp_path):
+async def test_it_moves_to_another_store_and_goes_on(tmp_path):
     # So long that windows are open where the log begins.
     path, config = tmp_path / "s.db", keeping(home={"attribution_window": 30_000.0})
-    live = asyncio.run(run(path, config))
+    live = await run(path, config)
     store, new = store_at(path), store_at(tmp_path / "new.db")
     export(config, store, tmp_path / "out")
     store.close()
@@ -217,34 +200,30 @@ def test_it_moves_to_another_store_and_goes_on(tmp_path):
     with pytest.raises(StoreError, match="not empty"):
         import_log(new, tmp_path / "out")
     new.close()
-    new = store_at(tmp_path / "third.db")
-    import_log(new, tmp_path / "out")
-    assert new.base(1) is not None
-    assert verify(config, new) == []
-    new.close()
+    with contextlib.closing(store_at(tmp_path / "third.db")) as new:
+        import_log(new, tmp_path / "out")
+        assert new.base(1) is not None
+        assert verify(config, new) == []
     found = everything(tmp_path / "third.db", config)
     assert {name: each[:2] for name, each in found.items()} == {name: each[:2] for name, each in live.items()}
 
 
-def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
+async def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     config = keeping(archive=tmp_path / "file" / "folder")
-    asyncio.run(run(tmp_path / "s.db", config))
-    store = store_at(tmp_path / "s.db")
-    assert sum(isinstance(row, DecisionRow) for row in store.events(0)) == 60
+    await run(tmp_path / "s.db", config)
+    assert counted(tmp_path / "s.db") == 60
     assert "store.archive" in caplog.text
-    store.close()
 
 
-def test_each_placement_may_keep_its_own_time(tmp_path):
+async def test_each_placement_may_keep_its_own_time(tmp_path):
     config = keeping(1.0, home={"retention": float("inf")})
     assert config.placements["home"].retention == float("inf")
-    asyncio.run(run(tmp_path / "s.db", config))
-    store = store_at(tmp_path / "s.db")
-    ids = [row.id for row in store.events(0) if isinstance(row, DecisionRow)]
-    assert sum(id.startswith("home") for id in ids) == 30
-    assert sum(id.startswith("other") for id in ids) < 16
-    store.close()
+    await run(tmp_path / "s.db", config)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        ids = [row.id for row in store.events(0) if isinstance(row, DecisionRow)]
+        assert sum(id.startswith("home") for id in ids) == 30
+        assert sum(id.startswith("other") for id in ids) < 16
     with pytest.raises(ConfigError, match=r"store\.retention"):
         keeping(0.0)
     file = tmp_path / "tacit.toml"
@@ -309,29 +288,24 @@ def test_a_backup_that_cannot_be_made_says_why(tmp_path):
     assert "pg_dump" in refused.stderr
 
 
-def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeypatch):
+async def test_postgresql_is_backed_up_by_its_own_tools_while_in_use(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     path = tmp_path / "s.db"
     url, schema = stores.cluster().url, stores.schema_of(path)
     dump = tmp_path / "dump.sql"
 
-    async def session():
-        async with served(path, keeping()) as engine:
-            await traffic(engine, 20)
-            command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
-            subprocess.run(list(map(str, command)), check=True)
-            dumped = rows(engine.store)
-            await traffic(engine, 3, first=20)
-        return dumped
-
-    dumped = asyncio.run(session())
+    async with served(path, keeping()) as engine:
+        await traffic(engine, 20)
+        command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
+        subprocess.run(list(map(str, command)), check=True)
+        dumped = rows(engine.store)
+        await traffic(engine, 3, first=20)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA {schema} CASCADE")
     subprocess.run([str(stores.binary("psql")), "-q", "-f", str(dump), url], check=True)
-    store = store_at(path)
-    assert rows(store) == dumped
-    assert verify(keeping(), store) == []
-    store.close()
+    with contextlib.closing(store_at(path)) as store:
+        assert rows(store) == dumped
+        assert verify(keeping(), store) == []
 
 
 # A clock that is wrong ------------------------------------------------------------------------
@@ -346,11 +320,8 @@ async def with_old_rows(path, config):
 
 
 def counted(path):
-    store = store_at(path)
-    try:
+    with contextlib.closing(store_at(path)) as store:
         return sum(isinstance(row, DecisionRow) for row in store.events(0))
-    finally:
-        store.close()
 
 
 @contextlib.asynccontextmanager
@@ -364,9 +335,9 @@ async def by_wall(path, config, clock, wall):
         await engine.stop()
 
 
-def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, tmp_path):
+async def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, tmp_path):
     path, config = tmp_path / "s.db", keeping(days=90.0)
-    asyncio.run(with_old_rows(path, config))
+    await with_old_rows(path, config)
     before, store = counted(path), store_at(path)
     last = store.end().time
     ahead = Clock(last + YEARS)
@@ -382,28 +353,17 @@ def test_a_start_with_a_clock_that_is_ahead_is_refused_and_drops_nothing(kind, t
     assert counted(path) == before
 
 
-def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
+async def test_a_clock_that_was_confirmed_drops_nothing_for_an_hour(tmp_path):
     path = tmp_path / "s.db"
-    asyncio.run(with_old_rows(path, keeping(days=90.0)))
+    await with_old_rows(path, keeping(days=90.0))
     confirmed = keeping(days=90.0, **{"store.clock_is_right": True})
-    before = counted(path)
-
-    async def session():
-        clock = Clock(START + YEARS)
-        async with by_wall(path, confirmed, clock, clock) as engine:
-            for minutes in (1, 30, 59):
-                clock.now = START + YEARS + minutes * HOUR // 60
-                await engine.decide("home", "k")
-                await quiet(engine)
-            store_rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            assert len(store_rows) == before + 3
-            clock.now = START + YEARS + HOUR
+    before, clock = counted(path), Clock(START + YEARS)
+    async with by_wall(path, confirmed, clock, clock) as engine:
+        for minutes, left in ((1, before + 1), (30, before + 2), (59, before + 3), (60, 4)):
+            clock.now = START + YEARS + minutes * HOUR // 60
             await engine.decide("home", "k")
             await quiet(engine)
-            left = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            assert len(left) == 4
-
-    asyncio.run(session())
+            assert sum(isinstance(row, DecisionRow) for row in engine.store.events(0)) == left
 
 
 async def test_a_clock_that_is_set_while_it_runs_is_told_and_drops_nothing(tmp_path, caplog):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import signal
+from contextlib import closing
 
-import apsw
 import harness
 import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness import Client, Clock, as_after_a_crash, folded, is_the_fold, learned
-from stores import cluster, schema_of, store_at
+from stores import cluster, schema_of, sql, store_at
 
 import tacit
 from tacit.cli import cli
@@ -132,7 +131,7 @@ def test_over_http_it_goes_on_from_what_was_fitted_whatever_becomes_of_file_and_
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kind):
+async def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kind):
     file, path = tmp_path / "learner.tacit", tmp_path / "s.db"
     before = harness.arrays(fitted(file, POLICIES[kind]))
     config = starting(file, kind)
@@ -148,28 +147,22 @@ def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kin
         assert harness.arrays(engine.placements["home"].learner) == before
         file.write_bytes(b"another one by now")
 
-    live, crashed = asyncio.run(session(0, path, begun))
+    live, crashed = await session(0, path, begun)
     is_the_fold(config, crashed, live)
-    live, _ = asyncio.run(session(12, crashed, lambda engine: file.unlink()))
+    live, _ = await session(12, crashed, lambda engine: file.unlink())
     is_the_fold(config, crashed, live)
     # It goes along to another store.
-    store, other = store_at(crashed), store_at(tmp_path / "other.db")
-    export(config, store, tmp_path / "exported")
-    import_log(other, tmp_path / "exported")
-    store.close()
-    other.close()
+    with closing(store_at(crashed)) as store, closing(store_at(tmp_path / "other.db")) as other:
+        export(config, store, tmp_path / "exported")
+        import_log(other, tmp_path / "exported")
     is_the_fold(config, tmp_path / "other.db", live)
 
 
-def test_it_is_told_once_and_shown_in_words(tmp_path):
+async def test_it_is_told_once_and_shown_in_words(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
-
-    async def session():
-        async with harness.served(tmp_path / "s.db", starting(tmp_path / "one.tacit")) as engine:
-            return await engine.history("home")
-
     for _ in range(3):
-        (change,) = asyncio.run(session())
+        async with harness.served(tmp_path / "s.db", starting(tmp_path / "one.tacit")) as engine:
+            (change,) = await engine.history("home")
     assert describe_change(change) == "started from one.tacit"
 
 
@@ -178,58 +171,46 @@ def plays(engine):
     return known.successes.sum() + known.failures.sum()
 
 
-def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
+async def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
     config, path = starting(tmp_path / "one.tacit"), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 9)
-            at_first = harness.learned_arrays(engine.placements["home"].learner)
-            since = plays(engine) - 40
-            made = await engine.rebuild("home", "ucb1")
-            (note,) = made.policy_version.approximate
-            assert note.startswith("what one.tacit taught was for Thompson: the new policy")
-            assert engine.placements["home"].learner.state.plays.sum() == since > 0
-            # The policy that the start was for has it again, with all that was logged since.
-            await traffic(engine, 9, 9)
-            back = await engine.rebuild("home", "thompson")
-            assert back.policy_version.approximate == []
-            assert plays(engine) > 40 + since
-            last = learned(engine)
-            states = await engine.states("home")
-            await engine.rollback("home", states[0].name)
-            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
-            await engine.rollback("home")
-            assert learned(engine)[:2] == last[:2]
-            return learned(engine)
-
-    is_the_fold(config, path, asyncio.run(session()))
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 9)
+        at_first = harness.learned_arrays(engine.placements["home"].learner)
+        since = plays(engine) - 40
+        made = await engine.rebuild("home", "ucb1")
+        (note,) = made.policy_version.approximate
+        assert note.startswith("what one.tacit taught was for Thompson: the new policy")
+        assert engine.placements["home"].learner.state.plays.sum() == since > 0
+        # The policy that the start was for has it again, with all that was logged since.
+        await traffic(engine, 9, 9)
+        back = await engine.rebuild("home", "thompson")
+        assert back.policy_version.approximate == []
+        assert plays(engine) > 40 + since
+        last = learned(engine)
+        states = await engine.states("home")
+        await engine.rollback("home", states[0].name)
+        assert harness.learned_arrays(engine.placements["home"].learner) == at_first
+        await engine.rollback("home")
+        assert learned(engine)[:2] == last[:2]
+        live = learned(engine)
+    is_the_fold(config, path, live)
 
 
-def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
+async def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
     first, second = tmp_path / "one.tacit", tmp_path / "two.tacit"
     fitted(first, POLICIES["arms"])
     later = harness.arrays(fitted(second, POLICIES["arms"], seed=4))
-    without = starting(first, start=None)
-    path = tmp_path / "s.db"
-
-    async def session(config, step):
-        async with harness.served(path, config) as engine:
-            return await step(engine)
-
-    async def nothing(engine):
-        return harness.arrays(engine.placements["home"].learner)
-
-    asyncio.run(session(without, nothing))
+    without, path = starting(first, start=None), tmp_path / "s.db"
+    async with harness.served(path, without):
+        pass
     # A process that died before a mark said that it had started.
-    store = store_at(path)
-    store_start_learner("home", starting(first).placements["home"], store, 7)
-    assert all(mark.kind != START for mark in store.changes(1))
-    store.close()
-    assert asyncio.run(session(starting(second), nothing)) == later
-
-    async def decided(engine):
+    with closing(store_at(path)) as store:
+        store_start_learner("home", starting(first).placements["home"], store, 7)
+        assert all(mark.kind != START for mark in store.changes(1))
+    async with harness.served(path, starting(second)) as engine:
+        assert harness.arrays(engine.placements["home"].learner) == later
+    async with harness.served(path, starting(second)) as engine:
         await engine.ask("home", ArmsOf(["new"]))
         await traffic(engine, 0, 4)
         with pytest.raises(ConfigError, match=r"it has started from two.tacit, not from one.tacit"):
@@ -240,21 +221,17 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
         more = engine.config.placements | {"more": starting(first).placements["home"]}
         await engine.reload(Config(more))
         assert engine.placements["more"].key_count == 2
-        return learned(engine)
-
-    is_the_fold(starting(second), path, asyncio.run(session(starting(second), decided)))
+        live = learned(engine)
+    is_the_fold(starting(second), path, live)
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
-    file = tmp_path / "one.tacit"
-    path = tmp_path / "s.db"
+async def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
+    file, path = tmp_path / "one.tacit", tmp_path / "s.db"
 
     def refused(why, config):
-        store = store_at(path)
-        with pytest.raises(ConfigError, match=why):
+        with closing(store_at(path)) as store, pytest.raises(ConfigError, match=why):
             store_start_learner("home", config.placements["home"], store, 7)
-        store.close()
 
     refused(
         r"placements.home.start: .*one.tacit cannot be read: No such file or directory; "
@@ -273,45 +250,28 @@ def test_what_cannot_start_says_why_and_changes_nothing(tmp_path):
     refused(r"UCB1\(.* has learned it", starting(file))
     with pytest.raises(ConfigError, match="start: shards start from nothing"):
         check_starts(starting(file))
-    store = store_at(path)
-    assert store.placements() == {}
-    store.close()
-
-    async def session(config):
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 3)
-
-    asyncio.run(session(starting(file, start=None)))
+    with closing(store_at(path)) as store:
+        assert store.placements() == {}
+    async with harness.served(path, starting(file, start=None)) as engine:
+        await traffic(engine, 0, 3)
     refused("it has started from nothing, not from one.tacit; set that back", starting(file))
 
 
-def test_numbered_arms_are_those_that_a_log_names_so(tmp_path):
+async def test_numbered_arms_are_those_that_a_log_names_so(tmp_path):
     fitted(tmp_path / "one.tacit", tacit.UCB1(("0", "1")))
     numbered = PlacementConfig(tacit.UCB1(2), 7, rule=Rule(), start=str(tmp_path / "one.tacit"))
-
-    async def session():
-        async with harness.served(tmp_path / "s.db", Config({"home": numbered})) as engine:
-            (row,) = await engine.decide_many("home", [living.asked(engine, "key 0")])
-            return row.arm, engine.placements["home"].learner.state.plays[0].sum()
-
-    arm, plays = asyncio.run(session())
-    assert arm in (0, 1)
-    assert plays == 20
+    async with harness.served(tmp_path / "s.db", Config({"home": numbered})) as engine:
+        (row,) = await engine.decide_many("home", [living.asked(engine, "key 0")])
+        assert row.arm in (0, 1)
+        assert engine.placements["home"].learner.state.plays[0].sum() == 20
 
 
-def test_a_lost_start_is_no_empty_one(tmp_path):
+async def test_a_lost_start_is_no_empty_one(tmp_path):
     fitted(tmp_path / "one.tacit", POLICIES["arms"])
     config, path = starting(tmp_path / "one.tacit"), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 3)
-
-    asyncio.run(session())
-    connection = apsw.Connection(str(path))
-    connection.execute("DELETE FROM bases")
-    connection.close()
-    store = store_at(path)
-    with pytest.raises(StoreError, match=r"it started from one\.tacit, and what that had learned"):
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 3)
+    sql(path, "sqlite", "DELETE FROM bases")
+    said = r"it started from one\.tacit, and what that had learned"
+    with closing(store_at(path)) as store, pytest.raises(StoreError, match=said):
         verify(config, store)
-    store.close()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import http.client
-import json
 import logging
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 from forked import Forked, ran
-from harness import PATIENCE, SERVE, START, eventually, reached, served, with_policy
+from harness import PATIENCE, SERVE, START, Client, eventually, reached, served, with_policy
 from stores import sql, store_at
 
 import tacit
@@ -88,77 +87,75 @@ def other_names(path):
 
 def test_a_store_belongs_to_one_process_by_whatever_name(tmp_path):
     path = tmp_path / "s.db"
-    store = SqliteStore(path)
-    for name in other_names(path):
-        found = in_another_process(name)
-        assert found.returncode == 1
-        assert "in use by another process" in found.stderr or "hard links" in found.stderr
-        with pytest.raises(StoreError, match=r"in use by another process|hard links"):
-            SqliteStore(name)
-        store.append(tick(store.end().seq + 1))
-        assert len(list(store.events(0))) == store.end().seq
-        backup(path, tmp_path / "copy.db")
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        for name in other_names(path):
+            found = in_another_process(name)
+            assert found.returncode == 1
+            assert "in use by another process" in found.stderr or "hard links" in found.stderr
+            with pytest.raises(StoreError, match=r"in use by another process|hard links"):
+                SqliteStore(name)
+            store.append(tick(store.end().seq + 1))
+            assert len(list(store.events(0))) == store.end().seq
+            backup(path, tmp_path / "copy.db")
     assert in_another_process(path.with_name("link.db")).returncode == 0
 
 
 def test_the_latest_owner_of_a_file_alone_can_write(tmp_path):
     path = tmp_path / "s.db"
-    store = SqliteStore(path)
-    store.append(tick(1))
-    sql(path, "sqlite", "UPDATE store SET epoch = epoch + 1")
-    for attempt in (lambda: store.append(tick(2)), lambda: store.probe(1), store.check):
-        with pytest.raises(StoreError, match="was taken over in epoch 2"):
-            attempt()
-    assert store.end().seq == 1
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        store.append(tick(1))
+        sql(path, "sqlite", "UPDATE store SET epoch = epoch + 1")
+        for attempt in (lambda: store.append(tick(2)), lambda: store.probe(1), store.check):
+            with pytest.raises(StoreError, match="was taken over in epoch 2"):
+                attempt()
+        assert store.end().seq == 1
 
 
 def test_a_schema_has_one_owner_even_where_locks_do_not_hold(tmp_path, monkeypatch):
     """Between a server and its database, a pooler may give all clients the same session."""
     monkeypatch.setattr(stores, "chosen", "postgres")
-    first = store_at(tmp_path)
-    first.append(tick(1))
-    monkeypatch.setattr("tacit.service.log.postgres.hashlib", SimpleNamespace(sha256=hashlib.sha512))
-    second = store_at(tmp_path)
-    with pytest.raises(StoreError, match="was taken over in epoch 2"):
-        first.append(tick(2))
-    with pytest.raises(StoreError, match="was taken over"):
-        first.check()
-    second.append(tick(2))
-    assert [event.seq for event in second.events(0)] == [1, 2]
-    first.close()
+    with closing(store_at(tmp_path)) as first:
+        first.append(tick(1))
+        monkeypatch.setattr("tacit.service.log.postgres.hashlib", SimpleNamespace(sha256=hashlib.sha512))
+        second = store_at(tmp_path)
+        with pytest.raises(StoreError, match="was taken over in epoch 2"):
+            first.append(tick(2))
+        with pytest.raises(StoreError, match="was taken over"):
+            first.check()
+        second.append(tick(2))
+        assert [event.seq for event in second.events(0)] == [1, 2]
     second.close()
 
 
 @pytest.mark.usefixtures("kind")
 def test_a_number_is_taken_once_in_all_tables(tmp_path):
-    store = store_at(tmp_path / "s.db")
-    store.placement("home", "{}", 7)
-    store.append(decision(1))
-    store.append(tick(2))
-    store.append(feedback(3, 1))
-    many = Rows([], [], [ChangeRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
-    wrong = [tick(1), tick(3), feedback(1, 1), feedback(2, 1), decision(2, "y"), decision(3, "y")]
-    within = Rows(decision(5, "y").decisions, [], tick(5).changes)
-    for rows in (*wrong, within, many):
-        with pytest.raises(StoreError, match=r"this seq|UNIQUE|[Uu]nique"):
-            store.append(rows)
-    assert [(event.seq, type(event)) for event in store.events(0)] == [
-        (1, DecisionRow), (2, ChangeRow), (3, FeedbackRow),
-    ]  # fmt: skip
-    store.append(tick(4))
-    store.close()
+    with closing(store_at(tmp_path / "s.db")) as store:
+        store.placement("home", "{}", 7)
+        store.append(decision(1))
+        store.append(tick(2))
+        store.append(feedback(3, 1))
+        many = Rows([], [], [ChangeRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
+        wrong = [tick(1), tick(3), feedback(1, 1), feedback(2, 1), decision(2, "y"), decision(3, "y")]
+        within = Rows(decision(5, "y").decisions, [], tick(5).changes)
+        for rows in (*wrong, within, many):
+            with pytest.raises(StoreError, match=r"this seq|UNIQUE|[Uu]nique"):
+                store.append(rows)
+        assert [(event.seq, type(event)) for event in store.events(0)] == [
+            (1, DecisionRow), (2, ChangeRow), (3, FeedbackRow),
+        ]  # fmt: skip
+        store.append(tick(4))
 
 
-def with_doubles(path, kind):
+async def filled(path, count=20, config=None):
+    """Serve a store for a number of decisions; return the placement as it was then."""
+    async with served(store_at(path), config or configured()) as engine:
+        await traffic(engine, count)
+    return engine.placements["home"]
+
+
+async def with_doubles(path, kind):
     """Make a log as two servers of version 0.1 could leave it."""
-
-    async def session():
-        async with served(store_at(path), configured()) as engine:
-            await traffic(engine, 30)
-
-    asyncio.run(session())
+    await filled(path, 30)
     drop = [] if kind == "sqlite" else ["DROP TRIGGER marks_seq ON marks"]
     added = (
         f"INSERT INTO marks (seq, placement, time, kind, value) "
@@ -168,25 +165,22 @@ def with_doubles(path, kind):
     sql(path, kind, *drop, *added)
 
 
-def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
+async def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
     path = tmp_path / "s.db"
-    with_doubles(path, kind)
-    store = store_at(path)
-    config = configured()
-    with caplog.at_level(logging.ERROR):
-        seqs = [event.seq for event in store.events(0)]
-    assert seqs == sorted(seqs)
-    assert len(seqs) == len(set(seqs)) + 5
-    assert caplog.text.count("row 5 is there twice") == 1
-    assert any("row 5 is there twice" in one for one in verify(config, store))
-    assert export(config, store, tmp_path / "out")["marks"] == 5
-    again = Engine(config, store)
-    assert again.placements["home"].decisions == 30
-    store.close()
-    empty = store_at(tmp_path / "t.db")
-    with pytest.raises(StoreError, match="this seq"):
+    await with_doubles(path, kind)
+    with closing(store_at(path)) as store:
+        config = configured()
+        with caplog.at_level(logging.ERROR):
+            seqs = [event.seq for event in store.events(0)]
+        assert seqs == sorted(seqs)
+        assert len(seqs) == len(set(seqs)) + 5
+        assert caplog.text.count("row 5 is there twice") == 1
+        assert any("row 5 is there twice" in one for one in verify(config, store))
+        assert export(config, store, tmp_path / "out")["marks"] == 5
+        again = Engine(config, store)
+        assert again.placements["home"].decisions == 30
+    with closing(store_at(tmp_path / "t.db")) as empty, pytest.raises(StoreError, match="this seq"):
         import_log(empty, tmp_path / "out")
-    empty.close()
 
 
 def test_parts_with_equal_numbers_are_merged_to_the_end():
@@ -229,11 +223,11 @@ def led_elsewhere(path):
 @pytest.mark.parametrize(
     "harm", [removed, replaced, moved, cut, without_its_log, led_elsewhere], ids=lambda f: f.__name__
 )
-def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm, caplog):
+async def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm, caplog):
     path = tmp_path / "s.db"
     (tmp_path / "link.db").symlink_to(path)
 
-    async def session():
+    with caplog.at_level(logging.ERROR):
         async with served(SqliteStore(tmp_path / "link.db"), configured()) as engine:
             row = await engine.decide("home", "a", id="before")
             harm(path)
@@ -248,104 +242,88 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
                 with pytest.raises(NotDurable):
                     await attempt
             assert not engine.health().ready
-
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(session())
     assert "while it was served" in caplog.text
 
 
-def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monkeypatch):
+async def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("tacit.service.engine.writer.WATCH_SECONDS", 0.01)
 
-    async def session():
+    with caplog.at_level(logging.ERROR):
         async with served(SqliteStore(tmp_path / "s.db"), configured()) as engine:
             await engine.decide("home", "a")
             removed(tmp_path / "s.db")
             await reached(lambda: not engine.health().ready)
             with pytest.raises(NotDurable):
                 await engine.decide("home", "a")
-
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(session())
     assert "s.db cannot be found any more while it was served" in caplog.text
 
 
-def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
+async def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.01)
     path = tmp_path / "s.db"
 
-    async def session():
-        async with served(SqliteStore(path), configured()) as engine:
-            await engine.decide("home", "a", id="1")
-            moved(path)
-            with pytest.raises(NotDurable):
-                await engine.decide("home", "a", id="2")
-            path.with_name("elsewhere.db").rename(path)
-            await reached(lambda: engine.health().ready)
-            await engine.decide("home", "a", id="3")
-
-    asyncio.run(session())
-    store = SqliteStore(path)
-    assert {"1", "3"} <= {event.id for event in store.events(0)}
-    assert verify(configured(), store) == []
-    store.close()
+    async with served(SqliteStore(path), configured()) as engine:
+        await engine.decide("home", "a", id="1")
+        moved(path)
+        with pytest.raises(NotDurable):
+            await engine.decide("home", "a", id="2")
+        path.with_name("elsewhere.db").rename(path)
+        await reached(lambda: engine.health().ready)
+        await engine.decide("home", "a", id="3")
+    with closing(SqliteStore(path)) as store:
+        assert {"1", "3"} <= {event.id for event in store.events(0)}
+        assert verify(configured(), store) == []
 
 
-def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
+async def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
     url, schema, dump = stores.cluster().url, stores.schema_of(tmp_path), tmp_path / "dump.sql"
 
-    async def session():
-        async with served(store_at(tmp_path), configured()) as engine:
-            await traffic(engine, 10)
-            command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
-            subprocess.run(list(map(str, command)), check=True)
-            await traffic(engine, 20)
-            sql(tmp_path, "postgres", f"DROP SCHEMA {schema} CASCADE")
-            with pytest.raises(NotDurable):
-                await engine.decide("home", "a")
-            command = [stores.binary("psql"), "--quiet", "--file", dump, url]
-            subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
-            with pytest.raises(NotDurable):
-                await engine.decide("home", "a")
-            assert "was replaced while it was served" in str(engine.writer.failure)
-
-    asyncio.run(session())
+    async with served(store_at(tmp_path), configured()) as engine:
+        await traffic(engine, 10)
+        command = [stores.binary("pg_dump"), "--schema", schema, "--file", dump, url]
+        subprocess.run(list(map(str, command)), check=True)
+        await traffic(engine, 20)
+        sql(tmp_path, "postgres", f"DROP SCHEMA {schema} CASCADE")
+        with pytest.raises(NotDurable):
+            await engine.decide("home", "a")
+        command = [stores.binary("psql"), "--quiet", "--file", dump, url]
+        subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
+        with pytest.raises(NotDurable):
+            await engine.decide("home", "a")
+        assert "was replaced while it was served" in str(engine.writer.failure)
     # The dump is a store.
-    store = store_at(tmp_path)
-    assert verify(configured(), store) == []
-    store.append(tick(store.end().seq + 1))
-    store.close()
+    with closing(store_at(tmp_path)) as store:
+        assert verify(configured(), store) == []
+        store.append(tick(store.end().seq + 1))
 
 
 def test_a_database_that_went_back_is_noticed(tmp_path, monkeypatch):
     """A standby that takes over may not have the last commits yet."""
     monkeypatch.setattr(stores, "chosen", "postgres")
-    store = store_at(tmp_path)
-    for seq in (1, 2):
-        store.append(tick(seq))
-    sql(
-        tmp_path,
-        "postgres",
-        "DELETE FROM marks WHERE seq = 2",
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'",
-    )
-    with pytest.raises(StoreError):
-        store.append(tick(3))
-    with pytest.raises(StoreError, match="ends at row 1, although row 2 was committed"):
-        store.append(tick(3))
-    store.close()
+    with closing(store_at(tmp_path)) as store:
+        for seq in (1, 2):
+            store.append(tick(seq))
+        sql(
+            tmp_path,
+            "postgres",
+            "DELETE FROM marks WHERE seq = 2",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'",
+        )
+        with pytest.raises(StoreError):
+            store.append(tick(3))
+        with pytest.raises(StoreError, match="ends at row 1, although row 2 was committed"):
+            store.append(tick(3))
 
 
 @pytest.mark.parametrize("left", [".lock", "-wal"])
 def test_a_store_that_was_there_is_not_begun_anew_in_silence(tmp_path, left):
     path, copy = tmp_path / "s.db", tmp_path / "copy.db"
-    store = SqliteStore(path)
-    store.append(tick(1))
-    backup(path, copy)
-    wal = Path(f"{path}-wal").read_bytes()
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        store.append(tick(1))
+        backup(path, copy)
+        wal = Path(f"{path}-wal").read_bytes()
     lock = Path(f"{path}.lock")
     path.unlink()
     if left == "-wal":
@@ -361,72 +339,50 @@ def test_a_store_that_was_there_is_not_begun_anew_in_silence(tmp_path, left):
     shutil.copy(copy, path)
     if left == "-wal":
         Path(f"{path}-wal").unlink()
-    store = SqliteStore(path)
-    assert store.end().seq == 1
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        assert store.end().seq == 1
     path.unlink()
     lock.unlink()
-    store = SqliteStore(path)
-    assert store.end().seq == 0
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        assert store.end().seq == 0
 
 
 def test_a_backup_replaces_a_backup_and_nothing_else(tmp_path):
     path = tmp_path / "s.db"
-    store = SqliteStore(path)
-    store.append(tick(1))
-    (tmp_path / "link.db").symlink_to(path)
-    for target in (path, tmp_path / "link.db"):
-        with pytest.raises(StoreError, match="is the store itself"):
-            backup(path, target)
-    other = tmp_path / "tacit.toml"
-    other.write_text("# what a store is served by\n" * 4)
-    with pytest.raises(StoreError, match="is there, and no backup; give another path"):
-        backup(path, other)
-    assert other.read_text().startswith("# what")
-    other.write_text("a key of some 50 characters, as `tacit key` makes")
-    with pytest.raises(StoreError, match="no backup"):
-        backup(path, other)
-    other.write_text("")
-    assert backup(path, other) > 0
-    copied = tmp_path / "copied.db"
-    assert backup(path, copied) == backup(path, copied) > 0
-    store.append(tick(2))
-    store.close()
-
-
-CONFIG = """
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.home]
-arms = 3
-"""
+    with closing(SqliteStore(path)) as store:
+        store.append(tick(1))
+        (tmp_path / "link.db").symlink_to(path)
+        for target in (path, tmp_path / "link.db"):
+            with pytest.raises(StoreError, match="is the store itself"):
+                backup(path, target)
+        other = tmp_path / "tacit.toml"
+        other.write_text("# what a store is served by\n" * 4)
+        with pytest.raises(StoreError, match="is there, and no backup; give another path"):
+            backup(path, other)
+        assert other.read_text().startswith("# what")
+        other.write_text("a key of some 50 characters, as `tacit key` makes")
+        with pytest.raises(StoreError, match="no backup"):
+            backup(path, other)
+        other.write_text("")
+        assert backup(path, other) > 0
+        copied = tmp_path / "copied.db"
+        assert backup(path, copied) == backup(path, copied) > 0
+        store.append(tick(2))
 
 
 def test_over_http_it_is_503_and_not_ready(tmp_path):
     config = tmp_path / "tacit.toml"
-    config.write_text(CONFIG)
+    config.write_text('[server]\nport = 0\n[store]\npath = "s.db"\n[placements.home]\narms = 3\n')
     with (tmp_path / "log").open("w") as log:
         process = Forked(["-c", SERVE, config], stdout=subprocess.PIPE, stderr=log, text=True)
-    port = int(process.stdout.readline().split()[3].rpartition(":")[2])
-
-    def status(method, path, body=None):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-        try:
-            connection.request(method, path, body, {"content-type": "application/json"})
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
+    client = Client(process.stdout.readline().split()[3])
     try:
-        asked = json.dumps({"key": "a", "decision_id": "1"})
-        assert status("POST", "/v1/placements/home/decide", asked) == 200
-        assert status("GET", "/readyz") == 200
+        asked = {"key": "a", "decision_id": "1"}
+        assert client.post("home/decide", asked)[0] == 200
+        assert client.ask("GET", "/readyz")[0] == 200
         removed(tmp_path / "s.db")
-        eventually(lambda: status("GET", "/readyz") != 200)
-        assert status("POST", "/v1/placements/home/decide", asked) == 503
+        eventually(lambda: client.ask("GET", "/readyz")[0] != 200)
+        assert client.post("home/decide", asked)[0] == 503
     finally:
         process.terminate()
         process.wait(PATIENCE)
@@ -444,32 +400,30 @@ def test_over_http_it_is_503_and_not_ready(tmp_path):
 @pytest.mark.parametrize("field", ["learner", "shadow", "series", "windows", "seq", "plan", "gone"])
 def test_one_changed_byte_of_a_snapshot_is_noticed(tmp_path, kind, what, field):
     path = tmp_path / "s.db"
-    store = store_at(path)
-    store.placement("home", "{}", 7)
-    save_snapshot(store, SNAPSHOT, what)
-    read = store.snapshot if what == SNAPSHOTS else store.base
-    assert read(1) == SNAPSHOT
-    if field == "seq":
-        harm = f"UPDATE {what} SET seq = seq - 1"
-    elif field == "plan":
-        harm = f"UPDATE {what} SET plan = '[]'"
-    elif field == "gone":
-        harm = "DELETE FROM pieces WHERE field = 'shadow'"
-    else:
-        literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
-        harmed = getattr(SNAPSHOT, field)[:-1] + b"!"
-        harm = f"UPDATE pieces SET content = {literal.format(harmed.hex())} WHERE field = '{field}'"
-    sql(path, kind, harm)
-    with pytest.raises(StoreError, match="its checksum does not fit"):
-        read(1)
-    store.close()
+    with closing(store_at(path)) as store:
+        store.placement("home", "{}", 7)
+        save_snapshot(store, SNAPSHOT, what)
+        read = store.snapshot if what == SNAPSHOTS else store.base
+        assert read(1) == SNAPSHOT
+        if field == "seq":
+            harm = f"UPDATE {what} SET seq = seq - 1"
+        elif field == "plan":
+            harm = f"UPDATE {what} SET plan = '[]'"
+        elif field == "gone":
+            harm = "DELETE FROM pieces WHERE field = 'shadow'"
+        else:
+            literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
+            harmed = getattr(SNAPSHOT, field)[:-1] + b"!"
+            harm = f"UPDATE pieces SET content = {literal.format(harmed.hex())} WHERE field = '{field}'"
+        sql(path, kind, harm)
+        with pytest.raises(StoreError, match="its checksum does not fit"):
+            read(1)
 
 
 def flipped(path, kind, field):
     """Change one digit of what a snapshot holds, so that it can still be read."""
-    store = store_at(path)
-    content = getattr(store.snapshot(1), field)
-    store.close()
+    with closing(store_at(path)) as store:
+        content = getattr(store.snapshot(1), field)
     place = max(i for i, byte in enumerate(content) if byte in b"12345678")
     harmed = content[:place] + bytes([content[place] + 1]) + content[place + 1 :]
     literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
@@ -483,113 +437,80 @@ def flipped(path, kind, field):
 
 
 @pytest.mark.parametrize("field", ["series", "windows"])
-def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind, field, caplog):
+async def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind, field, caplog):
     path, config = tmp_path / "s.db", configured(rule=Rule(window=3_600_000_000))
 
-    async def session():
-        async with served(store_at(path), config) as engine:
-            await traffic(engine, 40)
-        return engine.placements["home"]
-
-    live = asyncio.run(session())
+    live = await filled(path, 40, config)
     flipped(path, kind, field)
-    store = store_at(path)
-    again = Engine(config, store).placements["home"]
-    assert "replaying the whole log" in caplog.text
-    assert again.series.to_bytes() == live.series.to_bytes()
-    assert (again.decisions, again.feedback) == (live.decisions, live.feedback)
-    assert again.export_open_windows() == live.export_open_windows()
-    assert any("its snapshot is damaged" in one for one in verify(config, store))
-    store.close()
+    with closing(store_at(path)) as store:
+        again = Engine(config, store).placements["home"]
+        assert "replaying the whole log" in caplog.text
+        assert again.series.to_bytes() == live.series.to_bytes()
+        assert (again.decisions, again.feedback) == (live.decisions, live.feedback)
+        assert again.export_open_windows() == live.export_open_windows()
+        assert any("its snapshot is damaged" in one for one in verify(config, store))
 
 
-def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
-    path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        async with served(store_at(path), config) as engine:
-            await traffic(engine, 20)
-
-    asyncio.run(session())
-    store = store_at(path)
-    save_snapshot(store, store.snapshot(1), BASES)
-    store.close()
+async def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
+    path = tmp_path / "s.db"
+    await filled(path)
+    with closing(store_at(path)) as store:
+        save_snapshot(store, store.snapshot(1), BASES)
     flipped(path, kind, "series")
-    store = store_at(path)
-    with pytest.raises(StoreError, match="restore a backup"):
-        Engine(config, store)
-    store.close()
+    with closing(store_at(path)) as store, pytest.raises(StoreError, match="restore a backup"):
+        Engine(configured(), store)
 
 
 @pytest.mark.parametrize("file", ["decisions", "feedback", "bases"])
-def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file):
-    config, folder = configured(), tmp_path / "out"
-
-    async def session():
-        async with served(SqliteStore(tmp_path / "s.db"), config) as engine:
-            await traffic(engine, 20)
-
-    asyncio.run(session())
-    store = SqliteStore(tmp_path / "s.db")
-    save_snapshot(store, store.snapshot(1), BASES)
-    export(config, store, folder)
-    store.close()
-    store = SqliteStore(tmp_path / "t.db")
-    assert import_log(store, folder) > 20
-    store.close()
+async def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file):
+    folder = tmp_path / "out"
+    await filled(tmp_path / "s.db")
+    with closing(SqliteStore(tmp_path / "s.db")) as store:
+        save_snapshot(store, store.snapshot(1), BASES)
+        export(configured(), store, folder)
+    with closing(SqliteStore(tmp_path / "t.db")) as store:
+        assert import_log(store, folder) > 20
     column = pq.read_metadata(folder / f"{file}.parquet").row_group(0).column(0)
     begins = column.dictionary_page_offset or column.data_page_offset
     content = bytearray((folder / f"{file}.parquet").read_bytes())
     content[begins + column.total_compressed_size - 1] ^= 1
     (folder / f"{file}.parquet").write_bytes(content)
-    store = SqliteStore(tmp_path / "u.db")
-    with pytest.raises(StoreError, match="is damaged"):
+    with closing(SqliteStore(tmp_path / "u.db")) as store, pytest.raises(StoreError, match="is damaged"):
         import_log(store, folder)
-    store.close()
 
 
-def test_verify_looks_at_what_was_counted_over_time(tmp_path):
-    path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        async with served(SqliteStore(path), config) as engine:
-            await traffic(engine, 20)
-
-    asyncio.run(session())
+async def test_verify_looks_at_what_was_counted_over_time(tmp_path):
+    path = tmp_path / "s.db"
+    await filled(path)
     flipped(path, "sqlite", "series")
     # A checksum would tell it before.
     sql(path, "sqlite", "UPDATE snapshots SET checksum = NULL")
-    store = SqliteStore(path)
-    assert any("series" in one for one in verify(config, store))
-    store.close()
+    with closing(SqliteStore(path)) as store:
+        assert any("series" in one for one in verify(configured(), store))
 
 
 # A table that is locked ----------------------------------------------------------------------
 
 
-def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
+async def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     monkeypatch.setattr("tacit.service.log.postgres.LOCK_TIMEOUT", "200ms")
     monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
     options = f"-c search_path={stores.schema_of(tmp_path)}"
 
-    async def session():
-        async with served(store_at(tmp_path), configured()) as engine:
-            before = await traffic(engine, 10)
-            with psycopg.connect(stores.cluster().url, options=options) as holder:
-                holder.execute("LOCK TABLE decisions")
-                named = (engine.decide("home", "a", id=f"{i}") for i in range(10))
-                nameless = (engine.decide("home", "a") for _ in range(10))
-                answers = await asyncio.gather(*named, *nameless, return_exceptions=True)
-                assert {type(answer) for answer in answers} == {NotDurable}
-                assert "LockNotAvailable" in str(engine.writer.failure)
-            await reached(lambda: engine.health().ready)
-            after = await engine.decide("home", "a", id="after")
-            return [*before, after]
-
-    rows = asyncio.run(session())
-    store = store_at(tmp_path)
-    logged = [event for event in store.events(0) if isinstance(event, DecisionRow)]
-    assert logged == rows
-    assert verify(configured(), store) == []
-    store.close()
+    async with served(store_at(tmp_path), configured()) as engine:
+        before = await traffic(engine, 10)
+        with psycopg.connect(stores.cluster().url, options=options) as holder:
+            holder.execute("LOCK TABLE decisions")
+            named = (engine.decide("home", "a", id=f"{i}") for i in range(10))
+            nameless = (engine.decide("home", "a") for _ in range(10))
+            answers = await asyncio.gather(*named, *nameless, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {NotDurable}
+            assert "LockNotAvailable" in str(engine.writer.failure)
+        await reached(lambda: engine.health().ready)
+        after = await engine.decide("home", "a", id="after")
+        rows = [*before, after]
+    with closing(store_at(tmp_path)) as store:
+        logged = [event for event in store.events(0) if isinstance(event, DecisionRow)]
+        assert logged == rows
+        assert verify(configured(), store) == []

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import http.server
 import subprocess
 import sys
-import threading
 
 import httpx
 import pytest
@@ -22,29 +19,27 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.app.traces import TracedApplication
 from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
+from tests.service.test_edge import listening
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 
-def test_requests_and_commits_are_spans(tmp_path):
+async def test_requests_and_commits_are_spans(tmp_path):
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
 
-    async def session():
-        engine = Engine(configured(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db"))
-        app = TracedApplication(create_application(engine), engine, provider)
-        await engine.start()
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "mine"}
-            path = "/v1/placements/default/decide"
-            assert (await client.post(path, json={"key": "k"}, headers=headers)).status_code == 200
-            assert (await client.post(path, json={"key": 1})).status_code == 422
-            assert (await client.get("/some/where")).status_code == 404
-        await engine.stop()
-
-    asyncio.run(session())
+    engine = Engine(configured(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db"))
+    app = TracedApplication(create_application(engine), engine, provider)
+    await engine.start()
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "mine"}
+        path = "/v1/placements/default/decide"
+        assert (await client.post(path, json={"key": "k"}, headers=headers)).status_code == 200
+        assert (await client.post(path, json={"key": 1})).status_code == 422
+        assert (await client.get("/some/where")).status_code == 404
+    await engine.stop()
     commit, decide, wrong, other = exporter.get_finished_spans()
     assert (commit.name, dict(commit.attributes)) == ("commit", {"tacit.rows": 1})
     assert commit.parent is None
@@ -70,22 +65,13 @@ def collector():
     """A collector that keeps what it is sent."""
     sent = []
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self):
-            sent.append(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(200)
-            self.end_headers()
+    def keep(handler):
+        sent.append(handler.rfile.read(int(handler.headers["content-length"])))
+        handler.send_response(200)
+        handler.end_headers()
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/v1/traces", sent
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with listening("POST", keep) as port:
+        yield f"http://127.0.0.1:{port}/v1/traces", sent
 
 
 def names(sent):

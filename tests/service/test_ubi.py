@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from contextlib import closing
 from functools import partial
 
 import harness
@@ -107,11 +107,10 @@ def lines(path):
 async def test_exported_records_keep_to_the_schema_and_come_back(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         made = await traffic(engine, 12)
-    store = store_at(tmp_path / "s.db")
-    keep_records(store, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
-    counts = export_ubi(store, tmp_path / "out")
-    log = [row for row in store.events(0) if not isinstance(row, DecisionRow)]
-    store.close()
+    with closing(store_at(tmp_path / "s.db")) as store:
+        keep_records(store, "shelf", [query("theirs", ["z", "a"])], [event(id="theirs")])
+        counts = export_ubi(store, tmp_path / "out")
+        log = [row for row in store.events(0) if not isinstance(row, DecisionRow)]
     queries = lines(tmp_path / "out" / "ubi_queries.ndjson")
     events = lines(tmp_path / "out" / "ubi_events.ndjson")
     assert (counts["ubi_queries"], counts["ubi_events"]) == (len(queries), len(events))
@@ -207,13 +206,10 @@ async def test_kept_records_move_with_the_log(tmp_path):
     new.close()
 
 
-def test_the_command_line_exports_records(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            row = await slated(engine)
-            await engine.record_many("shelf", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
-
-    asyncio.run(session())
+async def test_the_command_line_exports_records(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        row = await slated(engine)
+        await engine.record_many("shelf", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
     out = tmp_path / "out"
     result = tacit_command("log", "export", "--store", tmp_path / "s.db", "--format", "ubi", "--json", out)
     assert json.loads(result.stdout).items() >= {"ubi_queries": 1, "ubi_events": 1}.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import closing
 
 import pytest
 import uvicorn
@@ -158,17 +159,14 @@ class Pair:
 
 @pytest.fixture
 def open_(tmp_path):
-    pair = Pair(tmp_path)
-    yield pair
-    pair.close()
+    with closing(Pair(tmp_path)) as pair:
+        yield pair
 
 
 @pytest.fixture
 def locked(tmp_path):
-    values = {"keys": KEYS, "server.allow_origins": ["https://shop.example"]}
-    pair = Pair(tmp_path, **values)
-    yield pair
-    pair.close()
+    with closing(Pair(tmp_path, keys=KEYS, **{"server.allow_origins": ["https://shop.example"]})) as pair:
+        yield pair
 
 
 # Requests, most of them usual ----------------------------------------------------------------
@@ -326,13 +324,12 @@ def test_a_head_that_was_let_in_is_known_by_its_bytes_and_by_nothing_less(open_)
 
 def test_heads_that_are_known_are_few_and_short(tmp_path, monkeypatch):
     monkeypatch.setattr("tacit.service.app.guard.MOST_HEADS", 3)
-    pair = Pair(tmp_path)
-    for name in range(9):
-        pair.check([OTHER.replace(b"curl", b"curl/%d" % name)])
-        assert len(known(pair)) == min(name + 1, 3)
-    pair.check([OTHER.replace(b"curl", b"x" * 1024)])
-    assert max(map(len, known(pair))) < 200
-    pair.close()
+    with closing(Pair(tmp_path)) as pair:
+        for name in range(9):
+            pair.check([OTHER.replace(b"curl", b"curl/%d" % name)])
+            assert len(known(pair)) == min(name + 1, 3)
+        pair.check([OTHER.replace(b"curl", b"x" * 1024)])
+        assert max(map(len, known(pair))) < 200
 
 
 def test_a_known_head_is_forgotten_with_each_configuration_and_key(tmp_path):
@@ -363,10 +360,9 @@ def test_a_known_head_is_forgotten_with_each_configuration_and_key(tmp_path):
 def test_a_known_head_still_waits_for_its_turn(tmp_path, monkeypatch):
     # Two at once, and the next one in a quarter of an hour.
     monkeypatch.setattr("tacit.service.app.guard.BURST_SECONDS", 2000)
-    pair = Pair(tmp_path, **{"server.rate": 0.001})
-    answers = [pair.check([DECIDE])[0] for _ in range(4)]
+    with closing(Pair(tmp_path, **{"server.rate": 0.001})) as pair:
+        answers = [pair.check([DECIDE])[0] for _ in range(4)]
     assert [answer[9:12] for answer in answers] == [b"200", b"200", b"429", b"429"]
-    pair.close()
 
 
 def test_who_leaves_before_the_answer_harms_nobody(open_):

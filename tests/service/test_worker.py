@@ -11,21 +11,18 @@ from harness import PATIENCE
 from tacit.service.engine.upkeep import Worker
 
 
-def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():
+async def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():
     done = []
 
     def note(number):
         done.append((number, threading.current_thread().name))
         return number
 
-    async def session():
-        worker = Worker("worker")
-        calls = [worker.do(note, number) for number in range(100)]
-        worker.stop()
-        assert len(done) == 100
-        return await asyncio.gather(*calls)
-
-    assert asyncio.run(session()) == list(range(100))
+    worker = Worker("worker")
+    calls = [worker.do(note, number) for number in range(100)]
+    worker.stop()
+    assert len(done) == 100
+    assert await asyncio.gather(*calls) == list(range(100))
     assert done == [(number, "worker") for number in range(100)]
 
 

@@ -112,6 +112,7 @@ def explain_error(
         return TacitError(f"{f'{path}.{name}' if path else name}: {wrong}")
     expected = _EXPECTED.match(what)
     choices = [choice for alternative in _list_alternatives(kind) for choice in _list_choices(alternative)]
+    names = _list_field_names(kind)
     if expected is not None and not choices:
         number = convert_duration(value, unit) if unit else ""
         words = (
@@ -119,15 +120,13 @@ def explain_error(
             if shape and "array" not in what
             else _describe_expected(expected, f", in {unit}" * bool(unit) + f": {number}" * bool(number))
         )
-        names = [field.encode_name for member in _list_alternatives(kind) for field in _list_fields(member)]
         table = "a table of" if path else "an object with"
         if 0 < len(names) < 10:
             words = words.replace(NAMES["object"], f"{table} {', '.join(names)}")
         example = "" if hidden or not path else _suggest_wrapped(value, kind)
         return InvalidValue(path or "body", HIDDEN if hidden else value, f"give {words}{example}")
     if choices:
-        tables = [field.encode_name for member in _list_alternatives(kind) for field in _list_fields(member)]
-        table = f", or a table of {' or '.join(tables)}" if tables else ""
+        table = f", or a table of {' or '.join(names)}" if names else ""
         return InvalidValue(
             path or "body",
             value,
@@ -173,20 +172,15 @@ def _suggest_wrapped(value: Any, kind: Any) -> str:
     The text is empty if the value does not fit there.
     """
     for member in _list_alternatives(kind):
-        first, names = next(iter(_list_fields(member)), None), get_origin(member) in (dict, Mapping)
+        first = next(iter(_list_fields(member)), None)
         if first is not None and _is_valid(value, first.type):
             return f", such as {{ {first.encode_name} = {_encode_literal(value)} }}"
-        if (
-            names
-            and _find_inner_type(member, "") is not Any
-            and _is_valid(value, _find_inner_type(member, ""))
-        ):
+        origin, inner_type = get_origin(member), _find_inner_type(member, "")
+        if inner_type is Any or not _is_valid(value, inner_type):
+            continue
+        if origin in (dict, Mapping):
             return f", such as {{ NAME = {_encode_literal(value)} }}"
-        if (
-            get_origin(member) in (list, tuple)
-            and isinstance(value, str)
-            and _is_valid(value, _find_inner_type(member, ""))
-        ):
+        if isinstance(value, str):
             return f", such as {_encode_literal([part.strip() for part in value.split(',')])}"
     return ""
 
@@ -272,14 +266,17 @@ def _list_fields(kind: Any) -> tuple[Any, ...]:
     return ()
 
 
+def _list_field_names(kind: Any) -> list[str]:
+    """Return the names of the fields of a structure, or of all structures of a union; empty without any."""
+    return [field.encode_name for member in _list_alternatives(kind) for field in _list_fields(member)]
+
+
 def suggest_fields(name: str, kind: Any) -> str:
     """Return the end of the message for an unknown field: the field probably meant, and the fields there are.
 
     The text is empty if the type has no fields.
     """
-    names = [
-        field.encode_name for alternative in _list_alternatives(kind) for field in _list_fields(alternative)
-    ]
+    names = _list_field_names(kind)
     if name in ("decisions", "feedback") and "decision_id" in names:
         return "; send many at once to this path with /batch behind it"
     if name == "policy" and names == ["arm"]:

@@ -127,11 +127,10 @@ async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
 
 
 def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
-    """Return the decision request, of type ``kind``, with the fields of an evaluation context.
+    """Return the decision request, of type ``kind``, with the fields that an evaluation context has of it.
 
-    Other fields are ignored.
-
-    Attributes that the placement's context declares become the request's ``context``.
+    Attributes that the placement's context declares become the request's ``context``, the targeting key its
+    ``user``; other attributes are ignored. Raises ``msgspec.ValidationError`` if a value has a wrong type.
     """
     if placement.encoder is not None:
         fields_of_context = {name: context[name] for name in placement.encoder.fields if name in context}
@@ -164,12 +163,11 @@ def _answer_problem(problem: Problem, *headers: Header, flag: str = "") -> Answe
 
     The statuses 409 and 422 become 400, as the protocol says.
     """
-    kind = problem.type.rpartition(":")[2]
     code: Any = {
         "unknown-placement": "FLAG_NOT_FOUND",
         "invalid-value": "INVALID_CONTEXT",
         "malformed-body": "PARSE_ERROR",
-    }.get(kind, "GENERAL")
+    }.get(problem.kind, "GENERAL")
     status = {422: 400, 409: 400}.get(problem.status, problem.status)
     body = EvaluationFailure(flag, code, problem.detail)
     return Answer(status, JSON, msgspec.json.encode(body), headers)

@@ -240,10 +240,8 @@ def create_application(engine: Service, connections: Connections | None = None) 
         Connections of the server, for metrics.
     """
     feeds = Feeds()
-    metrics, live = (
-        Metrics(engine, connections, feeds),
-        Live(engine, messages.DATA_HEADERS | messages.PAGE_HEADERS),
-    )
+    metrics = Metrics(engine, connections, feeds)
+    live = Live(engine, messages.DATA_HEADERS | messages.PAGE_HEADERS)
     answers = AnswerCounts(lambda: engine.placements)
     pages, described = Pages(engine, answers, feeds.list_feeds), msgspec.json.encode(document())
     site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
@@ -284,6 +282,7 @@ def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextMana
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        """Start the engine, and stop it when the context ends."""
         await engine.start()
         yield
         await engine.stop()

@@ -192,15 +192,7 @@ class Guard:
         Counts the request as running, and marks it as admitted if it is not refused.
         """
         self.running += 1
-        refusal = None
-        if self.running > self._server.concurrency:
-            refusal = self._check_load()
-        elif self._server.rate:
-            refusal = self._check_rate(visit, client)
-        if refusal is not None:
-            return visit.addressed.path.api.refusals.answer_problem(*refusal)
-        visit.admitted = True
-        return None
+        return self._admit(visit, self._check_load() or self._check_rate(visit, client))
 
     def remember_head(self, head: bytes, visit: Visit, body_size: int) -> None:
         """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.
@@ -224,12 +216,18 @@ class Guard:
         self.heads[head] = AdmittedHead(visit.addressed, visit.address, body_size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
-        """Check a request; return its refusal, or None and mark it as admitted."""
-        refusal = self._refusal(visit, client)
-        if refusal is None:
-            visit.admitted = True
-            return None
-        return visit.addressed.path.api.refusals.answer_problem(*refusal)
+        """Check all that a request's head says; return its refusal, or None and mark it as admitted.
+
+        Sets ``visit.caller`` to the client of the request's key.
+        """
+        return self._admit(visit, self._find_refusal(visit, client))
+
+    def _admit(self, visit: GuardedRequest, refusal: Refusal | None) -> Answer | None:
+        """Return a refusal as an answer of the request's API; without one, mark the request as admitted."""
+        if refusal is not None:
+            return visit.addressed.path.api.refusals.answer_problem(*refusal)
+        visit.admitted = True
+        return None
 
     def leave(self, visit: GuardedRequest, status: int) -> None:
         """Count a request as answered, with its status and duration; log it if the access log is on."""
@@ -257,14 +255,13 @@ class Guard:
             return _refuse("too-many-requests", "service", "slow down", RETRY)
         return None
 
-    def _refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
+    def _find_refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
         """Check load, host, origin, key, scope, rate and media type; return the first refusal, or None.
 
         Sets ``visit.caller`` to the client of the key.
         """
         path, method, headers = visit.addressed.path, visit.method, visit.headers
-        crowded = self._check_load()
-        if crowded is not None:
+        if crowded := self._check_load():
             return crowded
         if self._hosts is not None and _strip_port(headers.get(b"host", b"")) not in self._hosts:
             return _refuse("misdirected", "host", "without keys, only names of this machine are answered")
@@ -294,8 +291,7 @@ class Guard:
                 what = f"this needs the scope {scope!r}, which key {name!r} has not: send one that has it"
                 return _refuse("forbidden", "authorization", what)
             visit.caller = self._keys.caller(name)
-        hurried = self._check_rate(visit, client)
-        if hurried is not None:
+        if hurried := self._check_rate(visit, client):
             return hurried
         if not messages.is_json_request(method, headers, messages.CLOUD_EVENTS if signed else ()):
             media_type = headers.get(b"content-type", b"").decode("latin-1")
@@ -361,7 +357,7 @@ def _id(given: bytes | None) -> str:
 
 
 def _ids() -> Iterator[str]:
-    """Yield new ids from random bits, which are drawn for many ids at once."""
+    """Yield new request ids of 16 hexadecimal digits, without end; random bits are drawn for many at once."""
     while True:
         digits = os.urandom(8 * IDS_AT_ONCE).hex()
         yield from (digits[i : i + 16] for i in range(0, len(digits), 16))
@@ -371,13 +367,13 @@ new_ids = _ids()
 
 
 def _host(name: str) -> bytes:
-    """Return the name in Host headers of a service that listens at an address: itself, or ``localhost``."""
+    """Return the host that a Host header may name: a loopback address itself, ``localhost`` for another."""
     if not is_loopback(name):
         return b"localhost"
     return (f"[{name}]" if ":" in name else name).encode()
 
 
 def _strip_port(header: bytes) -> bytes:
-    """Return the name in a Host header, without the port."""
+    """Return the host in the value of a Host header, in lower case and without the port."""
     name, colon, port = header.rpartition(b":")
     return (name if colon and port.isdigit() else header).lower()

@@ -91,7 +91,7 @@ def set_up(form: str) -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Format a warning: of tacit its text, of other packages also its place in the code."""
+    """Return the text of a warning; for warnings of other packages with file, line and category before it."""
     ours = issubclass(category, AssumptionWarning)
     return str(message) if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
 
@@ -103,12 +103,15 @@ def log_the_uncaught() -> None:
     """
 
     def log_process_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        """Log an exception that ends the process, with its traceback."""
         logger.critical("the process ends", exc_info=(kind, error, trace))
 
     def log_thread_error(hook: threading.ExceptHookArgs) -> None:
+        """Log an exception that ends a thread, with its traceback."""
         logger.error("a thread ends", exc_info=hook.exc_value)
 
     def log_ignored_error(hook: sys.UnraisableHookArgs) -> None:
+        """Log an exception that Python ignores, with the object in which it was raised and its traceback."""
         logger.error("%s: %r", hook.err_msg or "an exception", hook.object, exc_info=hook.exc_value)
 
     sys.excepthook, threading.excepthook, sys.unraisablehook = (

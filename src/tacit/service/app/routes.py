@@ -77,7 +77,7 @@ def document() -> dict[str, Any]:
 
 
 def _require_list(name: str) -> dict[str, Any]:
-    """Return a schema that requires a list of a name."""
+    """Return a JSON schema of objects that must have a list in the field ``name``."""
     return {"required": [name], "properties": {name: {"type": "array"}}}
 
 
@@ -126,6 +126,6 @@ def _content(schema: dict[str, Any], media: str = "application/json") -> dict[st
 
 
 def _describe(body: Any) -> str:
-    """Return the first paragraph of a structure's docstring; empty for other types."""
+    """Return the first paragraph of the docstring of a ``msgspec.Struct`` class; empty for other types."""
     is_struct = isinstance(body, type) and issubclass(body, msgspec.Struct)
     return (body.__doc__ or "").partition("\n\n")[0] if is_struct else ""

@@ -301,7 +301,7 @@ class Server(uvicorn.Server):
         _log_sentences(logging.WARNING, lint_config(config))
 
     def _start_reload(self) -> None:
-        """Start to reload the configuration, in a task."""
+        """Start a task that reloads the configuration; return at once."""
         self._renewing = asyncio.ensure_future(self._reload())
 
     async def _reload(self) -> None:
@@ -320,9 +320,11 @@ def _log_sentences(level: int, sentences: Iterable[str]) -> None:
 
 
 def _protocol(connections: Connections) -> type[Protocol]:
-    """Return the protocol class of a server's connections, which share their limits."""
+    """Return a new subclass of :class:`Protocol` whose instances share the state ``connections``."""
 
     class Connection(Protocol):
+        """A connection of one server."""
+
         shared = connections
 
     return Connection
@@ -421,8 +423,12 @@ def run_in_thread(config: Config) -> Iterator[str]:
 
     Raises
     ------
-    MissingExtra, ConfigError, StoreError
-        As :func:`serve`.
+    MissingExtra
+        If a package of the extra ``service`` is missing.
+    ConfigError
+        If the address cannot be taken, or a placement does not fit what the store holds.
+    StoreError
+        If the store cannot be opened.
     NotDurable
         If the service ended before it answered.
 
@@ -440,10 +446,12 @@ def run_in_thread(config: Config) -> Iterator[str]:
     addresses: list[str] = []
 
     def ready(address: str) -> None:
+        """Store the address, and end the wait for it."""
         addresses.append(address)
         answering.set()
 
     def run() -> None:
+        """Run the server until it stops, and end the wait for its address in any case."""
         try:
             server.run(sockets=[listener])
         finally:
@@ -508,7 +516,10 @@ def open_server(
 
 
 def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
-    """Return a function that traces an application; None if traces are not configured."""
+    """Return a function that wraps an application, so that requests and commits are traced as configured.
+
+    None if no traces are configured. Raises MissingExtra if OpenTelemetry is not installed.
+    """
     if config.traces is None:
         return None
     with require_extra("otel"):
@@ -618,6 +629,7 @@ def stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
     """
 
     def stop(*_: Any) -> None:
+        """Let the server stop after the current requests."""
         server.should_exit = True
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

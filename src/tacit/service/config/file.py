@@ -123,7 +123,7 @@ POLICY_ARMS = "arms"
 
 
 def _plain(value: Any) -> Any:
-    """Convert a setting to plain JSON values; policies become specs without their arms."""
+    """Return a setting as plain JSON values; a policy becomes its spec without its arms."""
     if isinstance(value, Policy):
         return _drop_arms(policy_to_spec(value))
     return msgspec.to_builtins(value, enc_hook=repr)
@@ -163,14 +163,19 @@ RESTART_SETTINGS = (
 
 
 def to_config_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a flat dict of settings by configuration key, with the rule's fields; windows in seconds."""
+    """Return a placement's settings, as :func:`encode_settings` encodes them, by configuration key.
+
+    The fields of ``rule`` become keys of their own, and its windows seconds.
+    """
     rule = {RULE_KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
     return {name: value for name, value in settings.items() if name != "rule"} | rule
 
 
 def list_restart_changes(began: schema.Config, now: schema.Config) -> Iterator[str]:
-    """Yield a sentence for each setting in which two configurations differ and that only a restart changes.
+    """Yield a sentence for each setting of :data:`RESTART_SETTINGS` in which two configurations differ.
+
+    The sentence has both values, unless they may hold secrets.
 
     Parameters
     ----------
@@ -235,14 +240,11 @@ def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> 
         Policy that each placement now has, by the placement's name.
     """
     for name, placement in config.placements.items():
-        recommended_policy, current_policy = (
-            getattr(policy, "policy", policy) for policy in (placement.policy, learned[name])
-        )
-        if (
-            placement.recommended
-            and not placement.rebuild
-            and type(recommended_policy) is not type(current_policy)
-        ):
+        if not placement.recommended or placement.rebuild:
+            continue
+        policies = placement.policy, learned[name]
+        recommended_policy, current_policy = (getattr(policy, "policy", policy) for policy in policies)
+        if type(recommended_policy) is not type(current_policy):
             yield (
                 f"placements.{name}.policy: auto is {recommended_policy.label} as it is configured; "
                 f"{current_policy.label}, which has learned, goes on; "
@@ -265,7 +267,8 @@ LESS_IS_BETTER = re.compile("return|refund|complain|cancel|churn|bounce|unsubscr
 
 def lint_config(config: schema.Config) -> Iterator[str]:
     """Yield warnings, as sentences with a remedy, about settings that are allowed but probably mistakes."""
-    placement_names, placements = ", ".join(config.placements), config.placements.values()
+    placements = config.placements.values()
+    no_placement = f"none of the placements, {', '.join(config.placements)}; mend it"
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
         yield "placements: default is the only one, as where none is configured; add [placements.NAME]"
     if config.store.archive is not None and all(placement.retention is None for placement in placements):
@@ -283,20 +286,14 @@ def lint_config(config: schema.Config) -> Iterator[str]:
     for name, hook in config.feeds.items():
         place = hook.map.placement
         if isinstance(place, Fixed) and place.value not in config.placements:
-            yield (
-                f"feeds.{name}.map: placement: {place.value!r} is none of the placements, "
-                f"{placement_names}; mend it"
-            )
+            yield f"feeds.{name}.map: placement: {place.value!r} is {no_placement}"
     hashes: dict[str, str] = {}
     for name, key in config.keys.items():
         if hashes.setdefault(key.sha256, name) != name:
             yield f"keys.{name}.sha256: that of {hashes[key.sha256]}, too; make another, or take one out"
         for pattern in key.placements or ():
             if not fnmatch.filter(config.placements, pattern):
-                yield (
-                    f"keys.{name}.placements: {pattern!r} fits none of the placements, "
-                    f"{placement_names}; mend it"
-                )
+                yield f"keys.{name}.placements: {pattern!r} fits {no_placement}"
     for name, placement in config.placements.items():
         yield from _lint_placement(f"placements.{name}", placement)
 
@@ -401,12 +398,10 @@ def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnap
         If the arms differ.
     """
     configured, snapshot_arms = (getattr(policy, "arms", None) for policy in (config.policy, snapshot.policy))
-    if configured is None or snapshot_arms is None or _list_names(configured) == _list_names(snapshot_arms):
-        return (
-            snapshot
-            if configured is None
-            else snapshot._replace(policy=snapshot.policy.with_arms(configured))
-        )
+    if configured is None:
+        return snapshot
+    if snapshot_arms is None or _list_names(configured) == _list_names(snapshot_arms):
+        return snapshot._replace(policy=snapshot.policy.with_arms(configured))
     same = sorted(_list_names(configured)) == sorted(_list_names(snapshot_arms))
     raise ConfigError(
         f"placements.{name}.start: {config.start}: it has learned the arms {_list_names(snapshot_arms)}"
@@ -433,6 +428,8 @@ PLACEMENT_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 class ConfigFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The tables of a configuration file; placements and keys are converted one by one."""
+
     placements: dict[str, Any]
     version: schema.Count = VERSION
     server: schema.ServerConfig = schema.ServerConfig()

@@ -103,7 +103,9 @@ class SignalConfig(msgspec.Struct, frozen=True):
 
 
 def check_config(config: SignalConfig, policy: Policy) -> None:
-    """Check the signals, and that their number with the client's equals the length of the policy's contexts.
+    """Check signals: names, time constants, and that contexts of the policy have as many numbers.
+
+    The signals that clients add count, too.
 
     Raises
     ------
@@ -393,16 +395,14 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 remedy = f"add metrics.{self.learned} = {{ range = [0, LARGEST] }}"
                 raise ConfigError(f"reward: {what}; {remedy}")
             self.metrics[self.learned].check_learned(self.learned)
-        kind = self.policy_kind
         if self.guardrail is not None:
             check_guardrail(self.guardrail, self)
         if self.holdout is None:
             if self.metrics.keys() - {self.learned, self.guardrail and self.guardrail.metric}:
                 raise ConfigError("metrics: they need a holdout, or a guardrail; add one")
             return
-        self.holdout.check(self.kind, kind.controls)
-        arms, arm = self.config_arms, self.holdout.arm
-        allowed_arms = range(arms) if isinstance(arms, int) else arms or ()
+        self.holdout.check(self.kind, self.policy_kind.controls)
+        allowed_arms, arm = _list_arms(self), self.holdout.arm
         if arm is not None and arm not in allowed_arms:
             raise ConfigError(
                 f"holdout.control.arm: {arm!r} is none of the arms, {', '.join(map(str, allowed_arms))}"

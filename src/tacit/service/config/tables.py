@@ -119,7 +119,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Arms among which the policy chooses: number, list of names, or None; each kind defines it."""
+        """Number or names of the policy's arms, None if arms come with requests; each kind defines it."""
         raise NotImplementedError
 
     @property
@@ -139,7 +139,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Fields of the rule besides the windows and ``seen``; each kind defines it."""
+        """Fields of :class:`Rule` besides ``window``, ``activation`` and ``seen``; each kind defines them."""
         raise NotImplementedError
 
     @property
@@ -173,9 +173,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return policy
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make the policy, the secondary policy and the kind's options from the table.
+        """Return the policy, the secondary policy or None, and the kind's options, made from the table.
 
-        The secondary policy is the shadow or that of the holdout's control; None without either.
+        The secondary policy is the shadow or that of the holdout's control.
 
         Raises
         ------
@@ -259,7 +259,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make the policy, the secondary policy and the kind's options; check signals and contexts.
+        """Return policy, secondary policy or None, and options of the kind; check signals and contexts first.
 
         Raises
         ------

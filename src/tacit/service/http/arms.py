@@ -35,7 +35,7 @@ from tacit.wire.verbs import Verb
 
 
 def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    """Validate each request with the form's ``read``; errors name the request's index."""
+    """Return the impression of each request, validated by the form's ``read``; errors name its index."""
     return [
         check_item(f"decisions[{i}]", form.read, (placement, request)) for i, request in enumerate(requests)
     ]
@@ -137,7 +137,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return how rewards are attributed to decisions, with times in microseconds."""
+        """Return fields of the attribution rule: default, aggregation, late, and correction in µs."""
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,

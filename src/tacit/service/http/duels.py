@@ -102,7 +102,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return how several reports of clicks for one list are combined."""
+        """Return fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     @property

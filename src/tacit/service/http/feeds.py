@@ -32,6 +32,8 @@ MOST = 100
 
 
 class _StoredReport(NamedTuple):
+    """A feed's report and the time at which it came, in seconds since 1970."""
+
     report: FeedReport
     time: float
 
@@ -289,7 +291,7 @@ class _EventBatch(EventCounts):
             answer = await handler(self._engine, RouteCall(placement, request=many(messages)))
         except (InvalidValue, UnknownName) as error:
             if len(messages) == 1:
-                return [BadEvent(convert_error(error).type.rpartition(":")[2], str(error))]
+                return [BadEvent(convert_error(error).kind, str(error))]
             half = len(messages) // 2
             parts = messages[:half], messages[half:]
             return [outcome for part in parts for outcome in await self._record_messages(placement, part)]

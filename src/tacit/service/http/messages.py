@@ -327,6 +327,11 @@ class Problem(msgspec.Struct):
     detail: str
     field: Annotated[str, Meta(examples=["reward"])]
 
+    @property
+    def kind(self) -> str:
+        """The kind of problem, as in ``PROBLEMS``: the end of ``type``."""
+        return self.type.rpartition(":")[2]
+
 
 def make_problem(kind: str, field: str, detail: str) -> Problem:
     """Return a problem of a kind in ``PROBLEMS``, about a field.
@@ -388,26 +393,23 @@ def convert_error(error: Error) -> Problem:
     return make_problem(_find_problem_kind(error, field), field, what)
 
 
+PROBLEM_KINDS: dict[type[TacitError], str] = {
+    errors.UnknownDecision: "unknown-decision",
+    errors.RepeatedFeedback: "repeated-feedback",
+    errors.InConflict: "conflict",
+    errors.Forbidden: "forbidden",
+    errors.Busy: "too-many-requests",
+    errors.Overloaded: "overloaded",
+    errors.NotDurable: "unavailable",
+}
+
+
 def _find_problem_kind(error: TacitError, field: str) -> str:
     """Return the kind of problem, a name in ``PROBLEMS``, for an error's type; "invalid-value" by default."""
-    match error:
-        case errors.UnknownDecision():
-            return "unknown-decision"
-        case errors.RepeatedFeedback():
-            return "repeated-feedback"
-        case errors.InConflict():
-            return "conflict"
-        case errors.Forbidden():
-            return "forbidden"
-        case errors.Busy():
-            return "too-many-requests"
-        case errors.Overloaded():
-            return "overloaded"
-        case UnknownName() if field == "placement":
-            return "unknown-placement"
-        case errors.NotDurable():
-            return "unavailable"
-    return "invalid-value"
+    if isinstance(error, UnknownName) and field == "placement":
+        return "unknown-placement"
+    kinds = (kind for error_type, kind in PROBLEM_KINDS.items() if isinstance(error, error_type))
+    return next(kinds, "invalid-value")
 
 
 def answer_problem(problem: Problem, *headers: Header) -> Answer:

@@ -57,21 +57,18 @@ class Metrics:
     def __init__(
         self, engine: Service, connections: Connections | None = None, feeds: Feeds | None = None
     ) -> None:
-        self._registry = CollectorRegistry()
+        self._registry, self._lock = CollectorRegistry(), asyncio.Lock()
+        self._lifts, requests, commits = LiftMetrics(engine), _RequestCollector(), _CommitCollector()
         self._registry.register(_EngineCollector(engine))
-        self._lifts = LiftMetrics(engine)
         self._registry.register(self._lifts)
         ProcessCollector(registry=self._registry)
         if connections is not None:
             self._registry.register(_ConnectionCollector(connections))
         if feeds is not None:
             self._registry.register(_FeedCollector(feeds))
-        self._lock = asyncio.Lock()
-        self._requests = _RequestCollector()
-        self._registry.register(self._requests)
-        self.count_request = self._requests.count_request
-        commits = _CommitCollector()
+        self._registry.register(requests)
         self._registry.register(commits)
+        self.count_request = requests.count_request
         engine.commits.on_commit = commits.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
@@ -126,6 +123,8 @@ class _Histogram:
 
 
 class _RequestCollector(Collector):
+    """Histograms of the durations of requests, by path and status."""
+
     def __init__(self) -> None:
         self._times: dict[tuple[str, int], _Histogram] = {}
 
@@ -147,6 +146,8 @@ class _RequestCollector(Collector):
 
 
 class _CommitCollector(Collector):
+    """Histograms of the durations and the rows of commits."""
+
     def __init__(self) -> None:
         self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
 
@@ -167,6 +168,8 @@ class _CommitCollector(Collector):
 
 
 class _ConnectionCollector(Collector):
+    """Metrics of connections: how many are open, and how many were ended by which limit."""
+
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
@@ -181,6 +184,8 @@ class _ConnectionCollector(Collector):
 
 
 class _FeedCollector(Collector):
+    """Metrics of the feeds of events."""
+
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
 
@@ -191,6 +196,8 @@ class _FeedCollector(Collector):
 
 
 class _EngineCollector(Collector):
+    """Metrics of the engine, its placements and its shards."""
+
     def __init__(self, engine: Service) -> None:
         self._engine = engine
 
@@ -237,10 +244,8 @@ class _EngineCollector(Collector):
             GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
             [([of, placement.mode], 1.0) for of, placement in placements.items()],
         )  # fmt: skip
-        shards = self._engine.shards()
-        if not shards:
-            return
-        yield from _collect_shards(self._engine, shards, placements)
+        if shards := self._engine.shards():
+            yield from _collect_shards(self._engine, shards, placements)
 
 
 def _collect_shards(
@@ -255,14 +260,18 @@ def _collect_shards(
 
 
 def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
-    """Return pairs of a list with the object's name, as the value of its label, and the object."""
+    """Return, for each object by its name, the pair of [name], the value of its label, and the object."""
     return [([name], thing) for name, thing in things.items()]
 
 
 def _collect_table(
     table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
 ) -> Iterator[Metric]:
-    """Yield a metric family for each row of a table, with a sample or samples of each labelled object."""
+    """Yield a metric family for each row of a table, with its sample of each object.
+
+    Objects come in pairs with the values of ``labels``. A row with an additional label has several samples of
+    an object.
+    """
     for kind, name, help, extra_label, read in table:
         if extra_label:
             samples = [
@@ -378,6 +387,8 @@ MOST = 100
 
 
 class _CachedReport(NamedTuple):
+    """A lift report and the time at which it was computed, in seconds of the monotonic clock."""
+
     time: float
     report: LiftReport
 

@@ -160,6 +160,7 @@ def join_handler(split_handler: SplitHandler) -> Handler:
     """Return a handler that makes the engine's request, awaits its result, and converts it to an answer."""
 
     async def handler(service: Any, call: RouteCall) -> Any:
+        """Let the service serve the engine's request for a call, and return the answer."""
         request, answer = split_handler(service, call)
         return answer(await service.serve(request))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +16,7 @@ from tacit.service.config.schema import ArmCount, ClickAggregation
 from tacit.service.config.tables import ContextTable
 from tacit.service.http.arms import Form, make_example, make_features_example, read_impression
 from tacit.service.kind import ExportTable, Kind
-from tacit.service.log.rows import DecisionRow, decode_list
+from tacit.service.log.rows import DecisionRow, decode_list, make_click_row
 from tacit.service.page.kind_views import SlateView
 from tacit.service.placements.lists import ItemListPlacement, SlatePlacement
 from tacit.wire import lists as wire_lists
@@ -68,7 +67,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return how several reports of clicks for one list are combined."""
+        """Return fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
@@ -119,23 +118,15 @@ def make_list_rows(
     """
     from tacit.logs.writer import conditional_propensity, propensity_at_position
 
-    slate = decode_list(row.shown)
-    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
-    offered = arms if row.offered is None else json.loads(row.offered)
+    slate, shared_columns = decode_list(row.shown), make_click_row(row, name, policy)
     return [
-        {
-            "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
-            "decision_id": row.id,
-            "placement": name,
-            "key": row.key,
-            "arms": list(map(str, offered)),
+        shared_columns
+        | {
             "arm": str(arm),
             "position": k,
             "propensity": conditional_propensity(slate.prefix_propensities, k),
             "position_propensity": propensity_at_position(slate.position_propensities, k),
             "reward": float(k in clicks),
-            "context": None if row.context is None else json.loads(row.context),
-            "policy": policy.label,
         }
         for k, arm in enumerate(slate.arms)
         if arm is not None

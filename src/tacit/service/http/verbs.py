@@ -105,6 +105,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         start = placement.windows.time
 
         def answer(rows: Sequence[Any]) -> Any:
+            """Return the answer for the row of the decision, with a possible warning."""
             single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
             return _add_warning(placement, start, call.request, rows[0].time, single_answer)
 
@@ -141,8 +142,8 @@ def _add_warning(
 ) -> Any:
     """Return the answer to a decision request, with a warning if the request is probably a mistake.
 
-    The warning is about its context, a missing user or session, or a reused decision id. ``time`` is when
-    the decision was made; if it is before ``start``, the time of this request, the id was used before.
+    The warning is about its context, a missing user or session, or a decision id that was used before: then
+    the decision was made before the time of this request.
     """
     warning = placement.find_request_warning(request) or (
         _explain_reuse(placement, answer.decision_id, decision_time) if decision_time < request_time else None
@@ -175,7 +176,7 @@ def make_decision_routes() -> Iterator[Route]:
         yield make_route(form.verb_many, many)
 
 
-# ---- FeedbackRequest
+# ---- Feedback
 
 
 def make_feedback_handlers(
@@ -297,7 +298,7 @@ def _make_answer(
     kind.
     """
     if isinstance(outcome, TacitError):
-        outcome = convert_error(outcome).type.rpartition(":")[2]
+        outcome = convert_error(outcome).kind
     delay = _compute_learning_delay(placement, id) if outcome == PENDING else None
     return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability, warning, delay)
 
@@ -327,10 +328,12 @@ def _read_rewards(requests: Sequence[wire.Feedback]) -> Sequence[FeedbackRequest
 
 
 def _read_examination(request: wire.Event) -> FeedbackRequest:
+    """Convert the report that a decision was looked at to a request to the engine."""
     return FeedbackRequest(request.decision_id, EXAMINED, None, request.feedback_id)
 
 
 def _read_activation(request: wire.Event) -> FeedbackRequest:
+    """Convert the activation of a deferred decision to a request to the engine."""
     return FeedbackRequest(request.decision_id, ACTIVATE, None, request.feedback_id)
 
 
@@ -411,7 +414,7 @@ def _describe_outcome(result: str | TacitError) -> tuple[str, str]:
     if isinstance(result, str):
         return result, ""
     problem = convert_error(result)
-    return problem.type.rpartition(":")[2], problem.detail
+    return problem.kind, problem.detail
 
 
 # ---- Placements that show lists: clicks, standings and verdicts of duels
@@ -501,12 +504,13 @@ async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
 
 
 def _make_change_handler(verb: Verb[Any]) -> Handler:
-    """Return the handler of a change, which the engine makes in the name of the caller's key.
+    """Return a handler that lets the engine make the change of a verb, in the name of the caller's key.
 
     A request without a body means the verb's defaults.
     """
 
     async def change(engine: Service, call: RouteCall) -> object:
+        """Make the requested change, and return the engine's answer."""
         return await engine.ask(call.placement, call.request or verb.request(), call.key_name)
 
     return change
@@ -542,23 +546,23 @@ async def _get_states(engine: Service, call: RouteCall) -> wire_control.States:
 
 
 async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
-    """Replace a placement's policy by one that learned from its log.
+    """Replace a placement's policy by one that learned its log; return the policy that decides now.
 
-    Return the numbers of rows read and the name of the previous policy's saved state.
+    The answer also has the numbers of rows and decisions, and the name of the previous policy's saved state.
     """
     return _describe_rebuild(await engine.rebuild(call.placement, call.request.policy, call.key_name))
 
 
 async def _rollback(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
-    """Restore an earlier learned state of a placement.
+    """Restore a saved state of a placement, the last one by default; return the policy that decides now.
 
-    Return the numbers of rows read and the name of the previous policy's saved state.
+    The answer also has the numbers of rows and decisions, and the name of the previous policy's saved state.
     """
     return _describe_rebuild(await engine.rollback(call.placement, call.request.to, call.key_name))
 
 
 def _describe_rebuild(replacement: Replacement) -> wire_control.Rebuilt:
-    """Return the answer that describes a finished rebuild: policy, rows, decisions and seconds."""
+    """Return the answer about a finished rebuild or rollback: policy, state, rows, decisions, seconds."""
     version = replacement.policy_version
     return wire_control.Rebuilt(
         version.policy,

@@ -93,7 +93,7 @@ class Block(Sequence[Row], Generic[Row]):
         return Block(self.kind, columns)
 
     def take(self, places: Sequence[int]) -> Block[Row]:
-        """Return a block of the rows at some indices, in their order."""
+        """Return a new block of the rows at some indices, in the order of the indices."""
         return Block(self.kind, [[column[i] for i in places] for column in self.columns])
 
 
@@ -148,7 +148,7 @@ def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
 
 
 def split_distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
-    """Split a block into consecutive parts, each with distinct values of a field.
+    """Yield a block in consecutive parts; a new part begins at each row that repeats a value of the field.
 
     Examples
     --------

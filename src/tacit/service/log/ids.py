@@ -310,7 +310,7 @@ def list_partitions(shard: int, shards: int) -> range:
 
 
 def create_partition_id(time: int, partition: int, place: int) -> str:
-    """Return a new id for a decision of a partition, made at ``time``.
+    """Return a new id for a decision made at ``time``, which contains the number of the decision's partition.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ class Shard(NamedTuple):
 
     @property
     def partitions(self) -> range:
-        """The shard's partitions."""
+        """The range of numbers of the partitions that this shard has."""
         return list_partitions(self.number, self.shards)
 
 

@@ -71,13 +71,12 @@ CREATE_TABLES = (
         END IF;
         RETURN NULL;
     END $$;
-    CREATE TRIGGER decisions_seq AFTER INSERT ON decisions REFERENCING NEW TABLE AS fresh
-        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
-    CREATE TRIGGER feedback_seq AFTER INSERT ON feedback REFERENCING NEW TABLE AS fresh
-        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
-    CREATE TRIGGER marks_seq AFTER INSERT ON marks REFERENCING NEW TABLE AS fresh
-        FOR EACH STATEMENT EXECUTE FUNCTION check_seq();
 """
+    + "".join(
+        f"CREATE TRIGGER {table}_seq AFTER INSERT ON {table} REFERENCING NEW TABLE AS fresh "
+        "FOR EACH STATEMENT EXECUTE FUNCTION check_seq();"
+        for table, _ in TABLES
+    )
 )
 
 SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
@@ -327,6 +326,7 @@ class PostgresStore(Store):
         return connection.execute(_with_placeholders(statement), values)
 
     def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
+        """Run a statement with question marks once for each tuple of values."""
         with connection.cursor() as cursor:
             cursor.executemany(_with_placeholders(statement), rows)
 
@@ -337,6 +337,7 @@ class PostgresStore(Store):
         return connection.execute(FIND_DECISIONS, ([p for p, _ in wanted], [id for _, id in wanted]))
 
     def _feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
+        """Return the rows of all feedback on decisions, given by their numbers, in order of the log."""
         return connection.execute(FEEDBACK, (list(decisions),))
 
     def parse_decision(self, row: Any) -> DecisionRow:
@@ -426,12 +427,12 @@ def _is_about_data(error: Exception) -> bool:
 
 
 def _with_placeholders(statement: str) -> Any:
-    """Return a statement with psycopg's placeholders for values."""
+    """Return a statement with ``%s``, psycopg's placeholder for a value, in place of question marks."""
     return statement.replace("?", "%s")
 
 
 def _strip_password(url: str) -> str:
-    """Return the host, port and name in a database's address, for messages."""
+    """Return ``host:port/name`` of a database's address, for messages; raise StoreError if it is none."""
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:

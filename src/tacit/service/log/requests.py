@@ -381,7 +381,7 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
 
 
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
-    """Return feedback whose reward is computed from the amount of a metric.
+    """Return a reward as feedback with the worth of its amount of metric ``name``; other kinds unchanged.
 
     Raises InvalidValue if the amount is missing, or the feedback has another reward.
     """
@@ -425,7 +425,7 @@ def _check_metrics(content: str, placement: Any) -> None:
 
 
 def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
-    """Return feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
+    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:

@@ -23,6 +23,7 @@ from tacit.core.arrays import Floats
 from tacit.learning.decisions import NO_VALUES, Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.service.log.blocks import Block, BlockList, tuples
+from tacit.service.log.ids import as_datetime
 
 # ---- A shown list, as the log stores it
 
@@ -388,7 +389,7 @@ def split_into_blocks(events: Iterable[Event]) -> Iterator[Block[Any]]:
 
 
 def _kind(event: Event) -> tuple[Any, ...]:
-    """Return what rows of one block have in common: type, placement, time, and the mode of decisions."""
+    """Return the type, placement, time and, for a decision, mode of a row: equal for all rows of a block."""
     mode = event.mode if isinstance(event, DecisionRow) else None
     return type(event), event.placement, event.time, mode
 
@@ -401,6 +402,23 @@ class DecisionWithFeedback(NamedTuple):
 
 
 # ---- Helpers to read rows
+
+
+def make_click_row(row: DecisionRow, name: str, policy: Any) -> dict[str, Any]:
+    """Return the columns of a click log that all arms of a decision share, for the placement ``name``.
+
+    These are time, id, placement, key, names of the offered arms, context and the policy's label.
+    """
+    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    return {
+        "timestamp": as_datetime(row.time),
+        "decision_id": row.id,
+        "placement": name,
+        "key": row.key,
+        "arms": [str(arm) for arm in (arms if row.offered is None else json.loads(row.offered))],
+        "context": decode_json(row.context),
+        "policy": policy.label,
+    }
 
 
 def select_propensities(rows: Block[DecisionRow]) -> list[float | None]:

@@ -116,9 +116,9 @@ class Subject(NamedTuple):
     name: str
 
     def units(self, salt: str, placement: int, seed: int) -> list[str]:
-        """Return the hashes by which decisions of a placement name the subject; empty for a client.
+        """Return the two possible hashes of the subject in decisions of a placement; empty for a client.
 
-        The second one is the hash of versions up to 0.2.
+        The first is that of :func:`hash_unit`, the second that of versions up to 0.2.
         """
         if self.kind == CLIENT:
             return []

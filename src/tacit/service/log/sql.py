@@ -345,9 +345,6 @@ class Store(SqlDatabase):
         A snapshot or base replaces the one before; a state is added. Each step is a transaction of its own,
         so that other transactions may be committed in between. If not all steps run, the snapshot before
         remains. The last steps delete pieces that no snapshot uses.
-
-        Each step is a transaction of its own, so that other transactions may be committed in between. If
-        not all steps run, the snapshot before remains.
         """
         # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
         # number is written last, in one statement.

@@ -221,9 +221,11 @@ class SqliteStore(sql.Store):
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
     def _run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
+        """Run a statement with values for its question marks, and return the cursor."""
         return connection.execute(statement, values)
 
     def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
+        """Run a statement once for each tuple of values."""
         connection.executemany(statement, rows)
 
     def _select_decisions(
@@ -234,6 +236,7 @@ class SqliteStore(sql.Store):
             yield from connection.execute(FIND_DECISIONS, (id, placement))
 
     def _feedback(self, connection: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
+        """Yield the rows of all feedback on decisions, given by their numbers, decision by decision."""
         for seq in decisions:
             yield from connection.execute(FEEDBACK, (seq,))
 

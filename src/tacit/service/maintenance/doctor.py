@@ -15,11 +15,12 @@ import re
 import socket
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -175,50 +176,42 @@ def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
 
     None if they are equal: in policy, counts, series, lift, results, signals and open windows.
     """
+    both = from_snapshot, from_log
     # Both are of one configuration.
-    for what, saved, folded in zip(
-        ("policy", "shadow"), from_snapshot.learners, from_log.learners, strict=False
-    ):
+    for what, saved, folded in zip(("policy", "shadow"), *(p.learners for p in both), strict=False):
         if saved.keys != folded.keys:
             return f"{what}: the snapshot has {len(saved.keys)} keys, the log {len(folded.keys)}"
         difference = _first_difference(saved, folded)
         if difference is not None:
             return f"{what}: {difference}"
     for what in ("mode", "decisions", "feedback", "outcomes"):
-        if getattr(from_snapshot, what) != getattr(from_log, what):
-            return (
-                f"{what}: {getattr(from_snapshot, what)} after the snapshot, "
-                f"{getattr(from_log, what)} by the log"
-            )
-    if from_snapshot.series.to_bytes() != from_log.series.to_bytes():
+        after, by_log = (getattr(placement, what) for placement in both)
+        if after != by_log:
+            return f"{what}: {after} after the snapshot, {by_log} by the log"
+
+    def differ(read: Callable[[Placement], Any]) -> bool:
+        """True if a function returns different values for the two placements."""
+        return bool(read(from_snapshot) != read(from_log))
+
+    if differ(lambda placement: placement.series.to_bytes()):
         return "series: what was counted over time after the snapshot is not that by the log"
-    if (from_snapshot.shared and from_snapshot.shared.save_state(from_snapshot)) != (
-        from_log.shared and from_log.shared.save_state(from_log)
-    ):
+    if differ(lambda placement: placement.shared and placement.shared.save_state(placement)):
         return "shared: what other shards sent after the snapshot is not that by the log"
-    if msgspec.json.encode(from_snapshot.export_counts()) != msgspec.json.encode(from_log.export_counts()):
-        return (
-            f"counts: {from_snapshot.export_counts()} after the snapshot, "
-            f"{from_log.export_counts()} by the log"
-        )
+    if differ(lambda placement: msgspec.json.encode(placement.export_counts())):
+        counts, logged_counts = (placement.export_counts() for placement in both)
+        return f"counts: {counts} after the snapshot, {logged_counts} by the log"
     # A store that 0.1 began lacks the decisions before the snapshot with which 0.3 opened it.
-    firsts = [
-        (placement.lift.past_periods or [placement.lift])[0].seq for placement in (from_snapshot, from_log)
-    ]
+    firsts = [(placement.lift.past_periods or [placement.lift])[0].seq for placement in both]
     alike = firsts[0] == firsts[1] and not from_snapshot.lift.has_old_sums
-    if alike and from_snapshot.lift.save_state() != from_log.lift.save_state():
+    if alike and differ(lambda placement: placement.lift.save_state()):
         return "lift: its sums after the snapshot are not those by the log"
-    kept_results, results = from_snapshot.series.results, from_log.series.results
-    if kept_results.seq == results.seq and kept_results.save_state() != results.save_state():
+    alike = from_snapshot.series.results.seq == from_log.series.results.seq
+    if alike and differ(lambda placement: placement.series.results.save_state()):
         return "results: what arms earned after the snapshot is not that by the log"
-    signals = [p.signals and p.signals.save_state(p) for p in (from_snapshot, from_log)]
-    if signals[0] != signals[1]:
+    if differ(lambda placement: placement.signals and placement.signals.save_state(placement)):
         return "signals: those after the snapshot are not those by the log"
-    after, by_log = (
-        [msgspec.json.encode(open) for open in placement.export_open_windows()]
-        for placement in (from_snapshot, from_log)
-    )
-    for mine, its in itertools.zip_longest(after, by_log):
+    windows = (map(msgspec.json.encode, placement.export_open_windows()) for placement in both)
+    for mine, its in itertools.zip_longest(*windows):
         if mine != its:
             return f"open windows: {mine!r} after the snapshot, {its!r} by the log"
     return None

@@ -6,7 +6,6 @@ import itertools
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,16 @@ from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
-from tacit.service.log.rows import PIN_MODES, ChangeRow, DecisionRow, decode_json, decode_list, encode_list
+from tacit.service.log.ids import as_datetime
+from tacit.service.log.rows import (
+    PIN_MODES,
+    ChangeRow,
+    DecisionRow,
+    decode_json,
+    decode_list,
+    encode_list,
+    make_click_row,
+)
 from tacit.service.log.sql import Store
 from tacit.service.placements.aspects.items import CatalogueHistory, make_catalogue_history
 
@@ -77,15 +85,14 @@ class _ItemVectors:
     def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
         """Return the name of an item for the table; add a row with the time if its vector is new.
 
-        A second vector at the same time gets a name of its own.
+        A second vector at the same time gets the number of its decision's row behind its name.
         """
         (time, last_vector), numbers = self._last_vectors.get(name, (-1, None)), vector.tobytes()
         if last_vector != numbers:
             # Of two vectors at the same time, the second one gets a name of its own.
             name = f"{name}#{row.seq}" if time == row.time else name
             self._last_vectors[name] = row.time, numbers
-            since = datetime.fromtimestamp(row.time / 1e6, UTC)
-            self.rows.append({"id": name, "from": since, "vector": vector.tolist()})
+            self.rows.append({"id": name, "from": as_datetime(row.time), "vector": vector.tolist()})
         return name
 
 
@@ -142,11 +149,8 @@ def export_items(
         # The feedback on a list is complete once its window has closed.
         return export.rows(row, rewards[row.seq], name, policy) if row.seq in rewards else []
 
-    rows, path = (
-        (record for row in decisions for record in make_records(row)),
-        folder / f"{log}-{name}.parquet",
-    )
-    count = write_clicks(rows, path, {name: config.placements[name].scale})
+    rows = (record for row in decisions for record in make_records(row))
+    count = write_clicks(rows, folder / f"{log}-{name}.parquet", {name: config.placements[name].scale})
     table = pa.Table.from_pylist(described.rows, schema=ITEMS_SCHEMA)
     pq.write_table(table, folder / f"items-{name}.parquet")
     _warn_left_out(name, described.nameless)
@@ -183,17 +187,5 @@ def _warn_left_out(name: str, count: int) -> None:
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
     """Return a decision for one arm as a row of a click log; its reward is None if ``rewards`` lacks it."""
-    arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
-    return {
-        "timestamp": datetime.fromtimestamp(row.time / 1e6, UTC),
-        "decision_id": row.id,
-        "placement": name,
-        "key": row.key,
-        "arms": [str(arm) for arm in (arms if row.offered is None else json.loads(row.offered))],
-        "arm": str(row.arm),
-        "propensity": row.propensity or None,
-        "reward": rewards.get(row.seq),
-        "context": None if row.context is None else json.loads(row.context),
-        "policy": policy.label,
-        "version": None,
-    }
+    columns = {"arm": str(row.arm), "propensity": row.propensity or None, "reward": rewards.get(row.seq)}
+    return make_click_row(row, name, policy) | columns

@@ -146,7 +146,7 @@ def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int
 
 
 def _groups(events: Iterator[Event]) -> Iterator[Rows]:
-    """Yield consecutive events as rows by kind, up to 10,000 events at a time."""
+    """Yield the events in groups of up to 10,000, each with its decisions, feedback and changes apart."""
     while group := list(islice(events, ROWS)):
         yield Rows(
             [event for event in group if isinstance(event, DecisionRow)],
@@ -401,7 +401,7 @@ def lines_after(store: Store, after: int) -> Iterator[LogLine]:
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
-    """Return a row as a dict for JSON: its sort, its placement's name, and its fields that are not None."""
+    """Return a row as a dict for JSON: its sort, its placement's name, and all fields that are not None."""
     fields = (
         {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
     )

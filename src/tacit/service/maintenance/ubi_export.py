@@ -190,11 +190,9 @@ class UbiRecords:
 
 def query_id(row: DecisionRow) -> str:
     """Return the UBI query id of a decision: its own id, or a digest of an id that is too long for UBI."""
-    return (
-        row.id
-        if len(row.id) <= ubi_records.LONGEST_NAME
-        else ubi_records.digest_record({"decision_id": row.id})
-    )
+    if len(row.id) <= ubi_records.LONGEST_NAME:
+        return row.id
+    return ubi_records.digest_record({"decision_id": row.id})
 
 
 def _teams(row: DecisionRow) -> dict[str, Any] | None:

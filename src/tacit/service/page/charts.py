@@ -229,6 +229,8 @@ def draw_chart(
 
 
 class _Scale(NamedTuple):
+    """The scale of a chart: its span of time, and the values at its lower and upper edge."""
+
     span: Span
     lowest: float
     highest: float
@@ -400,7 +402,7 @@ def _format_tick(time: int, step: int) -> str:
 
 
 def _split_curve(points: Sequence[Point]) -> list[list[Point]]:
-    """Split the points of a curve into runs, at gaps longer than ``GAP_FACTOR`` times an interval's width."""
+    """Return the points of a curve in runs, split at gaps longer than ``GAP_FACTOR`` times an interval."""
     runs: list[list[Point]] = [list(points[:1])] if points else []
     for before, point in pairwise(points):
         width = max(before.end - before.begin, point.end - point.begin)

@@ -113,7 +113,7 @@ def _count_decisions(groups: dict[str, Group]) -> int:
 
 
 def _format_day(since: str | None) -> str:
-    """Format the date of a time in ISO 8601; empty for None."""
+    """Return the date of a time, given in ISO 8601, as text such as "3 May 2026"; empty for None."""
     return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
@@ -149,9 +149,10 @@ def scale_lift(report: LiftReport) -> ScaledLift | None:
 def _choose_bounds(
     report: LiftReport | ChapterLift, rewards: str = "reward"
 ) -> tuple[Bounds | None, float, Callable[[float], str], str]:
-    """Return a report's ratio or else its difference, which may be None, with how to write it.
+    """Return the interval of a report's ratio or else of its difference, and how to write it.
 
-    That is the value that means no lift, the function that formats a value, and the unit.
+    The interval is None if there is neither. With it come the value that means no lift, the function that
+    formats a value, and the unit.
     """
     if report.ratio is not None:
         return report.ratio, 1.0, percent, ""

@@ -93,11 +93,9 @@ def _check_constant_reward(placement: Placement, now: int) -> str:
 
 def _check_context_values(placement: Placement, now: int) -> str:
     """Return warnings for values of contexts that look like misspelled ones; empty if there are none."""
-    return (
-        ""
-        if placement.encoder is None
-        else ". ".join([*placement.encoder.data_warnings.values(), ""]).rstrip()
-    )
+    if placement.encoder is None:
+        return ""
+    return ". ".join([*placement.encoder.data_warnings.values(), ""]).rstrip()
 
 
 def _count_feedback(placement: Placement) -> int:
@@ -151,14 +149,15 @@ def _needs_attention(placement: Placement, harm: Harm) -> bool:
 
 
 def list_ended_harms(placement: Placement) -> list[str]:
-    """Return the sentences for metric degradations that have ended, as their arm is no longer shown."""
+    """Return a sentence for each metric degradation that needs no attention any more.
+
+    These are degradations of arms that are no longer on offer, and those after which the control decides.
+    """
     guardrail = placement.guardrail
-    harms = [] if guardrail is None else guardrail.degradations
-    return [
-        describe_harm(guardrail, harm)
-        for harm in harms
-        if guardrail and not _needs_attention(placement, harm)
-    ]
+    if guardrail is None:
+        return []
+    ended_harms = (harm for harm in guardrail.degradations if not _needs_attention(placement, harm))
+    return [describe_harm(guardrail, harm) for harm in ended_harms]
 
 
 def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
@@ -351,6 +350,8 @@ class OverviewRows:
 
 
 class _CachedRow(NamedTuple):
+    """A row of the overview, the placement it is about, and when it was made, in µs since 1970."""
+
     time: int
     placement: Placement
     row: Row

@@ -12,7 +12,6 @@ import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Container, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from tacit.core.arrays import Floats
@@ -79,7 +78,8 @@ def parse_range(name: str | None, begin: str | None, end: str | None, series: Se
     """
     first = min(series.start if series.start > 0 else now, now - 1)
     if begin or end:
-        start, stop = _parse_time("from", begin, first), _parse_time("to", end, now)
+        start = parse_time("from", begin) if begin else first
+        stop = parse_time("to", end) if end else now
         if not start < stop:
             raise InvalidValue("from", begin, "give a time before 'to'")
         return Range("", Span(start, stop))
@@ -92,20 +92,6 @@ def parse_range(name: str | None, begin: str | None, end: str | None, series: Se
     if name not in RANGES:
         raise InvalidValue("range", name, f"give one of {', '.join(NAMES)}")
     return Range(name, Span(now - RANGES[name], now))
-
-
-def _parse_time(field: str, text: str | None, default: int) -> int:
-    """Return a time in ISO 8601, UTC by default, as microseconds since 1970; ``default`` if it is missing.
-
-    Raises ``InvalidValue`` that names the field if the text is no time.
-    """
-    if not text:
-        return default
-    try:
-        moment = datetime.fromisoformat(text)
-        return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1e6)
-    except (ValueError, OverflowError):
-        raise InvalidValue(field, text, "give a time in ISO 8601, such as 2026-05-03") from None
 
 
 class TimeBin(NamedTuple):
