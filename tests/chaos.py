@@ -67,44 +67,8 @@ policy = "thompson(discount=0.99)"
 seed = 11
 snapshot_every = 400
 attribution_window = 0.3
-[placements.sum]
-arms = 3
-policy = "ucb1"
-seed = 12
-attribution_window = 0.5
-aggregation = "sum"
-[placements.held]
-arms = ["a", "b", "c"]
-seed = 13
-attribution_window = 0.3
-holdout = {{ share = 0.3, unit = "user" }}
-metrics = {{ seconds = {{ range = [0, 10] }} }}
-[placements.search]
-kind = "duels"
-rankers = ["old", "new"]
-length = 3
-seed = 14
-attribution_window = 0.3
-[placements.items]
-kind = "features"
-policy = "lin-ts(relevance_dim=4)"
-relevance_dim = 4
-seed = 15
-retention = 30
-attribution_window = 0.3
-[placements.fed]
-arms = 3
-seed = 16
-retention = 30
-attribution_window = 36000
-[placements.near]
-arms = ["a", "b", "c"]
-policy = "thompson"
-seed = 17
-retention = 30
-attribution_window = 36000
-{clicks}
 """
+PLACEMENTS = (Path(__file__).parent / "data" / "chaos.toml").read_text() + CLICK_PLACEMENTS
 KEPT_SECONDS = 60.0
 """For which rows are kept; what is sent again is so within half of it."""
 ITEMS = [f"item {i}" for i in range(6)]
@@ -284,68 +248,63 @@ class Operator:
         """Pin an arm, if it is on offer, or none; whether it holds unless it is said, who knows."""
         path = "/v1/placements/home/pin"
         if arm is None:
-            status, _, answer = self._client.ask("DELETE", path)
+            answer = self._ask("DELETE", path, None, 422)
         else:
-            status, _, answer = self._client.ask("POST", path, {"arms": [arm], "until": FOREVER})
-        if status == 200:
+            answer = self._ask("POST", path, {"arms": [arm], "until": FOREVER}, 422)
+        if answer is not None:
             self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
-        elif status not in (503, 422):
-            self.wrong.append((arm, answer))
 
     def put_items(self, items):
         """Put items into the catalogue, or give them other vectors; whether that is acknowledged."""
         vectors = [[self._rng.randrange(-32, 33) / 4 for _ in range(4)] for _ in items]
         put = [{"id": id, "vector": vector} for id, vector in zip(items, vectors, strict=True)]
-        return self._asked_items("PUT", "items", {"items": put}, (items, vectors))
+        return self._ask_items("PUT", "items", {"items": put}, (items, vectors))
 
     def _change_items(self):
         if self._rng.random() < 0.3 and self.put_items([EXTRA]):
-            self._asked_items("POST", "items/remove", {"ids": [EXTRA]}, ([EXTRA], None))
+            self._ask_items("POST", "items/remove", {"ids": [EXTRA]}, ([EXTRA], None))
         else:
             self.put_items(self._rng.sample(ITEMS, self._rng.randint(1, 3)))
 
-    def _asked_items(self, method, what, body, change):
-        status, _, answer = self._client.ask(method, f"/v1/placements/items/{what}", body)
-        if status == 200:
+    def _ask_items(self, method, what, body, change):
+        is_acknowledged = self._ask(method, f"/v1/placements/items/{what}", body, 422) is not None
+        if is_acknowledged:
             self.catalogue.append(change)
-        elif status not in (503, 422):
-            self.wrong.append((what, body, answer))
-        return status == 200
+        return is_acknowledged
 
     def _forget(self, user):
         """Let a user be forgotten, and remember since when that holds."""
         begun = time.monotonic()
-        path = f"/v1/subjects/user/{quote(user)}"
-        status, _, answer = self._client.ask("DELETE", path)
-        if status == 200:
+        if self._ask("DELETE", f"/v1/subjects/user/{quote(user)}") is not None:
             self.forgotten.append((user, begun))
-        elif status != 503:
-            self.wrong.append((user, answer))
 
     def _hold(self, share):
         """Give a control another share, or end the holdout."""
         path = "/v1/placements/held/holdout"
         if share is None:
-            status, _, answer = self._client.ask("DELETE", path)
+            answer = self._ask("DELETE", path)
         else:
-            status, _, answer = self._client.ask("POST", path, {"share": share, "unit": "user"})
-        if status == 200:
+            answer = self._ask("POST", path, {"share": share, "unit": "user"})
+        if answer is not None:
             self.held.append(answer["holdout"] and answer["holdout"]["share"])
-        elif status != 503:
-            self.wrong.append((share, answer))
 
     def _regime(self, what, asked):
         """Let another policy decide; 422 where there is nothing to roll back to, or not with these
         arms, 409 where the configuration was changed meanwhile."""
-        status, _, answer = self._client.post(f"home/{what}", asked)
-        if status == 200:
+        answer = self._ask("POST", f"/v1/placements/home/{what}", asked, 422, 409)
+        if answer is not None:
             self.left.append(answer["left"])
-        elif status not in (503, 422, 409):
-            self.wrong.append((what, asked, answer))
+
+    def _ask(self, method, path, body=None, *refusals):
+        """Return the answer to a request, or None; 503 and the refusals may be, others are noted as wrong."""
+        status, _, answer = self._client.ask(method, path, body)
+        if status not in (200, 503, *refusals):
+            self.wrong.append((method, path, body, answer))
+        return answer if status == 200 else None
 
     def _change(self, name):
         """Change arms once: whether a change that is not acknowledged holds is not known."""
-        known = self._asked({})
+        known = self._change_arms({})
         if known is None:
             return
         every = [*known["arms"], *known["retired"]]
@@ -354,15 +313,13 @@ class Operator:
             change = {"retire": [self._rng.choice(known["arms"])]}
         if self._rng.random() < 0.5 and len(every) < MOST_ARMS:
             change = {"add": [name]} | (change if "retire" in change else {})
-        became = self._asked(change)
+        became = self._change_arms(change)
         if became is not None:
             self.became.append((became["arms"], became["retired"]))
 
-    def _asked(self, change):
-        status, _, answer = self._client.post("home/arms", change)
-        if status not in (200, 503) and not (status == 422 and "of a file" in str(change)):
-            self.wrong.append((change, answer))
-        return answer if status == 200 else None
+    def _change_arms(self, change):
+        refusals = [422] if "of a file" in str(change) else []
+        return self._ask("POST", "/v1/placements/home/arms", change, *refusals)
 
 
 class Run:
@@ -400,8 +357,8 @@ class Run:
                 arms=json.dumps(arms),
                 days=KEPT_SECONDS / 86_400,
                 archive=self.folder / "archive",
-                clicks=CLICK_PLACEMENTS,
             )
+            + PLACEMENTS
         )
         new.replace(self.path)
 
