@@ -52,6 +52,32 @@ def test_what_a_transcript_says_is_said(case, tmp_path, monkeypatch, request):
         check_case(case, names)
 
 
+WRONG = {
+    "another value": (">>> 1 + 1\n3", "output='2"),
+    "an error that does not come": (">>> 1 + 1\n! InvalidValue: […]", "error=''"),
+    "an error that is not expected": (">>> tacit.auto(0)", "error='InvalidValue: arms: 0 is"),
+    "an error of another type": (
+        ">>> tacit.auto(0)\n! TypeError: arms: […]",
+        "error='InvalidValue: arms: 0 is",
+    ),
+    "a warning that is not expected": ('>>> tacit.UCB1(["a", ""])', "'? arms: '' is an empty name"),
+    "a warning that points elsewhere": ('>>> tacit.UCB1(["a", ""])\n?? arms: […]', "'? arms: '' is an empty"),
+    "a command that does not fail": ("$ tacit version\n! exit 2: […]", "error=''"),
+    "a command that fails": ("$ tacit version now", "error='exit 2: Error: Got unexpected"),
+    "a configuration without a fault": ("seed = 1\n! ConfigError: […]", "error=''"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_transcript_of_what_is_not_said_fails(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wrong.txt").write_text(WRONG[case][0])
+    (wrong,) = read_cases(tmp_path / "wrong.txt")
+    with pytest.raises(AssertionError) as found:
+        check_case(wrong, dict(vars(given)))
+    assert WRONG[case][1] in str(found.value).rpartition("Answer(")[2].replace('"', "'")
+
+
 def test_propensities_that_move_with_what_was_learned_are_not_doubted():
     for seed in range(20):
         learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(["film", "song", "game"]), 0.05), seed=seed)
