@@ -67,44 +67,8 @@ policy = "thompson(discount=0.99)"
 seed = 11
 snapshot_every = 400
 attribution_window = 0.3
-[placements.sum]
-arms = 3
-policy = "ucb1"
-seed = 12
-attribution_window = 0.5
-aggregation = "sum"
-[placements.held]
-arms = ["a", "b", "c"]
-seed = 13
-attribution_window = 0.3
-holdout = {{ share = 0.3, unit = "user" }}
-metrics = {{ seconds = {{ range = [0, 10] }} }}
-[placements.search]
-kind = "duels"
-rankers = ["old", "new"]
-length = 3
-seed = 14
-attribution_window = 0.3
-[placements.items]
-kind = "features"
-policy = "lin-ts(relevance_dim=4)"
-relevance_dim = 4
-seed = 15
-retention = 30
-attribution_window = 0.3
-[placements.fed]
-arms = 3
-seed = 16
-retention = 30
-attribution_window = 36000
-[placements.near]
-arms = ["a", "b", "c"]
-policy = "thompson"
-seed = 17
-retention = 30
-attribution_window = 36000
-{clicks}
 """
+PLACEMENTS = (Path(__file__).parent / "data" / "chaos.toml").read_text() + CLICK_PLACEMENTS
 KEPT_SECONDS = 60.0
 """For which rows are kept; what is sent again is so within half of it."""
 ITEMS = [f"item {i}" for i in range(6)]
@@ -240,8 +204,8 @@ class Operator:
     lets arms come and go: over HTTP, and by the configuration."""
 
     def __init__(self, port, configure, reread, seed):
-        self.wrong, self.became, self.pinned, self.held, self.left = [], [], [], [], []
-        self.forgotten, self.catalogue = [], []
+        self.wrong, self.forgotten = [], []
+        self.acknowledged = {kind: [] for kind in CHANGES}
         self._client, self._rng = Client(f"http://127.0.0.1:{port}"), random.Random(f"arms {seed}")
         self._configure, self._reread = configure, reread
         self._over = threading.Event()
@@ -284,68 +248,63 @@ class Operator:
         """Pin an arm, if it is on offer, or none; whether it holds unless it is said, who knows."""
         path = "/v1/placements/home/pin"
         if arm is None:
-            status, _, answer = self._client.ask("DELETE", path)
+            answer = self._ask("DELETE", path, None, 422)
         else:
-            status, _, answer = self._client.ask("POST", path, {"arms": [arm], "until": FOREVER})
-        if status == 200:
-            self.pinned.append(None if answer["pinned"] is None else answer["pinned"]["arms"])
-        elif status not in (503, 422):
-            self.wrong.append((arm, answer))
+            answer = self._ask("POST", path, {"arms": [arm], "until": FOREVER}, 422)
+        if answer is not None:
+            self.acknowledged["pin"].append(answer["pinned"] and answer["pinned"]["arms"])
 
     def put_items(self, items):
         """Put items into the catalogue, or give them other vectors; whether that is acknowledged."""
         vectors = [[self._rng.randrange(-32, 33) / 4 for _ in range(4)] for _ in items]
         put = [{"id": id, "vector": vector} for id, vector in zip(items, vectors, strict=True)]
-        return self._asked_items("PUT", "items", {"items": put}, (items, vectors))
+        return self._ask_items("PUT", "items", {"items": put}, (items, vectors))
 
     def _change_items(self):
         if self._rng.random() < 0.3 and self.put_items([EXTRA]):
-            self._asked_items("POST", "items/remove", {"ids": [EXTRA]}, ([EXTRA], None))
+            self._ask_items("POST", "items/remove", {"ids": [EXTRA]}, ([EXTRA], None))
         else:
             self.put_items(self._rng.sample(ITEMS, self._rng.randint(1, 3)))
 
-    def _asked_items(self, method, what, body, change):
-        status, _, answer = self._client.ask(method, f"/v1/placements/items/{what}", body)
-        if status == 200:
-            self.catalogue.append(change)
-        elif status not in (503, 422):
-            self.wrong.append((what, body, answer))
-        return status == 200
+    def _ask_items(self, method, what, body, change):
+        is_acknowledged = self._ask(method, f"/v1/placements/items/{what}", body, 422) is not None
+        if is_acknowledged:
+            self.acknowledged["items"].append(change)
+        return is_acknowledged
 
     def _forget(self, user):
         """Let a user be forgotten, and remember since when that holds."""
         begun = time.monotonic()
-        path = f"/v1/subjects/user/{quote(user)}"
-        status, _, answer = self._client.ask("DELETE", path)
-        if status == 200:
+        if self._ask("DELETE", f"/v1/subjects/user/{quote(user)}") is not None:
             self.forgotten.append((user, begun))
-        elif status != 503:
-            self.wrong.append((user, answer))
 
     def _hold(self, share):
         """Give a control another share, or end the holdout."""
         path = "/v1/placements/held/holdout"
         if share is None:
-            status, _, answer = self._client.ask("DELETE", path)
+            answer = self._ask("DELETE", path)
         else:
-            status, _, answer = self._client.ask("POST", path, {"share": share, "unit": "user"})
-        if status == 200:
-            self.held.append(answer["holdout"] and answer["holdout"]["share"])
-        elif status != 503:
-            self.wrong.append((share, answer))
+            answer = self._ask("POST", path, {"share": share, "unit": "user"})
+        if answer is not None:
+            self.acknowledged["holdout"].append(answer["holdout"] and answer["holdout"]["share"])
 
     def _regime(self, what, asked):
         """Let another policy decide; 422 where there is nothing to roll back to, or not with these
         arms, 409 where the configuration was changed meanwhile."""
-        status, _, answer = self._client.post(f"home/{what}", asked)
-        if status == 200:
-            self.left.append(answer["left"])
-        elif status not in (503, 422, 409):
-            self.wrong.append((what, asked, answer))
+        answer = self._ask("POST", f"/v1/placements/home/{what}", asked, 422, 409)
+        if answer is not None:
+            self.acknowledged["policy"].append(answer["left"])
+
+    def _ask(self, method, path, body=None, *refusals):
+        """Return the answer to a request, or None; 503 and the refusals may be, others are noted as wrong."""
+        status, _, answer = self._client.ask(method, path, body)
+        if status not in (200, 503, *refusals):
+            self.wrong.append((method, path, body, answer))
+        return answer if status == 200 else None
 
     def _change(self, name):
         """Change arms once: whether a change that is not acknowledged holds is not known."""
-        known = self._asked({})
+        known = self._change_arms({})
         if known is None:
             return
         every = [*known["arms"], *known["retired"]]
@@ -354,15 +313,13 @@ class Operator:
             change = {"retire": [self._rng.choice(known["arms"])]}
         if self._rng.random() < 0.5 and len(every) < MOST_ARMS:
             change = {"add": [name]} | (change if "retire" in change else {})
-        became = self._asked(change)
+        became = self._change_arms(change)
         if became is not None:
-            self.became.append((became["arms"], became["retired"]))
+            self.acknowledged["arms"].append((became["arms"], became["retired"]))
 
-    def _asked(self, change):
-        status, _, answer = self._client.post("home/arms", change)
-        if status not in (200, 503) and not (status == 422 and "of a file" in str(change)):
-            self.wrong.append((change, answer))
-        return answer if status == 200 else None
+    def _change_arms(self, change):
+        refusals = [422] if "of a file" in str(change) else []
+        return self._ask("POST", "/v1/placements/home/arms", change, *refusals)
 
 
 class Run:
@@ -400,8 +357,8 @@ class Run:
                 arms=json.dumps(arms),
                 days=KEPT_SECONDS / 86_400,
                 archive=self.folder / "archive",
-                clicks=CLICK_PLACEMENTS,
             )
+            + PLACEMENTS
         )
         new.replace(self.path)
 
@@ -506,9 +463,8 @@ class Run:
         # Copied in one step each: the threads go on.
         decided |= self.traffic.decided.copy()
         told |= self.traffic.told.copy()
-        became, pinned = list(self.operator.became), list(self.operator.pinned)
-        states, held = list(self.operator.left), list(self.operator.held)
-        forgotten, items = list(self.operator.forgotten), list(self.operator.catalogue)
+        acknowledged = {kind: list(changes) for kind, changes in self.operator.acknowledged.items()}
+        forgotten = list(self.operator.forgotten)
         config = load_config(self.path)
         from tacit.service.engine.stores import open_store
 
@@ -516,8 +472,8 @@ class Run:
         store = open_store(config.store)
         try:
             names = {p.id: name for name, p in store.placements().items()}
-            decisions, rewards, ids, arms = Counter(), Counter(), {}, [(ARMS, [])]
-            pins, left, holdouts, catalogue = [None], [], [], []
+            decisions, rewards, ids = Counter(), Counter(), {}
+            logged = {kind: [] for kind in CHANGES} | {"arms": [(ARMS, [])], "pin": [None]}
             shown, rewarded, units = {}, {}, {}
             self.seqs = {row.seq for row in store.events(0) if isinstance(row, DecisionRow)}
             gone = self.archive(names, decisions, rewards, shown, rewarded, units)
@@ -530,33 +486,24 @@ class Run:
                     if name[0] == "search":
                         units[name] = SearchFields.read(event.asked).unit
                         shown[name] = event.key, event.arm, None
-                    if name[0] == "home" and event.arm not in self.offered(event, arms):
+                    if name[0] == "home" and event.arm not in self.offered(event, logged["arms"]):
                         self.problems.append(f"not on offer: {event}")
                 elif isinstance(event, FeedbackRow):
                     rewards[ids[event.decision]] += 1
                     rewarded[ids[event.decision]] = event.reward
-                elif event.kind == "arms":
-                    arms.append(on_offer(event.value))
-                elif event.kind == "policy":
-                    left.append(json.loads(event.value)["left"])
-                elif event.kind == "holdout":
-                    kept = json.loads(event.value)["holdout"]
-                    holdouts.append(kept and kept["share"])
-                elif event.kind == "items":
-                    catalogue.append(changed_items(event.value))
-                elif event.kind == "pin":
-                    pin = json.loads(event.value)
-                    pins.append(None if pin is None else pin["arms"])
-            self.problems += follows(became, arms) + lost_of(pinned, pins)
-            self.problems += lost_of(states, left) + lost_of(held, holdouts) + lost_of(items, catalogue)
+                elif event.kind in CHANGES:
+                    logged[event.kind].append(CHANGES[event.kind](event.value))
+            for kind, changes in logged.items():
+                self.problems += lost_of(acknowledged[kind], changes)
+            self.problems += repeated_arms(*logged["arms"][-1])
             if last:
                 self.problems += missing(self.feed, self.caller, shown, rewarded)
             self.problems += self.remembered(forgotten, units)
-            for what, acknowledged, logged, counted in (
+            for what, answered, stored, counted in (
                 ("decision", decided, shown, decisions),
                 ("feedback", told, rewarded, rewards),
             ):
-                lost = [name for name, v in acknowledged.items() if logged.get(name) != v]
+                lost = [name for name, v in answered.items() if stored.get(name) != v]
                 twice = [name for name, count in counted.items() if count > 1]
                 self.problems += [f"{what} lost: {name}" for name in lost]
                 self.problems += [f"{what} twice: {name}" for name in twice]
@@ -640,17 +587,13 @@ class Run:
             "acknowledged": self.clients.acknowledged,
             "archived": self.archived,
             "forgotten": len(self.operator.forgotten),
-            "changes of arms": len(self.operator.became),
-            "pins": len(self.operator.pinned),
-            "holdouts": len(self.operator.held),
-            "changes of items": len(self.operator.catalogue),
+            "changes": {kind: len(changes) for kind, changes in self.operator.acknowledged.items()},
             "decided with clicks alone": len(self.traffic.decided),
             "clicks": len(self.traffic.told),
             "lessons of one check": dict(self.lessons),
             "moments of kills": dict(self.moments),
             "events": len(self.feed.sent),
             "spooled": len(self.caller.decided),
-            "rebuilt or rolled back": len(self.operator.left),
             "answers": dict(self.clients.answers),
             "problems": self.problems,
         }
@@ -670,11 +613,19 @@ def on_offer(mark):
     return [arm for arm in now["arms"] if arm not in now["retired"]], now["retired"]
 
 
-def follows(became, arms):
-    """Return what is wrong where changes that were acknowledged are not in the log, in order."""
-    last = [name for offered, retired in arms[-1:] for name in (*offered, *retired)]
-    twice = [name for name, count in Counter(last).items() if count > 1]
-    return lost_of(became, arms) + [f"arm twice: {one}" for one in twice]
+def repeated_arms(offered, retired):
+    """Return the arms that are twice among those on offer and retired, as problems."""
+    return [f"arm twice: {name}" for name, count in Counter([*offered, *retired]).items() if count > 1]
+
+
+CHANGES = {
+    "arms": on_offer,
+    "policy": lambda change: json.loads(change)["left"],
+    "holdout": lambda change: (json.loads(change)["holdout"] or {}).get("share"),
+    "items": changed_items,
+    "pin": lambda change: (json.loads(change) or {}).get("arms"),
+}
+"""What a change event of each kind says, as the operator remembers it of the answer."""
 
 
 def lost_of(acknowledged, logged):

@@ -32,7 +32,21 @@ while True:
 """
 
 
-class FileFeed:
+class Killable:
+    """A process that goes on where the one before was killed."""
+
+    def kill(self):
+        """End the process, and start another one."""
+        self.end()
+        self._start()
+
+    def end(self):
+        """End the process."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(PATIENCE)
+
+
+class FileFeed(Killable):
     """A file of events about decisions, which a process of ``tacit feed`` follows."""
 
     def __init__(self, url, folder):
@@ -58,15 +72,6 @@ class FileFeed:
             file.write(times * (json.dumps(event) + "\n"))
             self.sent[decision] = clicked
 
-    def kill(self):
-        """End the process, which has another one follow."""
-        self.end()
-        self._start()
-
-    def end(self):
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait(PATIENCE)
-
     def finish(self):
         """Feed what is left, while the service answers; return what is wrong."""
         self.end()
@@ -78,7 +83,7 @@ class FileFeed:
         return problems
 
 
-class SpooledCaller:
+class SpooledCaller(Killable):
     """A process that decides next to itself, and delivers from a spool."""
 
     def __init__(self, url, folder):
@@ -101,14 +106,8 @@ class SpooledCaller:
                     id, arm = line.split()
                     self.decided[id] = arm
 
-    def kill(self):
-        """End the process, and start another one in its folder."""
-        self.end()
-        self._start()
-
     def end(self):
-        self._process.send_signal(signal.SIGKILL)
-        self._process.wait(PATIENCE)
+        super().end()
         self._reader.join(PATIENCE)
 
     def finish(self):

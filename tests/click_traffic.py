@@ -8,27 +8,13 @@ import json
 import random
 import threading
 import time
+from pathlib import Path
 
 from harness import PATIENCE
 
 CLICK_WINDOWS = {"clicks": 1.0, "corrected": 0.5}
 """Seconds in which clicks count, by placement."""
-CLICK_PLACEMENTS = """
-[placements.clicks]
-arms = ["a", "b", "c"]
-seed = 18
-snapshot_every = 100
-attribution_window = 1.0
-[placements.corrected]
-arms = ["a", "b", "c"]
-policy = "thompson"
-seed = 19
-snapshot_every = 100
-retention = 30
-attribution_window = 0.5
-late = "correct"
-correction_window = 1.0
-"""
+CLICK_PLACEMENTS = (Path(__file__).parent / "data" / "clicks_alone.toml").read_text()
 DELAYS = 0.0, 0.0, 0.1, 0.9, 1.0, 1.5
 """After which parts of their windows clicks are sent."""
 BURST = 8

@@ -27,7 +27,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
 
 # Looked through for examples they would be read twice, and each class in them be two.
-collect_ignore = [path.name for path in Path(__file__).parent.glob("*.py")]
+collect_ignore = [str(path) for path in Path(__file__).parent.rglob("*.py") if "test_" not in path.name]
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"

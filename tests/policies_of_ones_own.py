@@ -14,9 +14,6 @@ import tacit
 class ExploreThenCommit(tacit.Policy):
     """Play each arm ``tries`` times in turn, then the best of them for ever."""
 
-    class Params(NamedTuple):
-        tries: int
-
     class State(NamedTuple):
         plays: np.ndarray
         rewards: np.ndarray
@@ -47,9 +44,6 @@ class ExploreThenCommit(tacit.Policy):
 @dataclass(frozen=True)
 class Forgetful(tacit.Policy):
     """Choose uniformly and restart the lane after every ``patience`` rewards."""
-
-    class Params(NamedTuple):
-        patience: int
 
     class State(NamedTuple):
         rewards: np.ndarray
@@ -114,10 +108,6 @@ class Pooled(tacit.Policy):
 
     How much its rewards differed from the prior of their moment tells the order of learning.
     """
-
-    class Params(NamedTuple):
-        weight: float
-        epsilon: float
 
     class State(NamedTuple):
         plays: np.ndarray

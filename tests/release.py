@@ -227,15 +227,16 @@ def environment(python, folder, wheel, extras, *constraints):
     return inside
 
 
+def isolate(cache, **variables):
+    """Return the environment of a process that compiles into a folder, and does not see this source."""
+    return os.environ | {"TACIT_CACHE_DIR": str(cache), "PYTHONPATH": ""} | variables
+
+
 def try_extra(python, wheel, extra):
     """Install with one extra only; ask for the version; do what the extra is for."""
     with tempfile.TemporaryDirectory() as folder:
         inside = environment(python, Path(folder) / "venv", wheel, extra)
-        apart = {
-            "cwd": folder,
-            "quiet": True,
-            "env": {**os.environ, "TACIT_CACHE_DIR": folder, "PYTHONPATH": ""},
-        }
+        apart = {"cwd": folder, "quiet": True, "env": isolate(folder)}
         said = run(inside, "-m", "tacit", "version", **apart).stdout
         assert run(inside.with_name("tacit"), "version", **apart).stdout == said
         version = re.search(r"-(\d[^-]*)-", wheel.name)[1]
@@ -249,13 +250,8 @@ def compiled(python, wheel, folder):
         inside = environment(python, Path(apart) / "venv", wheel, "service")
         code = Path(apart) / "compiled"
         made_for = run(inside, "-c", MADE_FOR, quiet=True, cwd=apart).stdout
-        elsewhere = {
-            **os.environ,
-            "TACIT_CACHE_DIR": str(code),
-            "PYTHONPATH": "",
-            "NUMBA_CPU_NAME": json.loads(made_for)["processor"],
-            "NUMBA_CPU_FEATURES": "",
-        }
+        processor = json.loads(made_for)["processor"]
+        elsewhere = isolate(code, NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES="")
         compile_all = "from tacit.warmup import compile_shipped; compile_shipped()"
         run(inside, "-c", compile_all, env=elsewhere, cwd=apart, quiet=True)
         for lock in code.rglob("*lock"):
@@ -272,11 +268,7 @@ def try_compiled(python, wheel):
     for this very processor: what came of them must be the same to the last bit."""
     with tempfile.TemporaryDirectory() as folder:
         inside = environment(python, Path(folder) / "venv", wheel, "")
-        apart = {
-            "cwd": folder,
-            "quiet": True,
-            "env": {**os.environ, "TACIT_CACHE_DIR": f"{folder}/cache", "PYTHONPATH": ""},
-        }
+        apart = {"cwd": folder, "quiet": True, "env": isolate(f"{folder}/cache")}
         done = run(inside, "-c", PLAYED, **apart)
         brought, compilations = json.loads(done.stdout)
         assert compilations == 0, done.stderr
@@ -299,11 +291,7 @@ def try_tests(python, wheel, sdist):
         pinned = ("--constraint", source / "constraints.txt")
         inside = environment(python, Path(folder) / "venv", wheel, "all,dev", *pinned)
         tests = [source / "tests" / f"{name}.py" for name in REPRESENTATIVE]
-        apart = {
-            **os.environ,
-            "TACIT_CACHE_DIR": folder,
-            "PYTHONPATH": os.pathsep.join((str(source), str(source / "tests"))),
-        }
+        apart = isolate(folder, PYTHONPATH=os.pathsep.join((str(source), str(source / "tests"))))
         run(inside, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, cwd=folder, env=apart)
 
 

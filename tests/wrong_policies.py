@@ -33,9 +33,6 @@ tacit.kernel(softmax)
 class Right(tacit.Policy):
     """Choose by a softmax of the means; what is wrong with it is below."""
 
-    class Params(NamedTuple):
-        tries: int
-
     State = Counts
     tries: int = 10
 
@@ -68,27 +65,18 @@ class Right(tacit.Policy):
 
 
 class SamePropensity(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def propensity(params, state, lane, impression, shown):
         return 1.0 / len(impression.arms)
 
 
 class TooMuchPropensity(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def propensity(params, state, lane, impression, shown):
         return 1.5 * softmax(params, state, lane, impression, shown)
 
 
 class OneLaneForAll(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def learn(params, state, lane, outcome):
         state.plays[0, outcome.shown] += 1.0
@@ -96,9 +84,6 @@ class OneLaneForAll(Right):
 
 
 class ReadsAnother(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         if state.plays[0, 0] + state.plays[0, 1] + state.plays[0, 2] > 5.0:
@@ -107,9 +92,6 @@ class ReadsAnother(Right):
 
 
 class FirstOfTies(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         leader = impression.arms[0]
@@ -124,9 +106,6 @@ class FirstOfTies(Right):
 
 
 class NotOnOffer(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         return int(rng.random() * 3)
@@ -137,27 +116,18 @@ class NotOnOffer(Right):
 
 
 class Fraction(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         return rng.random()
 
 
 class OutOfBounds(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def learn(params, state, lane, outcome):
         state.plays[lane, outcome.shown + 1] += 1.0
 
 
 class WritesWhenItChooses(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         state.plays[lane, 0] += 1.0
@@ -165,27 +135,18 @@ class WritesWhenItChooses(Right):
 
 
 class OtherChance(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         return impression.arms[int(np.random.random() * len(impression.arms))]  # noqa: NPY002
 
 
 class TakesBackTooLittle(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def unlearn(params, state, lane, outcome):
         state.plays[lane, outcome.shown] -= 1.0
 
 
 class NoNameForNumba(Right):
-    class Params(NamedTuple):
-        tries: int
-
     @staticmethod
     def choose(params, state, lane, impression, rng):
         return impression.arms[rng.integers(3)]
@@ -193,9 +154,6 @@ class NoNameForNumba(Right):
 
 @dataclass(frozen=True)
 class NotInJSON(Right):
-    class Params(NamedTuple):
-        tries: int
-
     weights: frozenset[int] = frozenset({1, 2})
 
 
@@ -206,9 +164,6 @@ class NoLaneAxis(Right):
 
 @dataclass(frozen=True)
 class OfAnObject(Right):
-    class Params(NamedTuple):
-        tries: int
-
     def choose(self, state, lane, impression, rng):
         return impression.arms[0]
 

@@ -81,6 +81,12 @@ def test_the_first_page_runs(tmp_path):
     printed("\n".join(blocks("docs/index.md", "python")), tmp_path)
 
 
+@pytest.mark.parametrize("page", ["dueling", "items", "lists", "proof"])
+def test_the_code_of_the_page_prints_what_it_shows(page, tmp_path):
+    code = "\n".join(blocks(f"docs/{page}.md", "python"))
+    assert printed(code, tmp_path) == "".join(blocks(f"docs/{page}.md", "text"))
+
+
 def test_the_page_on_writing_a_policy_runs(tmp_path):
     policy, use = blocks("docs/write-a-policy.md", "python")
     (tmp_path / "mypolicies.py").write_text(policy)
@@ -96,12 +102,6 @@ def test_the_page_on_writing_a_policy_runs(tmp_path):
     assert output == "new keys begin with: 1 1 1 1\nwhat all keys share: [[0.0, 6.0]]\n"
 
 
-def test_the_page_on_duels_runs_and_prints_what_it_shows(tmp_path):
-    code = "\n".join(blocks("docs/dueling.md", "python"))
-    output = printed(code, tmp_path)
-    assert output == "".join(blocks("docs/dueling.md", "text"))
-
-
 @pytest.mark.parametrize(
     "page", ["examination", "interleaving", "offline-evaluation", "ray", "shifting-intent", "ubi"]
 )
@@ -112,23 +112,12 @@ def test_the_page_runs_and_prints_what_it_shows(page, tmp_path):
     assert not differences, "\n".join(map(str, differences))
 
 
-def test_the_page_on_proof_runs_and_prints_what_it_shows(tmp_path):
-    (shown,) = blocks("docs/proof.md", "text")
-    (code,) = blocks("docs/proof.md", "python")
-    assert printed(code, tmp_path) == shown
-
-
 def test_the_page_on_who_is_asking_runs_and_prints_what_it_shows(tmp_path):
     page = "docs/who-is-asking.md"
     first, *codes, in_service = blocks(page, "python")
     printed(first, tmp_path)
     assert printed("\n".join(codes), tmp_path) == "".join(blocks(page, "text"))
     assert "client.decide" in in_service
-
-
-def test_the_page_on_items_runs_and_prints_what_it_shows(tmp_path):
-    code = "\n".join(blocks("docs/items.md", "python"))
-    assert printed(code, tmp_path) == "".join(blocks("docs/items.md", "text"))
 
 
 def test_the_page_on_which_policy_when_runs_and_fits_a_screen(tmp_path):
@@ -138,11 +127,6 @@ def test_the_page_on_which_policy_when_runs_and_fits_a_screen(tmp_path):
     for call in re.findall(r"`(tacit\.\w+\(arms=.*?\))`", text):
         printed(f"import tacit\n{call}", tmp_path)
     printed("\n".join(blocks("docs/all-policies.md", "python")), tmp_path)
-
-
-def test_the_page_on_lists_runs(tmp_path):
-    code = "\n".join(blocks("docs/lists.md", "python"))
-    assert printed(code, tmp_path) == "".join(blocks("docs/lists.md", "text"))
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 
 import pytest
 from conftest import ROOT
@@ -41,14 +40,6 @@ def test_what_asks_a_service_runs_and_prints_what_it_shows(name, tmp_path):
     with run_in_thread(load_config(path, overrides)) as address:
         printed = execute(ours.replace("http://127.0.0.1:8787", address), {}, "page")
     assert printed == "".join(blocks(name, "text"))
-
-
-@pytest.mark.parametrize("name", ["bandits-in-products", "language-models", "openfeature"])
-def test_the_configurations_are_such(name, tmp_path):
-    for number, text in enumerate(blocks(name, "toml")):
-        path = tmp_path / f"{number}.toml"
-        path.write_text(text)
-        assert set(load_config(path).placements) == set(tomllib.loads(text)["placements"])
 
 
 def test_the_example_of_language_models_prints_what_the_page_shows(tmp_path):
