@@ -9,7 +9,6 @@ from scipy.optimize import brentq
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
 from tacit.policies.features.context_inputs import BUFFER_SIZE, LEADING
 from tacit.policies.features.context_mixture import draw_lines
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT, RECENT, SCALES
@@ -341,20 +340,6 @@ def test_amounts_that_vary_little_are_learned_from_faster_than_clicks():
     assert lost[0] < 0.6 * lost[1]
 
 
-def test_late_feedback_is_a_fold_of_its_order():
-    rng = np.random.default_rng(14)
-    contexts = rng.standard_normal((60, 30))
-    rewards = clicks(contexts, rng)
-    policy = tacit.ContextMixture(ARMS, context_dim=30)
-    late, again = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=2)
-    made = [late.choose("all", context=context) for context in contexts]
-    for i in reversed(range(60)):
-        late.learn(made[i], rewards[i, made[i].slot])
-    again.choose("all", context=contexts[0])
-    again.learn_many(made[::-1], [rewards[i, made[i].slot] for i in reversed(range(60))])
-    assert state_bytes(late) == state_bytes(again)
-
-
 def test_covariances_stay_positive_definite():
     """Users of one kind, again and again: what is subtracted must never be too much."""
     rng = np.random.default_rng(15)
@@ -457,11 +442,6 @@ def test_what_is_told_of_arms_is_where_they_begin():
     go_on(learner, contexts, np.zeros((10, 2)))
     assert learner.state.models.spread[0, 0, :, 0].max() < 0.05
     assert repr(policy).endswith("priors=(('film', 40.0, 60.0),))")
-
-
-def test_a_context_must_be_told_of():
-    with pytest.raises(InvalidValue, match="context_dim"):
-        tacit.ContextMixture(3)
 
 
 def test_models_of_ten_arms_and_64_numbers_are_small():

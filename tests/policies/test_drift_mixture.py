@@ -116,18 +116,6 @@ def test_a_shift_that_hides_costs_it_less():
     assert gap.difference + 2 * gap.standard_error < 0
 
 
-def test_a_restarted_lane_is_as_new():
-    policy = DriftMixture(3)
-    state, fresh = policy.init(1), policy.init(1)
-    state.shared.priors.due[0] = np.inf
-    for t in range(50):
-        learn(policy, state, 0, t % 3, float(t % 2))
-    DriftMixture.restart(policy.params, state, 0)
-    for now, new in zip(state.memory, fresh.memory, strict=True):
-        np.testing.assert_array_equal(now, new)
-    np.testing.assert_array_equal(state.own.weight, fresh.own.weight)
-
-
 def warned_twenty(context_dim: int = 1):
     """A policy and its state after 20 usual contexts, from 0 to 0.19."""
     policy = DriftMixture(2, context_dim=context_dim)

@@ -20,7 +20,7 @@ from tacit.policies.features.embedding_items import (
     make_workspace,
     read_event,
 )
-from tests.policies.test_context_mixture import Plain, sigmoid, state_bytes
+from tests.policies.test_context_mixture import Plain, sigmoid
 
 OFFERED = 8
 
@@ -263,19 +263,6 @@ def test_users_who_change_are_followed():
     assert lost[1500:, 0].sum() < 0.2 * lost[1500:, 1].sum()
 
 
-def test_late_feedback_is_a_fold_of_its_order():
-    rng, policy = np.random.default_rng(6), tacit.EmbeddingMixture(30, 8)
-    items, users = rng.standard_normal((140, OFFERED, 30)), rng.standard_normal((140, 8))
-    rewards = (rng.random(140) < 0.4).astype(float)
-    late, again = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=2)
-    made = [late.choose("all", context=u, relevance=v) for u, v in zip(users, items, strict=True)]
-    for i in reversed(range(140)):
-        late.learn(made[i], rewards[i])
-    again.choose("all", context=users[0], relevance=items[0])
-    again.learn_many(made[::-1], rewards[::-1].tolist())
-    assert state_bytes(late) == state_bytes(again)
-
-
 def test_numbers_that_never_change_or_are_huge_do_no_harm():
     rng = np.random.default_rng(7)
     learner = tacit.Learner(tacit.EmbeddingMixture(30, 30), seed=1)
@@ -301,16 +288,6 @@ def test_draws_are_of_what_it_goes_by():
     np.testing.assert_allclose(logits.std(axis=0), lines[:, 1] / 0.7, rtol=0.05)
 
 
-def test_keys_share_a_model_or_have_their_own():
-    for per_key in (False, True):
-        learner = tacit.Learner(tacit.EmbeddingMixture(3, per_key=per_key), seed=1)
-        items = np.random.default_rng(4).standard_normal((OFFERED, 3))
-        for _ in range(9):
-            learner.learn(learner.choose("a", relevance=items), 1.0)
-            learner.choose("b", relevance=items)
-        assert learner.state.tally.rounds.tolist()[:2] == ([9.0, 0.0] if per_key else [9.0])
-
-
 def test_contexts_may_be_dicts():
     policy = tacit.EmbeddingMixture(3, context={"age": "number", "new": "boolean"})
     learner = tacit.Learner(policy, seed=1)
@@ -318,12 +295,6 @@ def test_contexts_may_be_dicts():
     assert learner.learn(learner.choose("all", context={"age": 31, "new": True}, relevance=items), 1.0)
     with pytest.raises(InvalidValue, match="age"):
         learner.choose("all", context={"age": "old", "new": True}, relevance=items)
-
-
-@pytest.mark.parametrize(("given", "field"), [((0,), "relevance_dim"), ((3, -1), "context_dim")])
-def test_dimensions_out_of_range_are_refused_by_name(given, field):
-    with pytest.raises(InvalidValue, match=field):
-        tacit.EmbeddingMixture(*given)
 
 
 def test_the_model_is_small():

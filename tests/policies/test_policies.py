@@ -96,42 +96,6 @@ def test_a_fresh_lane_chooses_every_arm_alike(policy):
     assert stats.chisquare(counts).pvalue > 1e-6
 
 
-@by_label
-def test_keys_learn_apart(policy):
-    learner = tacit.Learner(policy, seed=2)
-    alone = tacit.Learner(policy, seed=2)
-    first = learner.choose("a")
-    learner.learn(first, 1.0)
-    alone_first = alone.choose("a")
-    alone.learn(alone_first, 1.0)
-    for leaf, other in zip(arrays(learner.state), arrays(alone.state), strict=True):
-        np.testing.assert_array_equal(leaf, other)
-    learner.learn(learner.choose("b"), 1.0)
-    for leaf, other in zip(arrays(learner.state), arrays(alone.state), strict=True):
-        np.testing.assert_array_equal(leaf[0], other[0])
-
-
-@by_label
-def test_compiled_and_plain_kernels_agree(policy):
-    """The kernels are plain Python too: same draws, same choices, same state to rounding."""
-    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
-    cls, params, state = type(policy), policy.params, policy.init(1)
-    rng = np.random.Generator(np.random.PCG64(11))
-    impression = tacit.Impression(np.arange(3), np.zeros(0))
-    rewards = np.random.default_rng(3).random(60)
-    for reward in rewards:
-        decision = learner.choose("query")
-        arm = cls.choose(params, state, 0, impression, rng)
-        assert arm == decision.slot
-        propensity = cls.propensity(params, state, 0, impression, arm)
-        if policy.randomized:
-            assert decision.propensity == pytest.approx(propensity, rel=1e-9)
-        learner.learn(decision, reward)
-        cls.learn(params, state, 0, Outcome(impression, arm, reward, propensity))
-    for leaf, plain in zip(arrays(learner.state), arrays(state), strict=True):
-        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12)
-
-
 # Cases worked by hand ------------------------------------------------------------------------
 
 
@@ -324,45 +288,6 @@ def test_regret_stays_far_below_uniform_choice(policy, bound):
 
 
 # Boundaries ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.UCB1(0), "arms"),
-        (lambda: tacit.UCB1([]), "arms"),
-        (lambda: tacit.UCB1(["a", "a"]), "arms"),
-        (lambda: tacit.UCB1(2.5), "arms"),
-        (lambda: tacit.UCB1(True), "arms"),
-        (lambda: tacit.UCB1(2, alpha=0), "alpha"),
-        (lambda: tacit.UCB1(2, alpha=math.inf), "alpha"),
-        (lambda: tacit.UCB1(2, alpha="1"), "alpha"),
-        (lambda: tacit.UCB1(2, t0=-1), "t0"),
-        (lambda: tacit.EpsilonGreedy(2, epsilon=1.5), "epsilon"),
-        (lambda: tacit.EpsilonGreedy(2, epsilon=math.nan), "epsilon"),
-        (lambda: tacit.KLUCB(2, c=-1), "c"),
-        (lambda: tacit.Thompson(2, prior_successes=0), "prior_successes"),
-        (lambda: tacit.Thompson(2, discount=0), "discount"),
-        (lambda: tacit.policies.EXP3(2, gamma=0), "gamma"),
-        (lambda: tacit.policies.baselines.EXP3S(2, alpha=0), "alpha"),
-        (lambda: tacit.policies.EXP3.from_horizon(2, horizon=0), "horizon"),
-        (lambda: tacit.ExplorationFloor(tacit.UCB1(2), epsilon=0), "epsilon"),
-        (lambda: tacit.ExplorationFloor("ucb1"), "policy"),
-    ],
-)
-def test_bad_hyperparameters_name_the_field(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field
-    assert field in str(caught.value)
-
-
-@by_label
-def test_policies_are_frozen_hashable_and_survive_their_spec(policy):
-    with pytest.raises(AttributeError):
-        policy.arms = 7
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    assert hash(policy_from_spec(policy_to_spec(policy))) == hash(policy)
 
 
 @pytest.mark.parametrize(
