@@ -482,9 +482,9 @@ class Encoder:
         return row
 
     def _check_contexts(self, contexts: list[tuple[Any, ...]]) -> None:
-        """Warn about suspicious fields in the first contexts.
+        """Warn about suspicious fields in the first contexts, and store the warnings in ``data_warnings``.
 
-        Store the warnings and delete these contexts.
+        Further contexts are not collected.
         """
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
@@ -562,9 +562,7 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        """Write the columns of one field's value into ``row``.
-
-        Raise InvalidValue if it does not fit the type.
+        """Write the columns of one field's value into ``row``; raise InvalidValue if it has another type.
 
         Counts an undeclared value, warns if it almost equals a declared one, and stores examples of hashed
         values.

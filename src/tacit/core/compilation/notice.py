@@ -53,6 +53,7 @@ class Notice:
     """The notice of one compilation: ``tacit: compiling WHAT … 3.2 s``."""
 
     def __init__(self, what: str) -> None:
+        """Create a notice of the compilation of ``what`` (a loop's name); no timer runs yet."""
         self.what, self.began, self._has_line = what, 0.0, False
         self._timer: threading.Timer | None = None
 
@@ -268,6 +269,7 @@ def _find_in_frames(traceback: TracebackType | None) -> Place | None:
 
 
 def _is_in_package(place: Place) -> bool:
+    """True if a place is in a file of this package."""
     return place.file.startswith(PACKAGE)
 
 

@@ -122,6 +122,7 @@ class HLinUCB(Policy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``arms`` arms and ``dim`` features of each kind."""
         return cls(arms, dim, dim)
 
     def init(self, lanes: int) -> State:

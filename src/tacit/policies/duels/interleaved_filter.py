@@ -124,6 +124,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with a horizon of 10,000 comparisons; ``dim`` is ignored."""
         return cls(arms, horizon=10_000)
 
     @param
@@ -310,4 +311,5 @@ class InterleavedFilter2(InterleavedFilter):
 
     @param
     def prunes(self) -> bool:
+        """True: a new candidate also eliminates the arms that its predecessor leads."""
         return True

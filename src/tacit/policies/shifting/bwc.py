@@ -354,6 +354,7 @@ class BWC(Restarting):
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints(*shape: int) -> Ints:
+            """Return zeros of int64 in a shape."""
             return np.zeros(shape, np.int64)
 
         phases = Phases(
