@@ -270,6 +270,14 @@ def test_what_a_policy_lacks_is_said():
             "BernoulliArms takes: arm; .* an environment that takes it: .*PreferenceMatrix",
         ),
         (LargestFeature(), tacit.BernoulliArms([0.1, 0.2]), "features"),
+        (tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), "features"),
+        (tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), "features"),
+        (tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), "positions"),
+        (
+            tacit.policies.CascadeUCB1(5, positions=2),
+            tacit.environments.CascadeArms([0.1] * 5, positions=3),
+            "positions",
+        ),
     ],
 )
 def test_a_policy_must_fit_what_may_be_shown(policy, environment, told):

@@ -14,52 +14,29 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
+from tacit.checking.kernels import Trial
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec
-from tacit.policies.base import Outcome, make_outcome
+from tacit.policies.base import Outcome
 from tacit.policies.lists.cascade_ec import click_gradient, fill_list
 from tests.policies import test_features
 from tests.policies.states import assert_same_states, learn
 
 pytestmark = pytest.mark.interpreted
 
-POLICIES = [
-    tacit.policies.CascadeEC(2, 3),
-    tacit.policies.CascadeEC(2, 3, one_click=False, relevance_intercept=True, discount=0.99),
-    tacit.policies.CascadeEC(2, 3, position_constants=False),
-    tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3)),
-]
-by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
-
-
 impression_of = partial(test_features.impression_of, offered=5, context=[0.0])
 
 
-def teach(policy, rounds, seed=1, arms=None):
-    """Play rounds in plain Python, in lane 1 of two; return the state."""
-    cls, params, state = type(policy), policy.params, policy.init(2)
-    rng = np.random.default_rng(seed)
-    for _ in range(rounds):
-        impression, action = impression_of(rng, arms=arms), np.zeros(3, np.int64)
-        cls.decide(params, state, 1, impression, rng, action)
-        assert len(set(action.tolist())) == 3
-        assert set(action) <= set(impression.arms)
-        feedback = (rng.random(3) < 0.25).astype(float)
-        cls.learn(params, state, 1, make_outcome(params, impression, action, feedback, math.nan))
-    return state
-
-
-# The three drivers ----------------------------------------------------------------------------
-
-
 def test_an_oracle_restarts_a_policy_of_lists():
-    policy = tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3))
-    state = teach(policy, 12)
-    policy.observe(policy.params, state, 1, impression_of(np.random.default_rng(1), context=[1.0]))
-    fresh = tacit.policies.CascadeEC(2, 3).init(2)
-    assert_same_states(fresh, state.policy)
-    assert policy.epoch(policy.params, state, 1) == 1
+    inner = tacit.policies.CascadeEC(2, 3)
+    policy, trial = tacit.policies.OracleRestart(inner), Trial(inner, 1, 20, 0, 0.0)
+    learner = trial.make_learner()
+    trial.play(learner, "query", range(12))
+    state = policy.init(1)._replace(policy=learner.lanes.view_all())
+    policy.observe(policy.params, state, 0, impression_of(np.random.default_rng(1), context=[1.0]))
+    assert_same_states(inner.init(1), state.policy)
+    assert policy.epoch(policy.params, state, 0) == 1
     assert (policy.shows, policy.action_width, policy.feedback_width) == ("slate", 3, 3)
 
 
@@ -354,15 +331,6 @@ def test_bad_restarts_of_other_policies_are_told_as_before():
 
 
 # Boundaries -----------------------------------------------------------------------------------
-
-
-def test_dimensions_and_positions_must_fit():
-    with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), 10)
-    with pytest.raises(InvalidValue, match="positions"):
-        tacit.simulate(
-            tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), 10
-        )
 
 
 def test_they_can_be_told_as_text():

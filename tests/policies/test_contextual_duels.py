@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InvalidValue
 
 pytestmark = pytest.mark.interpreted
 
@@ -72,9 +71,3 @@ def test_contexts_pay_where_keys_are_many():
     result = tacit.simulate(policies, environment, 5000, runs=8, seed=5, workers=1)
     found = result.compare(0, 1)
     assert found.difference < -100
-
-
-def test_a_context_of_another_length_is_refused():
-    learner = tacit.Learner(tacit.policies.baselines.FeelGoodThompson(2, 3), seed=1)
-    with pytest.raises(InvalidValue, match="context"):
-        learner.choose("a", context=[1.0])

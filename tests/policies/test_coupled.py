@@ -17,7 +17,7 @@ import tacit
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import Coupled, choose_coupled, compute_coupled_propensity
-from tests.policies.states import assert_same_states
+from tests.policies.states import assert_propensities_are_frequencies, assert_same_states
 
 COUPLED = [
     tacit.policies.LinTS(2, 3, draw="coupled"),
@@ -75,11 +75,9 @@ def enumerated(means, deviations):
     return shares
 
 
-def offer_of(rng, offered=6, dims=(2, 3)):
-    return {
-        block: rng.standard_normal((offered, dim))
-        for block, dim in zip(("relevance", "examination"), dims, strict=True)
-    }
+def offer_of(rng, offered=6):
+    blocks = {"relevance": 2, "examination": 3}
+    return {block: rng.standard_normal((offered, dim)) for block, dim in blocks.items()}
 
 
 def taught(policy, rounds=40, seed=1):
@@ -140,16 +138,10 @@ def test_arms_alike_are_played_alike():
 @by_label
 def test_propensities_are_the_frequencies_of_choices(policy):
     """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
-    learner, draws = taught(policy), 4000
     offer = offer_of(np.random.default_rng(7))
     offer = {block: np.vstack([rows, rows[:1]]) for block, rows in offer.items()}
-    told = learner.probabilities("q", **offer)
-    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    told = assert_propensities_are_frequencies(taught(policy), 4000, "q", **offer)
     assert told[0] == told[-1]
-    decisions = learner.choose_many(["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()})
-    np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
-    observed = np.bincount(decisions.slots, minlength=len(told)) / draws
-    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1.0 - told) / draws)).all()
 
 
 @by_label

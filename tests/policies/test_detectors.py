@@ -19,16 +19,8 @@ from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, explore_in_tur
 from tacit.policies.baselines.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
 from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend_hull, likelihood_ratio
 from tacit.policies.stationary.ucb import bernoulli_kl
+from tests.policies.states import RESTLESS
 
-# Parameters with which much is forgotten, restarted and forced within a few dozen rounds.
-RESTLESS = [
-    DiscountedUCB(3, discount=0.5),
-    SlidingWindowUCB(3, window=7),
-    CUSUMUCB(3, samples=3, epsilon=0.05, threshold=0.5, alpha=0.3),
-    MUCB(3, window=4, threshold=0.8, gamma=0.5),
-    GLRKLUCB(3, alpha=0.5, delta=1.0),
-    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, every=2),
-]
 DETECTORS = [policy for policy in RESTLESS if isinstance(policy, CUSUMUCB | MUCB | GLRKLUCB)]
 restless = pytest.mark.parametrize("policy", RESTLESS, ids=lambda policy: policy.label)
 detectors = pytest.mark.parametrize("policy", DETECTORS, ids=lambda policy: policy.label)

@@ -42,7 +42,7 @@ MEASURING = [
 @each(POLICIES)
 def test_it_passes_its_checks(policy):
     """Frequencies differ with a probability of 1e-6; tests of a policy alone draw more often."""
-    found = tacit.check(policy, only=CHECKS, rounds=60, draws=300)
+    found = tacit.check(policy, only=CHECKS, rounds=30, draws=200)
     assert found.passed, found.summary()
 
 
@@ -88,6 +88,21 @@ def test_late_feedback_is_a_fold_of_its_order(policy):
     trial.choose(again, "all", 0)
     again.learn_many(made, rewards)
     assert_same_states(late.state, again.state)
+
+
+@each(MEASURING)
+def test_numbers_that_never_change_or_are_huge_do_no_harm(policy):
+    trial = Trial(policy, 1, 20, 0, 0.0)
+    learner = trial.make_learner()
+    for round in range(200):
+        offer = trial.make_impression(round).arguments
+        context, items = offer["context"], offer.get("relevance", np.zeros((3, 2)))
+        context[0], context[1], context[2] = 7.0, context[1] * 1e300, context[2] * 1e-300
+        items[:, 0], items[:, 1] = 7.0, items[:, 1] * 1e300
+        decision = learner.choose("all", **offer)
+        assert 0 <= decision.propensity <= 1
+        learner.learn(decision, trial.compute_reward(round, decision.slots))
+    assert all(np.isfinite(array).all() for _, array in leaves(learner.state))
 
 
 @each(RESTARTED)

@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
-from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.policies.base import Outcome
 from tacit.policies.features.ec_bandit import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
-from tests.policies.states import learn
+from tests.policies.states import assert_propensities_are_frequencies, learn
 
 pytestmark = pytest.mark.interpreted
 
 
-def impression_of(rng, offered=4, dims=(2, 3), arms=None, context=()):
+def impression_of(rng, offered=4, dims=(2, 3)):
     """Return an impression with random features."""
-    slots = np.arange(offered) if arms is None else np.array(arms)
-    blocks = (rng.standard_normal((len(slots), dim)) for dim in dims)
-    return tacit.Impression(slots, np.array(context, float), *blocks)
+    blocks = (rng.standard_normal((offered, dim)) for dim in dims)
+    return tacit.Impression(np.arange(offered), np.zeros(0), *blocks)
 
 
 def test_policies_as_text():
@@ -477,11 +475,6 @@ def test_hidden_features_are_least_squares_given_each_other():
 # Boundaries ----------------------------------------------------------------------------------
 
 
-def test_dimensions_must_fit():
-    with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), 10)
-
-
 # Under an exploration floor -------------------------------------------------------------------
 
 OFFER = {
@@ -516,17 +509,9 @@ def floored(policy, offer, epsilon=0.2, **options):
 @pytest.mark.parametrize(("policy", "offer"), KNOWN, ids=lambda given: getattr(given, "label", ""))
 def test_a_floor_tells_exact_propensities_over_features(policy, offer):
     """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
-    draws = 3000
     for learner in (floored(policy, offer), tacit.Learner(tacit.ExplorationFloor(policy, 0.2), 3)):
-        told = learner.probabilities("q", **offer)
-        assert told.sum() == pytest.approx(1.0)
+        told = assert_propensities_are_frequencies(learner, 3000, "q", **offer)
         assert told.min() >= 0.2 / 3 - 1e-12
-        decisions = learner.choose_many(
-            ["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()}
-        )
-        np.testing.assert_allclose(decisions.propensities, told[decisions.slots])
-        observed = np.bincount(decisions.slots, minlength=3) / draws
-        assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / draws)).all()
 
 
 def test_a_deterministic_choice_under_a_floor_is_told_by_hand():

@@ -12,6 +12,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_mixture import HybridClickMixture, fill_centre
+from tests.policies.states import assert_frequencies, chances_of
 
 DIMS = 2, 1
 KEYS = 3
@@ -115,13 +116,11 @@ def test_choosing_changes_nothing_and_says_how_likely():
     policy, state = taught()
     before = [array.copy() for _, array in leaves(state)]
     ((_, impression, *_),) = clicks(np.random.default_rng(7), 1)
-    rng, chosen = np.random.default_rng(3), np.zeros(4)
-    told = [HybridClickMixture.propensity(policy.params, state, 1, impression, i) for i in range(4)]
-    for _ in range(1000):
-        chosen[HybridClickMixture.choose(policy.params, state, 1, impression, rng)] += 1 / 1000
-    assert sum(told) == pytest.approx(1.0, abs=1e-12)
-    # Error probability 1e-6 for each arm.
-    assert (np.abs(chosen - told) <= 5.1 * np.sqrt(np.array(told) * (1 - np.array(told)) / 1000)).all()
+    rng = np.random.default_rng(3)
+    told = chances_of(policy, state, impression, lane=1)
+    chosen = [HybridClickMixture.choose(policy.params, state, 1, impression, rng) for _ in range(1000)]
+    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    assert_frequencies(np.bincount(chosen, minlength=4), 1000, told)
     for was, (name, now) in zip(before, leaves(state), strict=True):
         np.testing.assert_array_equal(was, now, err_msg=name)
 

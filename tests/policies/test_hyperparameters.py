@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import tacit
-from tacit import environments, policies
+from tacit import classifiers, environments, policies
 from tacit.errors import InvalidValue
 from tacit.policies import baselines
 from tests.policies.states import BOX
@@ -115,6 +115,10 @@ REFUSED = {
         "policy": [tacit.UCB1(2), policies.CascadeEC(1, 1)],
         "armed": [-1],
     },
+    # Classifiers.
+    BOX: {"dim": [0], "margin": [0.0, math.nan], "anchored": [1]},
+    classifiers.Hyperplane(2, 0.1): {"margin": [1.5], "capacity": [0]},
+    classifiers.FiniteConcepts([[1, -1]]): {"table": [[], [[1], [1, -1]], [[2]], [[True]]]},
     # Users.
     environments.CascadeArms([0.1, 0.2], positions=1): {"attraction": [[0.1, 1.2]], "positions": [3]},
     environments.ContextualCascade(): {
@@ -164,6 +168,10 @@ SPANS = [("horizon", 1, 1), ("shifts", 100, 0), ("shifts", 100, 51)]
         (lambda: baselines.MUCB.from_horizon(2, 1000, 2, change=0), "change"),
         (lambda: policies.EXP3.from_horizon(2, horizon=0), "horizon"),
         (lambda: tacit.BWC(classifier=BOX), "arms"),
+        (lambda: classifiers.FiniteConcepts.from_predicates([lambda x: 1], [0]), "predicate"),
+        (lambda: classifiers.SafeClassifier("rectangle"), "classifier"),
+        (lambda: classifiers.classifier_from_spec(3), "classifier"),
+        (lambda: classifiers.classifier_from_spec("rectangle(dim=2)"), "Rectangle.margin"),
         (lambda: tacit.ContextMixture(3), "context_dim"),
         (lambda: policies.LaplaceEC(2), "examination_dim"),
         (lambda: environments.ContextualCascade(pool=5), "offered"),

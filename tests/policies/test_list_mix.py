@@ -22,7 +22,7 @@ from tacit.policies.lists.user_models import (
     update_beliefs,
 )
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tests.policies.states import learn
+from tests.policies.states import assert_frequencies, learn
 
 ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
 KINDS = tacit.ListMix, tacit.policies.SafeListMix
@@ -397,15 +397,12 @@ def test_propensities_are_frequencies(kind):
         count[decision.slate] += 1
         told[decision.slate] = decision.propensity
     assert len(told) > 8
-    for slate, p in told.items():
-        assert abs(count[slate] / draws - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+    assert_frequencies([count[slate] for slate in told], draws, list(told.values()))
     impression, state = offered(3, 1, 4, 0, 2), learner.state
     chances = learner.policy.position_chances(state, learner.lane("query"), impression)
     for i, arm in enumerate((3, 1, 4, 0, 2)):
-        for k in range(3):
-            p = chances[i, k]
-            seen = sum(n for slate, n in count.items() if slate[k] == arm) / draws
-            assert abs(seen - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+        seen = [sum(n for slate, n in count.items() if slate[k] == arm) for k in range(3)]
+        assert_frequencies(seen, draws, chances[i])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,7 +20,7 @@ from tacit.learning.merging import add_shared, read_shared_sums
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.hypotheses import accept_change, add_hypothesis, posterior, weigh_warning
 from tacit.policies.shifting.shared_priors import count_play, fill_imaginary_tails, fit, fit_all
-from tests.policies.states import assert_same_states
+from tests.policies.states import assert_propensities_are_frequencies, assert_same_states, chances_of
 
 NO_CONTEXT = np.zeros(0)
 
@@ -34,27 +34,20 @@ def learn(policy, state, lane, arm, reward):
     type(policy).learn(policy.params, state, lane, Outcome(arms, arm, reward, math.nan))
 
 
-def chances(policy, state, lane, arms):
+def chances(policy, state, arms):
     """Return the propensity of each arm on offer."""
-    told = [type(policy).propensity(policy.params, state, lane, impression(arms), a) for a in arms]
-    return np.array(told)
+    return chances_of(policy, state, impression(arms))
 
 
-def played(policy, rounds, seed, shifts=(), keys=1, fractions=False):
+def played(policy, rounds, seed, shifts=()):
     """Return a state that has learned what it chose, rates drawn anew at each shift."""
-    rng, state = np.random.default_rng(seed), policy.init(keys)
+    rng, state = np.random.default_rng(seed), policy.init(1)
     arms = impression(np.arange(policy.arm_count))
     for t in range(rounds):
         if t == 0 or t in shifts:
             rates = rng.random(policy.arm_count)
-        lane = int(rng.integers(keys))
-        arm = type(policy).choose(policy.params, state, lane, arms, rng)
-        reward = (
-            rng.beta(9 * rates[arm] + 0.1, 9.1 - 9 * rates[arm])
-            if fractions
-            else (float(rng.random() < rates[arm]))
-        )
-        learn(policy, state, lane, arm, reward)
+        arm = type(policy).choose(policy.params, state, 0, arms, rng)
+        learn(policy, state, 0, arm, float(rng.random() < rates[arm]))
     return state
 
 
@@ -563,7 +556,7 @@ def test_propensities_are_those_of_enumeration(arms, rounds, shifts):
     policy = tacit.policies.ShiftMixture(arms)
     state = played(policy, rounds, seed=arms + rounds, shifts=shifts)
     for offered in (np.arange(arms), np.arange(arms)[::-1][: arms - 1]):
-        told = chances(policy, state, 0, offered)
+        told = chances(policy, state, offered)
         np.testing.assert_allclose(told, enumerated(policy, state, 0, offered), atol=1e-9)
 
 
@@ -572,7 +565,7 @@ def test_arms_alike_share_their_chances():
     three, whose lines are equally steep, are never played; two untried ones may be."""
     policy, state = tacit.policies.ShiftMixture(7), tacit.policies.ShiftMixture(7).init(1)
     state.own.counts[0, 0] = [[1, 3]] * 3 + [[3, 1]] * 2 + [[0, 0]] * 2
-    told = chances(policy, state, 0, np.arange(7))
+    told = chances(policy, state, np.arange(7))
     np.testing.assert_allclose(told, enumerated(policy, state, 0, np.arange(7)), atol=1e-12)
     assert told[:3].tolist() == [0.0] * 3
     assert told[3] == told[4]
@@ -591,7 +584,7 @@ def test_chances_sum_to_one(counts, scale, spread):
     state = policy.init(1)
     state.own.counts[0, 0] = scale * np.array(counts)
     state.shared.priors.beta[:] = spread
-    told = chances(policy, state, 0, np.arange(len(counts)))
+    told = chances(policy, state, np.arange(len(counts)))
     assert told.min() >= 0.0
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert not state.shared.crossings.any()
@@ -607,14 +600,7 @@ def test_propensities_are_the_frequencies_of_choices():
                 rates = rng.random(6)
             decision = learner.choose("query")
             learner.learn(decision, float(rng.random() < rates[decision.arm]))
-        draws = 40_000
-        decisions = learner.choose_many(["query"] * draws)
-        observed = np.bincount(decisions.slots, minlength=6) / draws
-        told = learner.probabilities("query")
-        assert told.sum() == pytest.approx(1.0, abs=1e-12)
-        sigma = np.sqrt(told * (1 - told) / draws)
-        assert (np.abs(observed - told) <= 5.1 * sigma + 1e-12).all()
-        np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
+        assert_propensities_are_frequencies(learner, 40_000)
 
 
 def test_many_arms_are_left_out_with_probability_one_half():
@@ -704,10 +690,10 @@ def test_to_notice_what_is_not_shown_takes_exploration():
     assert policy.exploration == pytest.approx(0.1)
     assert tacit.policies.ShiftMixture(3).exploration == 0.0
     state = played(policy, 300, seed=2)
-    told = chances(policy, state, 0, np.arange(3))
+    told = chances(policy, state, np.arange(3))
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert told.min() >= 0.1 / 3
-    without = chances(tacit.policies.ShiftMixture(3), state, 0, np.arange(3))
+    without = chances(tacit.policies.ShiftMixture(3), state, np.arange(3))
     np.testing.assert_allclose(told, 0.9 * without + 0.1 / 3)
 
 
@@ -717,10 +703,7 @@ def test_exploration_is_as_frequent_as_its_propensity():
     for _ in range(60):
         decision = learner.choose("query")
         learner.learn(decision, float(decision.arm == 1))
-    told = learner.probabilities("query")
-    slots = learner.choose_many(["query"] * 40_000).slots
-    observed = np.bincount(slots, minlength=3) / 40_000
-    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / 40_000)).all()
+    assert_propensities_are_frequencies(learner, 40_000)
 
 
 def test_a_change_in_what_is_not_shown_is_noticed_in_time():
