@@ -187,3 +187,12 @@ def test_what_does_not_fit_together_names_a_field(make, field):
     with pytest.raises(InvalidValue) as caught:
         make()
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("field", "high"), [("epsilon", 0.5), ("delta", 1.0)])
+def test_a_range_is_told_without_the_bounds_that_are_refused(field, high):
+    """In 0.3, an epsilon of −1 was answered with "give a number in (0, 0.5]", which refuses 0.5, too."""
+    for make in (policies.BeatTheMeanPAC, policies.sample_size):
+        for value in (-1.0, 0.0, high):
+            with pytest.raises(InvalidValue, match=rf"{field}: .* in \(0, {high:g}\)$"):
+                make(2, **{"epsilon": 0.1, "delta": 0.1, field: value})
