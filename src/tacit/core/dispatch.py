@@ -218,7 +218,7 @@ def learns_from_propensity(params: Any) -> bool:
 
 
 def restart(params: Any, state: Any, lane: int) -> None:
-    """Reset a lane of ``state``, in place, to what it was before anything was learned; shared arrays stay."""
+    """Reset a lane of ``state``, in place, to its initial values; shared arrays stay."""
     parts[type(params)].restart(params, state, lane)
 
 

@@ -279,7 +279,7 @@ def _blame_kernel(
     """Return the first line of the user's kernel that an error in the package comes from, and the cause.
 
     It is a kernel that the failing line or a line of ``way_up`` calls. If numba's message says that a kernel
-    does not return an arm, the cause says so in words. Without such a kernel, place and cause stay the same.
+    does not return an arm, the cause says so in words. Without that kernel, place and cause stay the same.
     """
     called_names = [] if place is None else re.findall(r"(\w+)\(", _source(place))
     called_names += [location["name"] for line in way_up for location in [CALLEE.search(line)] if location]

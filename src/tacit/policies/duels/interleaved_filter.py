@@ -156,7 +156,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @property
     def guarantee(self) -> str:
-        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
+        """The guarantee for the winner as text, with its probability and assumptions."""
         return (
             f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under strong "
             "stochastic transitivity and the triangle inequality, unless the horizon came first"

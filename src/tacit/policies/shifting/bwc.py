@@ -330,7 +330,7 @@ class BWC(Restarting):
             self._set("policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:
             self._set("policy", self.policy.with_arms(self.arms))
-        check_restartable("policy", self.policy)
+        check_restartable(self.policy)
         self._copy_fields("arms", "randomized")
 
     @classmethod

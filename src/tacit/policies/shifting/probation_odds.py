@@ -177,7 +177,7 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Set an arm's old counts and the logarithm of its Bayes factor to zero, which drops what came before."""
+    """Set an arm's old counts and log Bayes factor to zero, so that earlier rewards no longer count."""
     lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
