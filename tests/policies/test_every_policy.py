@@ -142,7 +142,7 @@ def test_keys_share_a_model_or_have_their_own(policy):
     for per_key in (False, True):
         trial = Trial(type(policy)(3, per_key=per_key), 1, 20, 0, 0.0)
         learner = trial.make_learner()
-        trial.play(learner, "a", range(9))
-        trial.choose(learner, "b", 9)
+        trial.play(learner, "a", range(3))
+        trial.play(learner, "b", range(9))
         tally = learner.state.relevance.tally if policy.showing.listed else learner.state.tally
-        assert tally.rounds.tolist()[:2] == ([9.0, 0.0] if per_key else [9.0])
+        assert tally.rounds.tolist()[:2] == ([3.0, 9.0] if per_key else [12.0])
