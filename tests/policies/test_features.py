@@ -21,10 +21,10 @@ from tests.policies.states import assert_propensities_are_frequencies, learn
 pytestmark = pytest.mark.interpreted
 
 
-def impression_of(rng, offered=4, dims=(2, 3)):
+def impression_of(rng, offered=4, dims=(2, 3), context=()):
     """Return an impression with random features."""
     blocks = (rng.standard_normal((offered, dim)) for dim in dims)
-    return tacit.Impression(np.arange(offered), np.zeros(0), *blocks)
+    return tacit.Impression(np.arange(offered), np.array(context, float), *blocks)
 
 
 def test_policies_as_text():
