@@ -243,24 +243,14 @@ def test_rectangle_diameter_is_reached(dim, margin, diameter, anchored):
     assert false_positives(classifier, path) == diameter
 
 
-@given(seed=seeds, dim=st.integers(1, 3), margin=st.floats(0.05, 0.5), anchored=st.booleans())
-@examples(40)
-def test_rectangle_diameter_is_never_exceeded(seed, dim, margin, anchored):
+@given(seed=seeds, dim=st.integers(1, 3), margin=st.floats(0.03, 0.5), anchored=st.booleans())
+@examples(80)
+def test_diameters_are_never_exceeded(seed, dim, margin, anchored):
     rng = np.random.default_rng(seed)
     # Growing from the middle meets the most sides.
-    contexts = 0.5 + (rng.random((200, dim)) - 0.5) * np.linspace(0, 1, 200)[:, None]
-    classifier = Rectangle(dim, margin, anchored)
-    assert false_positives(classifier, contexts) <= classifier.diameter
-
-
-@given(seed=seeds, dim=st.integers(1, 3), margin=st.floats(0.03, 0.3))
-@examples(40)
-def test_hyperplane_diameter_is_never_exceeded(seed, dim, margin):
-    rng = np.random.default_rng(seed)
     contexts = 0.5 + (rng.random((300, dim)) - 0.5) * np.linspace(0, 1, 300)[:, None]
-    classifier = Hyperplane(dim, margin)
-    mistakes = false_positives(classifier, contexts)
-    assert mistakes <= classifier.diameter
+    for classifier in (Rectangle(dim, margin, anchored), Hyperplane(dim, margin)):
+        assert false_positives(classifier, contexts) <= classifier.diameter
 
 
 def test_hyperplane_diameter_by_hand():
@@ -534,31 +524,6 @@ def test_many_predictions_are_many_single_ones():
     contexts = rng.random((50, 2))
     assert safe.predict_many(contexts).tolist() == [safe.predict(x) for x in contexts]
     assert safe.predict_many(np.empty((0, 2))).shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: Rectangle(0, 0.1), "dim"),
-        (lambda: Rectangle(2, 0.0), "margin"),
-        (lambda: Rectangle(2, math.nan), "margin"),
-        (lambda: Rectangle(2, 0.1, anchored=1), "anchored"),
-        (lambda: Hyperplane(2, 1.5), "margin"),
-        (lambda: Hyperplane(2, 0.1, capacity=0), "capacity"),
-        (lambda: FiniteConcepts([]), "table"),
-        (lambda: FiniteConcepts([[1], [1, -1]]), "table"),
-        (lambda: FiniteConcepts([[2]]), "table"),
-        (lambda: FiniteConcepts([[True]]), "table"),
-        (lambda: FiniteConcepts.from_predicates([lambda x: 1], [0]), "predicate"),
-        (lambda: SafeClassifier("rectangle"), "classifier"),
-        (lambda: classifier_from_spec(3), "classifier"),
-        (lambda: classifier_from_spec("rectangle(dim=2)"), "Rectangle.margin"),
-    ],
-)
-def test_hyperparameters_out_of_range_are_named(make, field):
-    with pytest.raises(InvalidValue) as raised:
-        make()
-    assert raised.value.field == field
 
 
 @pytest.mark.parametrize("classifier", [*KINDS, FiniteConcepts([[1, -1], [0, 1]])], ids=str)

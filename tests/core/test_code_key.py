@@ -96,20 +96,18 @@ def test_the_same_part_of_two_modules_has_two_keys():
     assert key(LOOP, module="yours") != key(LOOP)
 
 
+def run(code, **environment):
+    """Return the words that code prints in a process of its own."""
+    env = os.environ | environment
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.split()
+
+
 def test_a_key_is_the_same_in_every_process():
-    path = os.pathsep.join(map(str, (ROOT, ROOT / "tests")))
+    path = os.pathsep.join(map(str, (ROOT, ROOT / "src", ROOT / "tests")))
     code = "from tests.core import test_code_key as tests; print(tests.key(tests.LOOP))"
-    keys = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
-    assert keys == {key(LOOP)}
+    for seed in ("1", "2"):
+        assert run(code, PYTHONHASHSEED=seed, PYTHONPATH=path) == [key(LOOP)]
 
 
 OWN = """
@@ -122,24 +120,25 @@ print(learner.choose("a").arm, *cache_statistics())
 """
 
 
-def test_a_policy_may_be_defined_where_there_is_no_file(tmp_path):
+@pytest.fixture(scope="module")
+def source():
+    """The policy of the page, and what plays it."""
+    page = (ROOT / "docs" / "write-a-policy.md").read_text()
+    return page.split("```python\n")[1].split("```")[0] + OWN
+
+
+def test_a_policy_may_be_defined_where_there_is_no_file(source, tmp_path):
     """At a prompt, on standard input, in a notebook; it is compiled once for all of them."""
-    page = (ROOT / "docs" / "write-a-policy.md").read_text()
-    source = page.split("```python\n")[1].split("```")[0] + OWN
+    assert run(source, TACIT_CACHE_DIR=str(tmp_path)) == ["1", "0", "2"]
     env = os.environ | {"TACIT_CACHE_DIR": str(tmp_path)}
-    said = [
-        subprocess.run(
-            [sys.executable, *arguments], input=given, env=env, capture_output=True, text=True, check=True
-        ).stdout.split()
-        for arguments, given in ((["-c", source], None), (["-"], source))
-    ]
-    assert said == [["1", "0", "2"], ["1", "2", "0"]]
+    typed = subprocess.run(
+        [sys.executable, "-"], input=source, env=env, capture_output=True, text=True, check=True
+    )
+    assert typed.stdout.split() == ["1", "2", "0"]
 
 
-def test_processes_that_want_the_same_at_once_compile_it_once(tmp_path):
+def test_processes_that_want_the_same_at_once_compile_it_once(source, tmp_path):
     """One does, and the other one waits for it; in whichever order they come."""
-    page = (ROOT / "docs" / "write-a-policy.md").read_text()
-    source = page.split("```python\n")[1].split("```")[0] + OWN
     env = os.environ | {"TACIT_CACHE_DIR": str(tmp_path)}
     both = [
         subprocess.Popen([sys.executable, "-c", source], env=env, stdout=subprocess.PIPE, text=True)
@@ -183,13 +182,6 @@ print(*cache_statistics())
 @pytest.mark.parametrize("propensities", [True, False])
 def test_a_loop_that_makes_arrays_is_compiled_once(tmp_path, propensities):
     """It is told before that it has to count references to them."""
-    said = subprocess.run(
-        [sys.executable, "-c", TWO.format(propensities=propensities)],
-        env=os.environ | {"TACIT_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert said == ["0", "2"]
+    assert run(TWO.format(propensities=propensities), TACIT_CACHE_DIR=str(tmp_path)) == ["0", "2"]
     variants = [folder.name for folder in tmp_path.glob("*/*") if folder.is_dir()]
     assert sorted(variants) == ["counting" if propensities else "lean", "lean"]

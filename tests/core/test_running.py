@@ -17,9 +17,13 @@ from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.core.run_mode import compile_loop
 from tacit.policies.base import registry
+from tests.policies.states import VARIANTS, assert_same_states
 
 ROUNDS = range(50)
 SHIPPED = list_parts(registry, "policies")
+EXAMPLES = [kind.example(arms=3, dim=2) for kind in SHIPPED]
+# Others run the same compiled code in another way.
+OTHERS = [policy for policy in VARIANTS if "policy" not in policy.__dataclass_fields__]
 
 
 def played(policy, monkeypatch, mode):
@@ -32,14 +36,12 @@ def played(policy, monkeypatch, mode):
     return [one.slots.tolist() for one in decisions], told, learner.lanes.view_all()
 
 
-@pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
-def test_each_policy_plays_the_same(kind, monkeypatch):
-    policy = kind.example(arms=3, dim=2)
+@pytest.mark.parametrize("policy", [*EXAMPLES, *OTHERS], ids=lambda policy: policy.label)
+def test_each_policy_plays_the_same(policy, monkeypatch):
     (shown, told, state), (others, said, other) = (played(policy, monkeypatch, mode) for mode in "01")
     assert shown == others
     np.testing.assert_allclose(told, said, rtol=1e-6)
-    for (name, plain), (_, found) in zip(leaves(state), leaves(other), strict=True):
-        np.testing.assert_allclose(plain, found, rtol=1e-6, atol=1e-8, err_msg=name)
+    assert_same_states(state, other, rtol=1e-6, atol=1e-8)
 
 
 MEMORY_ROUNDS = 1000

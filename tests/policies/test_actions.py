@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
+from tests.policies.states import assert_same_states
 
 pytestmark = pytest.mark.interpreted
 
@@ -162,19 +162,6 @@ def test_a_duel_names_both_arms_and_learns_who_won():
     assert learner.state.wins[0].tolist() == [1.5, 1.5, 0.0]
 
 
-def test_a_duel_learns_in_batches_as_it_does_one_by_one():
-    one, many = (tacit.Learner(RandomDuel(arms=4), seed=3) for _ in range(2))
-    keys = ["x", "y", "x", "z"]
-    outcomes = [1.0, 0.0, 0.5, 1.0]
-    singles = [one.choose(key) for key in keys]
-    for decision, outcome in zip(singles, outcomes, strict=True):
-        one.learn(decision, outcome)
-    together = many.choose_many(keys)
-    assert [d.pair for d in together] == [d.pair for d in singles]
-    many.learn_many(list(together), outcomes)
-    assert one.state.wins.tobytes() == many.state.wins.tobytes()
-
-
 @pytest.mark.compiled
 def test_duels_are_simulated_with_their_regret():
     result = tacit.simulate(RandomDuel(arms=3), FairDuels(), 30_000, runs=4, seed=1)
@@ -238,8 +225,7 @@ def test_features_of_many_impressions_may_differ_in_number():
     again = tacit.Learner(LargestFeature(), seed=1)
     again.observe_decisions(list(decisions))
     again.learn_many(list(decisions), [1.0, 1.0])
-    for (_, a), (_, b) in zip(leaves(learner.state), leaves(again.state), strict=True):
-        assert a.tobytes() == b.tobytes()
+    assert_same_states(learner.state, again.state)
 
 
 GOOD = {"relevance": [[1.0, 2.0]], "examination": [[1.0]]}
@@ -284,19 +270,16 @@ def test_what_a_policy_lacks_is_said():
             "BernoulliArms takes: arm; .* an environment that takes it: .*PreferenceMatrix",
         ),
         (LargestFeature(), tacit.BernoulliArms([0.1, 0.2]), "features"),
+        (tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), "features"),
+        (tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), "features"),
+        (tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), "positions"),
+        (
+            tacit.policies.CascadeUCB1(5, positions=2),
+            tacit.environments.CascadeArms([0.1] * 5, positions=3),
+            "positions",
+        ),
     ],
 )
 def test_a_policy_must_fit_what_may_be_shown(policy, environment, told):
     with pytest.raises(InvalidValue, match=told):
         tacit.simulate(policy, environment, 100)
-
-
-def test_snapshots_hold_duels_slates_and_features(tmp_path):
-    for policy in (RandomDuel(arms=3), InOrder(arms=3, positions=3), LargestFeature()):
-        learner = tacit.Learner(policy, seed=4)
-        given = GOOD if isinstance(policy, LargestFeature) else {}
-        learner.choose("query", **given)
-        learner.save(tmp_path / "learner.tacit")
-        again = tacit.Learner.load(tmp_path / "learner.tacit")
-        assert again.policy == policy
-        assert learner.choose("query", **given).shown == again.choose("query", **given).shown

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import RECENT
+from tests.policies.states import assert_same_states
 
 pytestmark = pytest.mark.interpreted
 
@@ -50,8 +50,7 @@ def test_signals_that_say_nothing_change_nothing():
         numbers, _ = rng.standard_normal(DIM), quiet(rng)
         decision = alone.choose("all", context=numbers)
         alone.learn(decision, float(decision.arm == int(numbers[0] > 0)))
-    for (name, ours), (_, theirs) in zip(leaves(both.state.models), leaves(alone.state.models), strict=True):
-        np.testing.assert_array_equal(ours, theirs, err_msg=name)
+    assert_same_states(both.state.models, alone.state.models)
     np.testing.assert_array_equal(both.state.tally.weights, alone.state.tally.weights)
 
 
@@ -125,8 +124,7 @@ def test_what_was_learned_folds_and_is_stored(tmp_path):
         again.learn(decision, float(decision.slot == 0))
     learner.save(tmp_path / "learner")
     for other in (again, tacit.Learner.load(tmp_path / "learner")):
-        for (name, ours), (_, theirs) in zip(leaves(learner.state), leaves(other.state), strict=True):
-            np.testing.assert_array_equal(ours, theirs, err_msg=name)
+        assert_same_states(learner.state, other.state)
 
 
 def test_propensities_add_up_to_one_at_a_warning():
@@ -159,7 +157,6 @@ def test_a_schema_says_which_fields_are_signals_and_puts_them_last():
         (lambda: tacit.auto(ARMS, context=SCHEMA, signals_dim=2), "signals_dim"),
         (lambda: tacit.auto(ARMS, context={"age": "number"}, signals_dim=1), "signals_dim"),
         (lambda: tacit.auto(ARMS, context={"volume": "signal"}), "context"),
-        (lambda: tacit.ContextMixture(ARMS, 2, signals_dim=2), "signals_dim"),
         (lambda: tacit.auto(relevance_dim=40, context=SCHEMA), "context"),
         (
             lambda: tacit.Learner(tacit.auto(ARMS, context=SCHEMA)).choose(context={"age": 3}),

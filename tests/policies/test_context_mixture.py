@@ -9,12 +9,12 @@ from scipy.optimize import brentq
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
 from tacit.policies.features.context_inputs import BUFFER_SIZE, LEADING
 from tacit.policies.features.context_mixture import draw_lines
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT, RECENT, SCALES
 from tacit.policies.features.context_weights import BEHIND, DROPPED, WIDTH
 from tacit.policies.index import envelope_share
+from tests.policies.states import chances_of
 
 ARMS = 3
 
@@ -59,10 +59,8 @@ def lines_of(learner, context):
 
 def chances(learner, context):
     """Return the propensities of all arms."""
-    policy, arms = learner.policy, np.arange(learner.policy.arm_count)
-    impression = tacit.Impression(arms, np.asarray(context, float))
-    kernel = type(policy).propensity
-    return np.array([kernel(policy.params, learner.state, 0, impression, arm) for arm in arms])
+    impression = tacit.Impression(np.arange(learner.policy.arm_count), np.asarray(context, float))
+    return chances_of(learner.policy, learner.state, impression)
 
 
 # Beside plain float64 ---------------------------------------------------------------------------
@@ -287,15 +285,6 @@ def test_a_number_that_begins_to_change_late_is_read(dim):
     assert right[800:1000].mean() > 0.8
 
 
-def test_numbers_that_never_change_or_are_huge_do_no_harm():
-    rng = np.random.default_rng(7)
-    contexts = rng.standard_normal((300, 5)) * [1, 0, 1e300, 1e-300, 0] + [0, 7, 0, 0, 1.7e9]
-    contexts[250, 4] += 3600
-    learner, made = played(tacit.ContextMixture(2, context_dim=5), contexts, clicks(contexts[:, :1], rng, 2))
-    assert all(np.isfinite(array).all() for _, array in leaves(learner.state))
-    assert all(0 <= decision.propensity <= 1 for decision in made)
-
-
 # What is learned --------------------------------------------------------------------------------
 
 
@@ -339,20 +328,6 @@ def test_amounts_that_vary_little_are_learned_from_faster_than_clicks():
         slots = [decision.slot for decision in made]
         lost.append((means.max(axis=1) - means[np.arange(600), slots]).sum())
     assert lost[0] < 0.6 * lost[1]
-
-
-def test_late_feedback_is_a_fold_of_its_order():
-    rng = np.random.default_rng(14)
-    contexts = rng.standard_normal((60, 30))
-    rewards = clicks(contexts, rng)
-    policy = tacit.ContextMixture(ARMS, context_dim=30)
-    late, again = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=2)
-    made = [late.choose("all", context=context) for context in contexts]
-    for i in reversed(range(60)):
-        late.learn(made[i], rewards[i, made[i].slot])
-    again.choose("all", context=contexts[0])
-    again.learn_many(made[::-1], [rewards[i, made[i].slot] for i in reversed(range(60))])
-    assert state_bytes(late) == state_bytes(again)
 
 
 def test_covariances_stay_positive_definite():
@@ -457,11 +432,6 @@ def test_what_is_told_of_arms_is_where_they_begin():
     go_on(learner, contexts, np.zeros((10, 2)))
     assert learner.state.models.spread[0, 0, :, 0].max() < 0.05
     assert repr(policy).endswith("priors=(('film', 40.0, 60.0),))")
-
-
-def test_a_context_must_be_told_of():
-    with pytest.raises(InvalidValue, match="context_dim"):
-        tacit.ContextMixture(3)
 
 
 def test_models_of_ten_arms_and_64_numbers_are_small():

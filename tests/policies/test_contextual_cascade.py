@@ -14,138 +14,30 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
-from tacit.core.arrays import leaves
+from tacit.checking.kernels import Trial
 from tacit.environments import environment_from_spec
 from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.base import Outcome, make_outcome
+from tacit.policies import policy_from_spec
+from tacit.policies.base import Outcome
 from tacit.policies.lists.cascade_ec import click_gradient, fill_list
 from tests.policies import test_features
+from tests.policies.states import assert_same_states, learn
 
 pytestmark = pytest.mark.interpreted
-
-POLICIES = [
-    tacit.policies.CascadeEC(2, 3),
-    tacit.policies.CascadeEC(2, 3, one_click=False, relevance_intercept=True, discount=0.99),
-    tacit.policies.CascadeEC(2, 3, position_constants=False),
-    tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3)),
-]
-by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
-
 
 impression_of = partial(test_features.impression_of, offered=5, context=[0.0])
 
 
-def teach(policy, rounds, seed=1, arms=None):
-    """Play rounds in plain Python, in lane 1 of two; return the state."""
-    cls, params, state = type(policy), policy.params, policy.init(2)
-    rng = np.random.default_rng(seed)
-    for _ in range(rounds):
-        impression, action = impression_of(rng, arms=arms), np.zeros(3, np.int64)
-        cls.decide(params, state, 1, impression, rng, action)
-        assert len(set(action.tolist())) == 3
-        assert set(action) <= set(impression.arms)
-        feedback = (rng.random(3) < 0.25).astype(float)
-        cls.learn(params, state, 1, make_outcome(params, impression, action, feedback, math.nan))
-    return state
-
-
-# The three drivers ----------------------------------------------------------------------------
-
-
-@pytest.mark.compiled
-@pytest.mark.parametrize(
-    "policy",
-    [*POLICIES[:-1], pytest.param(POLICIES[-1], marks=pytest.mark.long)],
-    ids=lambda policy: policy.label,
-)
-def test_compiled_and_plain_kernels_agree(policy):
-    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
-    cls, params, state = type(policy), policy.params, policy.init(1)
-    rng, users = np.random.Generator(np.random.PCG64(11)), np.random.default_rng(3)
-    for t in range(40):
-        impression = impression_of(users, context=[float(t == 20)])
-        context = impression.context if policy.context_dim else None
-        features = {"relevance": impression.relevance, "examination": impression.examination}
-        decision = learner.choose("query", context, **features)
-        action = np.zeros(3, np.int64)
-        cls.observe(params, state, 0, impression)
-        cls.decide(params, state, 0, impression, rng, action)
-        assert tuple(action.tolist()) == decision.slate
-        feedback = (users.random(3) < 0.3).astype(float)
-        learner.learn(decision, feedback)
-        cls.learn(params, state, 0, make_outcome(params, impression, action, feedback, math.nan))
-    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
-        # The mode along a gradient is solved to 1e-9.
-        np.testing.assert_allclose(leaf[:1], plain, rtol=1e-7, atol=1e-8, err_msg=name)
-
-
-@by_label
-def test_choosing_changes_nothing_and_lanes_learn_apart(policy):
-    state = teach(policy, 12)
-    before = [(name, array.copy()) for name, array in leaves(state)]
-    rng, action = np.random.default_rng(0), np.zeros(3, np.int64)
-    type(policy).decide(policy.params, state, 1, impression_of(rng), rng, action)
-    for (name, was), (_, now) in zip(before, leaves(state), strict=True):
-        np.testing.assert_array_equal(was, now, err_msg=name)
-    for (_, fresh), (_, now) in zip(leaves(policy.init(2)), leaves(state), strict=True):
-        np.testing.assert_array_equal(fresh[0], now[0])
-
-
-@by_label
-def test_arms_may_keep_their_slots(policy):
-    places, slots = teach(policy, 12), teach(policy, 12, arms=[6, 0, 3, 1, 9])
-    for (_, one), (_, other) in zip(leaves(places), leaves(slots), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_restarting_is_beginning_again():
-    policy = tacit.policies.CascadeEC(2, 3)
-    state = teach(policy, 12)
-    policy.restart(policy.params, state, 1)
-    for (name, fresh), (_, now) in zip(leaves(policy.init(2)), leaves(state), strict=True):
-        np.testing.assert_array_equal(fresh, now, err_msg=name)
-
-
 def test_an_oracle_restarts_a_policy_of_lists():
-    policy = tacit.policies.OracleRestart(tacit.policies.CascadeEC(2, 3))
-    state = teach(policy, 12)
-    policy.observe(policy.params, state, 1, impression_of(np.random.default_rng(1), context=[1.0]))
-    fresh = tacit.policies.CascadeEC(2, 3).init(2)
-    for (name, was), (_, now) in zip(leaves(fresh), leaves(state.policy), strict=True):
-        np.testing.assert_array_equal(was, now, err_msg=name)
-    assert policy.epoch(policy.params, state, 1) == 1
+    inner = tacit.policies.CascadeEC(2, 3)
+    policy, trial = tacit.policies.OracleRestart(inner), Trial(inner, 1, 20, 0, 0.0)
+    learner = trial.make_learner()
+    trial.play(learner, "query", range(12))
+    state = policy.init(1)._replace(policy=learner.lanes.view_all())
+    policy.observe(policy.params, state, 0, impression_of(np.random.default_rng(1), context=[1.0]))
+    assert_same_states(inner.init(1), state.policy)
+    assert policy.epoch(policy.params, state, 0) == 1
     assert (policy.shows, policy.action_width, policy.feedback_width) == ("slate", 3, 3)
-
-
-def test_one_by_one_in_batches_recalled_and_saved(tmp_path):
-    policy = tacit.policies.CascadeEC(2, 3, positions=2)
-    one, many = (tacit.Learner(policy, seed=3) for _ in range(2))
-    rng = np.random.default_rng(1)
-    relevance, examination = rng.standard_normal((6, 4, 2)), rng.standard_normal((6, 4, 3))
-    keys = ["x", "y", "x", "z", "x", "y"]
-    feedback = [[0, 1], [0, 0], [1, 0], [0, 0], [0.5, 0], [1, 1]]
-    singles = [
-        one.choose(key, relevance=a, examination=b)
-        for key, a, b in zip(keys, relevance, examination, strict=True)
-    ]
-    for decision, clicks in zip(singles, feedback, strict=True):
-        assert decision.propensity is None
-        one.learn(decision, clicks)
-    together = many.choose_many(keys, relevance=list(relevance), examination=list(examination))
-    assert [d.slate for d in together] == [d.slate for d in singles]
-    many.learn_many(together, feedback)
-    again = tacit.Learner(policy, seed=9)
-    again.observe_decisions(singles)
-    again.learn_many(singles, feedback)
-    one.save(tmp_path / "learner.tacit")
-    loaded = tacit.Learner.load(tmp_path / "learner.tacit")
-    assert loaded.policy == policy
-    for other in (many, again, loaded):
-        for (_, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
-            assert a[:3].tobytes() == b[:3].tobytes()
-    following = {"relevance": relevance[0], "examination": examination[0]}
-    assert one.choose("x", **following).slate == loaded.choose("x", **following).slate
 
 
 def test_names_and_short_offers():
@@ -238,9 +130,7 @@ def test_extreme_logits_stay_finite(size):
             state = policy.init(1)
             state.posterior.mean[:, :2] = 1.0
             action, feedback = np.arange(3), np.array(clicks)
-            policy.learn(
-                policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
-            )
+            learn(policy, state, 0, impression, action, feedback)
             assert np.isfinite(state.posterior.mean).all()
             assert np.isfinite(state.posterior.root).all()
             policy.decide(policy.params, state, 0, impression, np.random.default_rng(1), action)
@@ -254,12 +144,7 @@ def test_one_position_is_laplace_ec():
     impression = impression_of(np.random.default_rng(4))
     for arm, reward in ((2, 0.0), (0, 1.0), (2, 0.5), (4, 0.0)):
         action, feedback = np.array([arm]), np.array([reward])
-        list_of_one.learn(
-            list_of_one.params,
-            ours,
-            0,
-            make_outcome(list_of_one.params, impression, action, feedback, math.nan),
-        )
+        learn(list_of_one, ours, 0, impression, action, feedback)
         plain.learn(plain.params, theirs, 0, Outcome(impression, arm, reward, 1.0))
     np.testing.assert_allclose(ours.posterior.mean, theirs.mean, rtol=1e-12)
     np.testing.assert_allclose(ours.posterior.root, theirs.root, rtol=1e-12)
@@ -274,9 +159,7 @@ def test_only_what_was_read_teaches():
         policy = tacit.policies.CascadeEC(2, 3, one_click=one_click)
         state, action = policy.init(1), np.array([1, 4, 2])
         feedback = np.array([0.0, 1.0, 0.0])
-        policy.learn(
-            policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
-        )
+        learn(policy, state, 0, impression, action, feedback)
         constants = state.posterior.mean[0, 5:]
         assert constants[1] > 0.0
         assert constants[2] == 0.0 if one_click else constants[2] < 0.0
@@ -302,9 +185,7 @@ def test_posteriors_against_quadrature(one_click):
             chances = [chain(theta, impression, action, c, one_click)[0] for c in patterns]
             clicks = patterns[rng.choice(len(patterns), p=chances)]
             feedback = np.array(clicks, float)
-            policy.learn(
-                policy.params, state, 0, make_outcome(policy.params, impression, action, feedback, math.nan)
-            )
+            learn(policy, state, 0, impression, action, feedback)
             logs += np.log(chain(grid, impression, action, clicks, one_click))
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
@@ -450,48 +331,6 @@ def test_bad_restarts_of_other_policies_are_told_as_before():
 
 
 # Boundaries -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.policies.CascadeEC(0, 1), "relevance_dim"),
-        (lambda: tacit.policies.CascadeEC(1, 0), "examination_dim"),
-        (lambda: tacit.policies.CascadeEC(1, 1, positions=0), "positions"),
-        (lambda: tacit.policies.CascadeEC(1, 1, one_click=1), "one_click"),
-        (lambda: tacit.policies.CascadeEC(1, 1, position_constants=0), "position_constants"),
-        (lambda: tacit.policies.CascadeEC(1, 1, relevance_intercept="no"), "relevance_intercept"),
-        (lambda: tacit.policies.CascadeEC(1, 1, prior_variance=0), "prior_variance"),
-        (lambda: tacit.policies.CascadeEC(1, 1, discount=0), "discount"),
-        (lambda: tacit.policies.CUSUMRestart(tacit.policies.CascadeEC(1, 1)), "policy"),
-        (lambda: tacit.policies.baselines.RankedBandit(tacit.policies.CascadeEC(1, 1)), "policy"),
-        (lambda: tacit.environments.ContextualCascade(offered=17), "offered"),
-        (lambda: tacit.environments.ContextualCascade(pool=5), "offered"),
-        (lambda: tacit.environments.ContextualCascade(positions=11), "positions"),
-        (lambda: tacit.environments.ContextualCascade(scale=0), "scale"),
-        (lambda: tacit.environments.ContextualCascade(identified=1), "identified"),
-        (lambda: tacit.environments.ContextualCascade(position_constants=(1.0,)), "position_constants"),
-        (lambda: tacit.environments.ContextualCascade(position_constants="abc"), "position_constants"),
-    ],
-)
-def test_bad_values_name_the_field(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field
-
-
-def test_dimensions_and_positions_must_fit():
-    with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), 10)
-    with pytest.raises(InvalidValue, match="positions"):
-        tacit.simulate(
-            tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), 10
-        )
-
-
-@by_label
-def test_specs_round_trip(policy):
-    assert policy_from_spec(policy_to_spec(policy)) == policy
 
 
 def test_they_can_be_told_as_text():

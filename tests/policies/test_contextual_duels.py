@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InvalidValue
 
 pytestmark = pytest.mark.interpreted
 
@@ -65,14 +64,6 @@ def test_an_arm_that_comes_later_keeps_what_the_others_have_taught():
     assert "new" in arms
 
 
-def test_snapshots_keep_it(tmp_path):
-    learner = taught(50, feel_good=0.05)
-    path = tmp_path / "snapshot"
-    learner.save(path)
-    again = tacit.Learner.load(path)
-    assert shown(learner, 1.0) == shown(again, 1.0)
-
-
 @pytest.mark.compiled
 def test_contexts_pay_where_keys_are_many():
     environment = tacit.environments.ContextualDuels(arms=4, context_dim=3, keys=200)
@@ -80,17 +71,3 @@ def test_contexts_pay_where_keys_are_many():
     result = tacit.simulate(policies, environment, 5000, runs=8, seed=5, workers=1)
     found = result.compare(0, 1)
     assert found.difference < -100
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"context_dim": -1}, {"feel_good": 2}, {"prior_variance": 0}, {"context_dim": 257}]
-)
-def test_parameters_are_checked(wrong):
-    with pytest.raises(InvalidValue):
-        tacit.policies.baselines.FeelGoodThompson(2, **wrong)
-
-
-def test_a_context_of_another_length_is_refused():
-    learner = tacit.Learner(tacit.policies.baselines.FeelGoodThompson(2, 3), seed=1)
-    with pytest.raises(InvalidValue, match="context"):
-        learner.choose("a", context=[1.0])

@@ -14,12 +14,10 @@ from scipy import stats
 from scipy.special import expit, logit
 
 import tacit
-from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_model import Coupled, choose_coupled, compute_coupled_propensity
-from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
+from tests.policies.states import assert_propensities_are_frequencies, assert_same_states
 
 COUPLED = [
     tacit.policies.LinTS(2, 3, draw="coupled"),
@@ -77,11 +75,9 @@ def enumerated(means, deviations):
     return shares
 
 
-def offer_of(rng, offered=6, dims=(2, 3)):
-    return {
-        block: rng.standard_normal((offered, dim))
-        for block, dim in zip(("relevance", "examination"), dims, strict=True)
-    }
+def offer_of(rng, offered=6):
+    blocks = {"relevance": 2, "examination": 3}
+    return {block: rng.standard_normal((offered, dim)) for block, dim in blocks.items()}
 
 
 def taught(policy, rounds=40, seed=1):
@@ -142,16 +138,10 @@ def test_arms_alike_are_played_alike():
 @by_label
 def test_propensities_are_the_frequencies_of_choices(policy):
     """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
-    learner, draws = taught(policy), 4000
     offer = offer_of(np.random.default_rng(7))
     offer = {block: np.vstack([rows, rows[:1]]) for block, rows in offer.items()}
-    told = learner.probabilities("q", **offer)
-    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    told = assert_propensities_are_frequencies(taught(policy), 4000, "q", **offer)
     assert told[0] == told[-1]
-    decisions = learner.choose_many(["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()})
-    np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
-    observed = np.bincount(decisions.slots, minlength=len(told)) / draws
-    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1.0 - told) / draws)).all()
 
 
 @by_label
@@ -206,15 +196,6 @@ def test_a_restarted_policy_keeps_its_propensity():
     told = learner.probabilities("q", **offer)
     decision = learner.choose("q", **offer)
     assert decision.propensity == told[decision.slot] > 0.0
-
-
-def test_bad_values_name_the_field():
-    with pytest.raises(InvalidValue, match="parameters, coupled") as caught:
-        tacit.policies.LaplaceEC(2, 3, draw="both")
-    assert caught.value.field == "draw"
-    with pytest.raises(InvalidValue) as caught:
-        tacit.ClickMixture(0, 3)
-    assert caught.value.field == "relevance_dim"
 
 
 # The mixture ---------------------------------------------------------------------------------
@@ -451,16 +432,11 @@ def test_features_need_no_examination(policy):
         cls.learn(policy.params, state, 0, Outcome(empty, decision.slot, reward, 1.0))
         chance = cls.believed(policy.params, state, 0, empty, 0)
         assert 0.0 <= chance <= 1.0
-    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
-        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-6, atol=1e-9, err_msg=name)
+    assert_same_states(learner.state, state, rows=1, rtol=1e-6, atol=1e-9)
 
 
 def test_without_examination_nothing_hides_results():
-    policy = tacit.ClickMixture(2)
-    assert policy.init(1).weight[0].tolist() == [0.0, 0.0, 0.0] + 3 * [1.0 / 3.0]
-    with pytest.raises(InvalidValue, match="at least 1") as caught:
-        tacit.policies.LaplaceEC(2)
-    assert caught.value.field == "examination_dim"
+    assert tacit.ClickMixture(2).init(1).weight[0].tolist() == [0.0, 0.0, 0.0] + 3 * [1.0 / 3.0]
 
 
 def test_components_that_foretell_badly_are_dropped_for_good():
@@ -480,8 +456,7 @@ def test_components_that_foretell_badly_are_dropped_for_good():
     assert (few.mean[0][~gone] != many.mean[0][~gone]).any()
     assert many.weight[0][~gone].min() > math.exp(-30.0)
     policy.restart(policy.params, many, 0)
-    for (name, fresh), (_, now) in zip(leaves(policy.init(1)), leaves(many), strict=True):
-        np.testing.assert_array_equal(fresh, now, err_msg=name)
+    assert_same_states(policy.init(1), many)
 
 
 def test_the_heaviest_component_is_told():
@@ -492,62 +467,3 @@ def test_the_heaviest_component_is_told():
     factor = learner.state.inputs.factor[0]
     np.testing.assert_array_equal(told.joint.mean, factor * learner.state.mean[0, heaviest])
     assert told.relevance.mean.shape == told.examination.mean.shape == (3,)
-
-
-@pytest.mark.compiled
-@by_label
-def test_compiled_and_plain_kernels_agree(policy):
-    learner, rng = tacit.Learner(policy, seed=np.random.SeedSequence(11)), np.random.default_rng(3)
-    cls, params, state = type(policy), policy.params, policy.init(1)
-    own = np.random.Generator(np.random.PCG64(11))
-    for _ in range(30):
-        offer, reward = offer_of(rng, 4), float(rng.random() < 0.25)
-        impression = tacit.Impression(np.arange(4), np.zeros(0), *offer.values())
-        decision = learner.choose("q", **offer)
-        arm = cls.choose(params, state, 0, impression, own)
-        assert arm == decision.slot
-        propensity = cls.propensity(params, state, 0, impression, arm)
-        assert decision.propensity == pytest.approx(propensity, rel=1e-6, abs=1e-12)
-        learner.learn(decision, reward)
-        cls.learn(params, state, 0, Outcome(impression, arm, reward, propensity))
-    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
-        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-6, atol=1e-9, err_msg=name)
-
-
-@by_label
-def test_a_learner_plays_as_a_simulation_does(policy):
-    environment, horizon, seed = tacit.ExaminationArms(2, 3, pool=20, offered=5), 300, 17
-    result = tacit.simulate(policy, environment, horizon, runs=1, seed=seed)
-    rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
-    world, params, cls = environment.world(rng, horizon), environment.params, type(environment)
-    learner = tacit.Learner(policy, seed=run_stream(seed, 0, POLICY_STREAM))
-    regret = 0.0
-    for round in range(horizon):
-        cls.arrive(params, world, round, rng)
-        offer = {"relevance": world.impression.relevance.copy()}
-        offer["examination"] = world.impression.examination.copy()
-        decision = learner.choose("q", **offer)
-        best = cls.optimum(params, world, 0)
-        regret += best - cls.expected(params, world, 0, decision.slot)
-        learner.learn(decision, cls.respond(params, world, 0, decision.slot))
-    assert result.regret[0, 0, -1] == pytest.approx(regret, rel=1e-12)
-
-
-@by_label
-def test_batches_and_snapshots_hold_the_same(policy, tmp_path):
-    one, many = (tacit.Learner(policy, seed=3) for _ in range(2))
-    rng, keys = np.random.default_rng(1), ["x", "y", "x", "z", "x", "y"]
-    offers, rewards = [offer_of(rng, 4) for _ in keys], [1.0, 0.0, 0.0, 1.0, 0.5, 0.0]
-    singles = [one.choose(key, **offer) for key, offer in zip(keys, offers, strict=True)]
-    for decision, reward in zip(singles, rewards, strict=True):
-        one.learn(decision, reward)
-    columns = {block: [offer[block] for offer in offers] for block in offers[0]}
-    together = many.choose_many(keys, **columns)
-    assert together.propensities.tolist() == [decision.propensity for decision in singles]
-    many.learn_many(together, rewards)
-    one.save(tmp_path / "learner.tacit")
-    loaded = tacit.Learner.load(tmp_path / "learner.tacit")
-    assert loaded.policy == policy
-    for other in (many, loaded):
-        for (_, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
-            assert a[:3].tobytes() == b[:3].tobytes()

@@ -14,23 +14,13 @@ from scipy import stats
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, explore_in_turn
 from tacit.policies.baselines.forgetting_ucb import DiscountedUCB, SlidingWindowUCB
 from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, GLRKLUCB, Hull, extend_hull, likelihood_ratio
 from tacit.policies.stationary.ucb import bernoulli_kl
+from tests.policies.states import RESTLESS
 
-# Parameters with which much is forgotten, restarted and forced within a few dozen rounds.
-RESTLESS = [
-    DiscountedUCB(3, discount=0.5),
-    SlidingWindowUCB(3, window=7),
-    CUSUMUCB(3, samples=3, epsilon=0.05, threshold=0.5, alpha=0.3),
-    MUCB(3, window=4, threshold=0.8, gamma=0.5),
-    GLRKLUCB(3, alpha=0.5, delta=1.0),
-    GLRKLUCB(3, alpha=0.5, delta=1.0, local=True, every=2),
-]
 DETECTORS = [policy for policy in RESTLESS if isinstance(policy, CUSUMUCB | MUCB | GLRKLUCB)]
 restless = pytest.mark.parametrize("policy", RESTLESS, ids=lambda policy: policy.label)
 detectors = pytest.mark.parametrize("policy", DETECTORS, ids=lambda policy: policy.label)
@@ -62,44 +52,6 @@ def shifting_rewards(rounds=150):
 
 
 # One algorithm everywhere --------------------------------------------------------------------
-
-
-@restless
-def test_compiled_and_plain_kernels_agree(policy):
-    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
-    cls, params, state = type(policy), policy.params, policy.init(1)
-    rng = np.random.Generator(np.random.PCG64(11))
-    for rewards in shifting_rewards():
-        decision = learner.choose("query")
-        cls.observe(params, state, 0, THREE)
-        arm = cls.choose(params, state, 0, THREE, rng)
-        assert arm == decision.slot
-        assert cls.epoch(params, state, 0) == decision.epoch
-        if policy.randomized:
-            told = cls.propensity(params, state, 0, THREE, arm)
-            assert decision.propensity == pytest.approx(told, rel=1e-12)
-        learner.learn(decision, rewards[arm])
-        cls.learn(params, state, 0, Outcome(THREE, arm, rewards[arm], math.nan))
-    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
-        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-12, err_msg=name)
-    assert (learner.epoch("query") > 0) == (policy in DETECTORS)
-
-
-@restless
-def test_a_learner_that_was_saved_goes_on_as_if_it_had_not(policy, tmp_path):
-    learner = tacit.Learner(policy, seed=4)
-    for i, rewards in enumerate(shifting_rewards()):
-        if i == 90:
-            learner.save(tmp_path / "saved.tacit")
-            learner = tacit.Learner.load(tmp_path / "saved.tacit")
-        decision = learner.choose("query")
-        learner.learn(decision, rewards[decision.arm])
-    unbroken = tacit.Learner(policy, seed=4)
-    for rewards in shifting_rewards():
-        decision = unbroken.choose("query")
-        unbroken.learn(decision, rewards[decision.arm])
-    for (name, leaf), (_, other) in zip(leaves(learner.state), leaves(unbroken.state), strict=True):
-        np.testing.assert_array_equal(leaf[0], other[0], err_msg=name)
 
 
 @restless
@@ -486,50 +438,3 @@ def test_tuning_follows_the_published_rules():
     assert m_ucb.threshold == pytest.approx(math.sqrt(422 * 23.4958 / 2), rel=1e-5)
     # b/δ = 88.01 and 3·sqrt(w) = 61.6: min(211, 89 + 61.6) = 150.6 plays a change.
     assert m_ucb.gamma == pytest.approx(math.sqrt(4 * 5 * 150.6 / 80_000), rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: DiscountedUCB(2, discount=0.4), "discount"),
-        (lambda: DiscountedUCB(2, discount=1.1), "discount"),
-        (lambda: DiscountedUCB(2, xi=0), "xi"),
-        (lambda: SlidingWindowUCB(2, window=1), "window"),
-        (lambda: SlidingWindowUCB(2, window=10.5), "window"),
-        (lambda: SlidingWindowUCB(2, xi=math.inf), "xi"),
-        (lambda: CUSUMUCB(2, samples=0), "samples"),
-        (lambda: CUSUMUCB(2, epsilon=0), "epsilon"),
-        (lambda: CUSUMUCB(2, threshold=0), "threshold"),
-        (lambda: CUSUMUCB(2, alpha=1.5), "alpha"),
-        (lambda: CUSUMUCB(2, xi=-1), "xi"),
-        (lambda: MUCB(2, window=5), "window"),
-        (lambda: MUCB(2, threshold=math.nan), "threshold"),
-        (lambda: MUCB(2, gamma=-0.1), "gamma"),
-        (lambda: MUCB.from_horizon(2, 1000, 2, change=0), "change"),
-        (lambda: GLRKLUCB(2, alpha=2), "alpha"),
-        (lambda: GLRKLUCB(2, delta=0), "delta"),
-        (lambda: GLRKLUCB(2, local="yes"), "local"),
-        (lambda: GLRKLUCB(2, every=0), "every"),
-        (lambda: GLRKLUCB(2, vertices=2), "vertices"),
-        (lambda: GLRKLUCB(0), "arms"),
-        *(
-            pair
-            for kind in (DiscountedUCB, SlidingWindowUCB, CUSUMUCB, MUCB, GLRKLUCB)
-            for pair in (
-                (lambda kind=kind: kind.from_horizon(2, horizon=1, shifts=1), "horizon"),
-                (lambda kind=kind: kind.from_horizon(2, horizon=100, shifts=0), "shifts"),
-                (lambda kind=kind: kind.from_horizon(2, horizon=100, shifts=51), "shifts"),
-            )
-        ),
-    ],
-)
-def test_bad_hyperparameters_name_the_field(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field
-
-
-@restless
-def test_policies_survive_their_spec(policy):
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    assert hash(policy_from_spec(policy_to_spec(policy))) == hash(policy)

@@ -8,7 +8,6 @@ from drawn import is_long
 from scipy import stats
 
 import tacit
-from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT
 from tacit.policies.features.context_weights import compute_base
@@ -20,7 +19,8 @@ from tacit.policies.features.embedding_items import (
     make_workspace,
     read_event,
 )
-from tests.policies.test_context_mixture import Plain, sigmoid, state_bytes
+from tests.policies.states import assert_propensities_are_frequencies, chances_of
+from tests.policies.test_context_mixture import Plain, sigmoid
 
 OFFERED = 8
 
@@ -32,9 +32,7 @@ def impression(items, user=()):
 
 def chances(learner, asked):
     """Return the propensities of all items on offer."""
-    policy = learner.policy
-    kernel = type(policy).propensity
-    return np.array([kernel(policy.params, learner.state, 0, asked, arm) for arm in asked.arms])
+    return chances_of(learner.policy, learner.state, asked)
 
 
 def played(policy, rounds, chance, seed, items=400):
@@ -171,9 +169,8 @@ def test_choices_are_as_frequent_as_their_propensities():
     items[1] = items[0]
     expected = chances(learner, impression(items))
     assert expected[0] == expected[1] > 0
-    made = learner.choose_many(["all"] * 20_000, relevance=np.broadcast_to(items, (20_000, *items.shape)))
-    observed = np.bincount(made.slots, minlength=OFFERED) / 20_000
-    assert (np.abs(observed - expected) <= 5.1 * np.sqrt(expected * (1 - expected) / 20_000) + 1e-12).all()
+    told = assert_propensities_are_frequencies(learner, 20_000, "all", relevance=items)
+    np.testing.assert_array_equal(told, expected)
 
 
 def test_at_first_all_items_are_as_good_as_any():
@@ -182,16 +179,6 @@ def test_at_first_all_items_are_as_good_as_any():
     for _ in range(8):
         np.testing.assert_allclose(chances(learner, impression(items)), 1 / OFFERED)
         learner.learn(learner.choose("all", relevance=items), 1.0)
-
-
-def test_a_floor_gives_each_item_a_chance():
-    policy = tacit.ExplorationFloor(tacit.EmbeddingMixture(3), epsilon=0.1)
-    learner = tacit.Learner(policy, seed=1)
-    items = np.random.default_rng(4).standard_normal((OFFERED, 3))
-    for _ in range(50):
-        decision = learner.choose("all", relevance=items)
-        learner.learn(decision, float(decision.slot == 2))
-    assert chances(learner, impression(items)).min() >= 0.1 / OFFERED
 
 
 # What is learned --------------------------------------------------------------------------------
@@ -263,31 +250,6 @@ def test_users_who_change_are_followed():
     assert lost[1500:, 0].sum() < 0.2 * lost[1500:, 1].sum()
 
 
-def test_late_feedback_is_a_fold_of_its_order():
-    rng, policy = np.random.default_rng(6), tacit.EmbeddingMixture(30, 8)
-    items, users = rng.standard_normal((140, OFFERED, 30)), rng.standard_normal((140, 8))
-    rewards = (rng.random(140) < 0.4).astype(float)
-    late, again = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=2)
-    made = [late.choose("all", context=u, relevance=v) for u, v in zip(users, items, strict=True)]
-    for i in reversed(range(140)):
-        late.learn(made[i], rewards[i])
-    again.choose("all", context=users[0], relevance=items[0])
-    again.learn_many(made[::-1], rewards[::-1].tolist())
-    assert state_bytes(late) == state_bytes(again)
-
-
-def test_numbers_that_never_change_or_are_huge_do_no_harm():
-    rng = np.random.default_rng(7)
-    learner = tacit.Learner(tacit.EmbeddingMixture(30, 30), seed=1)
-    for _ in range(200):
-        items, user = rng.standard_normal((2, OFFERED, 30))
-        items[:, 0], items[:, 1], user[:, 2] = 7.0, items[:, 1] * 1e300, user[:, 2] * 1e-300
-        decision = learner.choose("all", context=user[0], relevance=items)
-        assert 0 <= decision.propensity <= 1
-        learner.learn(decision, float(rng.random() < 0.5))
-    assert all(np.isfinite(array).all() for _, array in leaves(learner.state))
-
-
 def test_draws_are_of_what_it_goes_by():
     def chance(catalogue, users, rng):
         return sigmoid(catalogue @ rng.standard_normal(5))[None].repeat(len(users), axis=0)
@@ -301,16 +263,6 @@ def test_draws_are_of_what_it_goes_by():
     np.testing.assert_allclose(logits.std(axis=0), lines[:, 1] / 0.7, rtol=0.05)
 
 
-def test_keys_share_a_model_or_have_their_own():
-    for per_key in (False, True):
-        learner = tacit.Learner(tacit.EmbeddingMixture(3, per_key=per_key), seed=1)
-        items = np.random.default_rng(4).standard_normal((OFFERED, 3))
-        for _ in range(9):
-            learner.learn(learner.choose("a", relevance=items), 1.0)
-            learner.choose("b", relevance=items)
-        assert learner.state.tally.rounds.tolist()[:2] == ([9.0, 0.0] if per_key else [9.0])
-
-
 def test_contexts_may_be_dicts():
     policy = tacit.EmbeddingMixture(3, context={"age": "number", "new": "boolean"})
     learner = tacit.Learner(policy, seed=1)
@@ -318,12 +270,6 @@ def test_contexts_may_be_dicts():
     assert learner.learn(learner.choose("all", context={"age": 31, "new": True}, relevance=items), 1.0)
     with pytest.raises(InvalidValue, match="age"):
         learner.choose("all", context={"age": "old", "new": True}, relevance=items)
-
-
-@pytest.mark.parametrize(("given", "field"), [((0,), "relevance_dim"), ((3, -1), "context_dim")])
-def test_dimensions_out_of_range_are_refused_by_name(given, field):
-    with pytest.raises(InvalidValue, match=field):
-        tacit.EmbeddingMixture(*given)
 
 
 def test_the_model_is_small():

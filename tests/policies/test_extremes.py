@@ -123,11 +123,11 @@ WEIGHING = [
 weighing = pytest.mark.parametrize("policy", WEIGHING, ids=lambda policy: policy.label)
 
 
-def recalled(learner, propensities, slot=0, reward=1.0):
+def recalled(learner, propensities):
     """Learn rows as a fold of the log does, which refuses none."""
     rows = len(propensities)
     made = learner.loops.make_plain_batch(learner.lanes.admit(["a"] * rows), np.zeros((rows, 0)))
-    actions, rewards = np.full((rows, 1), slot), np.full((rows, 1), reward)
+    actions, rewards = np.zeros((rows, 1), np.int64), np.ones((rows, 1))
     learner.learn_rows(made, actions, rewards, np.array(propensities), np.zeros(rows, np.int64))
 
 

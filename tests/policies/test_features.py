@@ -12,96 +12,19 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import tacit
-from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
-from tacit.policies.base import Outcome, make_outcome
+from tacit.policies import policy_from_spec
+from tacit.policies.base import Outcome
 from tacit.policies.features.ec_bandit import most_clicked, variational
 from tacit.policies.features.gaussian import jaakkola, log_sigmoid
+from tests.policies.states import assert_propensities_are_frequencies, learn
 
 pytestmark = pytest.mark.interpreted
 
-FEATURED = [
-    tacit.policies.ECBandit(2, 3),
-    tacit.policies.ECBandit(2, 3, relevance_intercept=True, discount=0.99),
-    tacit.policies.LaplaceEC(2, 3),
-    tacit.policies.LaplaceEC(2, 3, examination_intercept=True, discount=0.99),
-    tacit.policies.LaplaceECMixture(2, 3, components=3),
-    tacit.policies.LaplaceEC(2, 3, draw="coupled"),
-    tacit.ClickMixture(2, 3),
-    tacit.policies.LogisticTS(2, 3),
-    tacit.policies.LogisticTS(2, 3, draw="coupled"),
-    tacit.policies.LogisticTS(2, 3, intercept=False),
-    tacit.policies.LinTS(2, 3),
-    tacit.policies.LinTS(2, 3, draw="coupled"),
-    tacit.policies.LinUCB(2, 3),
-    tacit.policies.PolyaGammaTS(2, 3, sweeps=3, memory=8),
-    tacit.policies.baselines.HLinUCB(7, 2, 3),
-    tacit.policies.CUSUMRestart(tacit.policies.LaplaceEC(2, 3)),
-]
-by_label = pytest.mark.parametrize("policy", FEATURED, ids=lambda policy: policy.label)
 
-
-def impression_of(rng, offered=4, dims=(2, 3), arms=None, context=()):
+def impression_of(rng, offered=4, dims=(2, 3), context=()):
     """Return an impression with random features."""
-    slots = np.arange(offered) if arms is None else np.array(arms)
-    blocks = (rng.standard_normal((len(slots), dim)) for dim in dims)
-    return tacit.Impression(slots, np.array(context, float), *blocks)
-
-
-def teach(policy, rounds, seed=1, arms=None):
-    """Play rounds in plain Python, a quarter of them clicked; return the state."""
-    cls, params, state = type(policy), policy.params, policy.init(2)
-    rng = np.random.default_rng(seed)
-    for _ in range(rounds):
-        impression = impression_of(rng, arms=arms)
-        arm = cls.choose(params, state, 1, impression, rng)
-        assert arm in impression.arms
-        cls.learn(params, state, 1, Outcome(impression, arm, float(rng.random() < 0.25), 1.0))
-    return state
-
-
-@by_label
-def test_choosing_changes_nothing_and_lanes_learn_apart(policy):
-    state = teach(policy, 12)
-    before = [(name, array.copy()) for name, array in leaves(state)]
-    rng = np.random.default_rng(0)
-    type(policy).choose(policy.params, state, 1, impression_of(rng), rng)
-    for (name, was), (_, now) in zip(before, leaves(state), strict=True):
-        np.testing.assert_array_equal(was, now, err_msg=name)
-    for (_, fresh), (_, now) in zip(leaves(policy.init(2)), leaves(state), strict=True):
-        np.testing.assert_array_equal(fresh[0], now[0])
-
-
-@pytest.mark.parametrize(
-    "policy",
-    [
-        policy for policy in FEATURED if not isinstance(policy, tacit.policies.CUSUMRestart)
-    ],  # it restarts another one
-    ids=lambda policy: policy.label,
-)
-def test_restarting_is_beginning_again(policy):
-    state = teach(policy, 12)
-    type(policy).restart(policy.params, state, 1)
-    for (name, fresh), (_, now) in zip(leaves(policy.init(2)), leaves(state), strict=True):
-        np.testing.assert_allclose(fresh, now, err_msg=name)
-
-
-@by_label
-def test_arms_may_keep_their_slots(policy):
-    """Whether arms are named by place or by slot, the same features teach the same."""
-    if isinstance(policy, tacit.policies.baselines.HLinUCB):
-        teach(policy, 12, arms=[6, 0, 3, 1])
-        return
-    places, slots = teach(policy, 12), teach(policy, 12, arms=[6, 0, 3, 1])
-    for (_, one), (_, other) in zip(leaves(places), leaves(slots), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-@by_label
-def test_specs_round_trip(policy):
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    assert hash(policy) == hash(policy_from_spec(policy_to_spec(policy)))
+    blocks = (rng.standard_normal((offered, dim)) for dim in dims)
+    return tacit.Impression(np.arange(offered), np.array(context, float), *blocks)
 
 
 def test_policies_as_text():
@@ -310,32 +233,6 @@ def test_learning_pays_and_modelling_examination_more():
     assert laplace < 0.7 * logistic
 
 
-def test_one_by_one_in_batches_and_recalled(tmp_path):
-    one, many = (tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=3) for _ in range(2))
-    rng = np.random.default_rng(1)
-    relevance, examination = rng.standard_normal((2, 6, 4, 5))
-    keys, rewards = ["x", "y", "x", "z", "x", "y"], [1.0, 0.0, 0.0, 1.0, 0.5, 0.0]
-    singles = [
-        one.choose(key, relevance=a, examination=b)
-        for key, a, b in zip(keys, relevance, examination, strict=True)
-    ]
-    for decision, reward in zip(singles, rewards, strict=True):
-        assert decision.propensity is None
-        one.learn(decision, reward)
-    together = many.choose_many(keys, relevance=list(relevance), examination=list(examination))
-    assert together.arms == [decision.arm for decision in singles]
-    many.learn_many(together, rewards)
-    again = tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=9)
-    again.observe_decisions(singles)
-    again.learn_many(singles, rewards)
-    one.save(tmp_path / "learner.tacit")
-    loaded = tacit.Learner.load(tmp_path / "learner.tacit")
-    for other in (many, again, loaded):
-        for (_, a), (_, b) in zip(leaves(one.state), leaves(other.state), strict=True):
-            assert a[:3].tobytes() == b[:3].tobytes()
-    assert one.posterior("x").joint.condition >= 1.0
-
-
 def test_identifiability_is_warned_of_once():
     rng = np.random.default_rng(1)
     features = rng.standard_normal((30, 5))
@@ -524,7 +421,7 @@ def test_slates_of_the_position_based_model(policy, effects):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
         clicks = (rng.random(3) < attraction[action] * seen).astype(float)
-        policy.learn(made.params, state, 0, make_outcome(made.params, impression, action, clicks, 1.0))
+        learn(made, state, 0, impression, action, clicks)
         if round >= 300:
             late[range(3), action] += 1.0
     assert late[1].argmax() == 1
@@ -540,12 +437,7 @@ def test_grids_hold_the_exact_posterior():
     state = policy.init(1)
     impression = tacit.Impression(np.arange(1), np.zeros(0))
     for action, clicks in (([0, -1], [1.0, 0.0]), ([-1, 0], [0.0, 0.0]), ([0, -1], [0.0, 0.0])):
-        tacit.policies.baselines.PBMThompson.learn(
-            policy.params,
-            state,
-            0,
-            make_outcome(policy.params, impression, np.array(action), np.array(clicks), 1.0),
-        )
+        learn(policy, state, 0, impression, action, clicks)
     x = np.linspace(0.0, 1.0, 100_001)
     exact = x * (1.0 - 0.4 * x) * (1.0 - x)
     weights = np.diff(state.cumulative[0, 0], prepend=0.0)
@@ -583,55 +475,6 @@ def test_hidden_features_are_least_squares_given_each_other():
 # Boundaries ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.policies.ECBandit(0, 1), "relevance_dim"),
-        (lambda: tacit.policies.ECBandit(1, 1.5), "examination_dim"),
-        (lambda: tacit.policies.ECBandit(1, 1, prior_variance=0), "prior_variance"),
-        (lambda: tacit.policies.ECBandit(1, 1, inner_iterations=0), "inner_iterations"),
-        (lambda: tacit.policies.ECBandit(1, 1, relevance_intercept=1), "relevance_intercept"),
-        (lambda: tacit.policies.LaplaceEC(1, 1, discount=0), "discount"),
-        (lambda: tacit.policies.LaplaceECMixture(1, 1, components=0), "components"),
-        (lambda: tacit.policies.LaplaceECMixture(1, 1, spread=1.0), "spread"),
-        (lambda: tacit.policies.LogisticTS(1, 1, intercept="yes"), "intercept"),
-        (lambda: tacit.policies.LinTS(1, 1, scale=-1), "scale"),
-        (lambda: tacit.policies.LinUCB(1, 1, alpha=math.inf), "alpha"),
-        (lambda: tacit.policies.baselines.HLinUCB(0, 1, 1), "arms"),
-        (lambda: tacit.policies.baselines.HLinUCB(2, 1, 1, hidden_dim=0), "hidden_dim"),
-        (lambda: tacit.policies.PolyaGammaTS(1, 1, memory=0), "memory"),
-        (lambda: tacit.policies.CUSUMRestart(tacit.UCB1(2)), "policy"),
-        (lambda: tacit.policies.CUSUMRestart(tacit.policies.LinTS(1, 1), armed=-1), "armed"),
-        (lambda: tacit.policies.baselines.PlacedPBMUCB(5, positions=2), "arms"),
-        (
-            lambda: tacit.policies.baselines.PlacedPBMUCB(4, positions=2, position_effects=(1.0,)),
-            "position_effects",
-        ),
-        (lambda: tacit.policies.baselines.PBMUCB(4, position_effects=(1.0, 0.5, 0.0)), "position_effects"),
-        (lambda: tacit.policies.baselines.PBMThompson(4, positions=0), "positions"),
-        (lambda: tacit.ExaminationArms(offered=0), "offered"),
-        (lambda: tacit.ExaminationArms(pool=5), "offered"),
-        (lambda: tacit.ExaminationArms(scale=0), "scale"),
-        (lambda: tacit.ExaminationArms(ball="cube"), "ball"),
-        (lambda: tacit.ExaminationArms(redraws=(5, 3)), "redraws"),
-        (lambda: tacit.ExaminationArms(positions=7), "pool"),
-        (lambda: tacit.ExaminationArms(devices=2), "devices"),
-        (lambda: tacit.ExaminationArms(1, 1, arms=[[1.0]]), "arms"),
-        (lambda: tacit.ExaminationArms(1, 1, parameters="ab"), "parameters"),
-        (lambda: tacit.ExaminationArms(1, 1, parameters=(1.0, 2.0), redraws=(3,)), "redraws"),
-    ],
-)
-def test_bad_values_name_the_field(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field
-
-
-def test_dimensions_must_fit():
-    with pytest.raises(InvalidValue, match="features"):
-        tacit.simulate(tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), 10)
-
-
 # Under an exploration floor -------------------------------------------------------------------
 
 OFFER = {
@@ -666,17 +509,9 @@ def floored(policy, offer, epsilon=0.2, **options):
 @pytest.mark.parametrize(("policy", "offer"), KNOWN, ids=lambda given: getattr(given, "label", ""))
 def test_a_floor_tells_exact_propensities_over_features(policy, offer):
     """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
-    draws = 3000
     for learner in (floored(policy, offer), tacit.Learner(tacit.ExplorationFloor(policy, 0.2), 3)):
-        told = learner.probabilities("q", **offer)
-        assert told.sum() == pytest.approx(1.0)
+        told = assert_propensities_are_frequencies(learner, 3000, "q", **offer)
         assert told.min() >= 0.2 / 3 - 1e-12
-        decisions = learner.choose_many(
-            ["q"] * draws, **{block: [rows] * draws for block, rows in offer.items()}
-        )
-        np.testing.assert_allclose(decisions.propensities, told[decisions.slots])
-        observed = np.bincount(decisions.slots, minlength=3) / draws
-        assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / draws)).all()
 
 
 def test_a_deterministic_choice_under_a_floor_is_told_by_hand():

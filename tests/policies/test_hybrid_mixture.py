@@ -12,7 +12,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.policies.base import Outcome
 from tacit.policies.features.click_mixture import HybridClickMixture, fill_centre
-from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
+from tests.policies.states import assert_frequencies, chances_of
 
 DIMS = 2, 1
 KEYS = 3
@@ -116,25 +116,13 @@ def test_choosing_changes_nothing_and_says_how_likely():
     policy, state = taught()
     before = [array.copy() for _, array in leaves(state)]
     ((_, impression, *_),) = clicks(np.random.default_rng(7), 1)
-    rng, chosen = np.random.default_rng(3), np.zeros(4)
-    told = [HybridClickMixture.propensity(policy.params, state, 1, impression, i) for i in range(4)]
-    for _ in range(1000):
-        chosen[HybridClickMixture.choose(policy.params, state, 1, impression, rng)] += 1 / 1000
-    assert sum(told) == pytest.approx(1.0, abs=1e-12)
-    # Error probability 1e-6 for each arm.
-    assert (np.abs(chosen - told) <= 5.1 * np.sqrt(np.array(told) * (1 - np.array(told)) / 1000)).all()
+    rng = np.random.default_rng(3)
+    told = chances_of(policy, state, impression, lane=1)
+    chosen = [HybridClickMixture.choose(policy.params, state, 1, impression, rng) for _ in range(1000)]
+    assert told.sum() == pytest.approx(1.0, abs=1e-12)
+    assert_frequencies(np.bincount(chosen, minlength=4), 1000, told)
     for was, (name, now) in zip(before, leaves(state), strict=True):
         np.testing.assert_array_equal(was, now, err_msg=name)
-
-
-def test_a_key_that_restarts_is_as_a_new_one():
-    policy, state = taught()
-    fresh = policy.init(1)
-    HybridClickMixture.restart(policy.params, state, 0)
-    np.testing.assert_array_equal(state.mean[0], fresh.mean[0])
-    np.testing.assert_array_equal(state.root[0], fresh.root[0])
-    assert (state.mean[1] != 0.0).any()
-    assert (state.shared.mean != 0.0).any()
 
 
 def test_a_new_key_begins_with_what_the_others_learned(tmp_path):
@@ -150,21 +138,3 @@ def test_a_new_key_begins_with_what_the_others_learned(tmp_path):
     loaded = tacit.Learner.load(tmp_path / "learner.tacit")
     for (name, a), (_, b) in zip(leaves(learner.state), leaves(loaded.state), strict=True):
         assert a[: len(b)].tobytes() == b.tobytes(), name
-
-
-@pytest.mark.long
-def test_a_learner_plays_as_a_simulation_does():
-    policy, environment = HybridClickMixture(2, 3), tacit.ExaminationArms(2, 3, pool=20, offered=5)
-    result = tacit.simulate(policy, environment, 200, runs=1, seed=17)
-    rng = run_stream(17, 0, ENVIRONMENT_STREAM)
-    world, params, cls = environment.world(rng, 200), environment.params, type(environment)
-    learner = tacit.Learner(policy, seed=run_stream(17, 0, POLICY_STREAM))
-    regret = 0.0
-    for round in range(200):
-        cls.arrive(params, world, round, rng)
-        offer = {"relevance": world.impression.relevance.copy()}
-        offer["examination"] = world.impression.examination.copy()
-        decision = learner.choose("q", **offer)
-        regret += cls.optimum(params, world, 0) - cls.expected(params, world, 0, decision.slot)
-        learner.learn(decision, cls.respond(params, world, 0, decision.slot))
-    assert result.regret[0, 0, -1] == pytest.approx(regret, rel=1e-12)

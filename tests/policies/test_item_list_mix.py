@@ -9,11 +9,9 @@ from drawn import is_long
 from scipy import stats
 
 import tacit
-from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import NO_EFFECT
 from tacit.policies.lists.item_list_mix import find_effect, hash_weights
-from tests.policies.test_context_mixture import sigmoid, state_bytes
+from tests.policies.test_context_mixture import sigmoid
 
 OFFERED = 7
 
@@ -342,31 +340,6 @@ def test_items_that_differ_beyond_their_numbers_are_known_again():
     assert lost(found[400:]) < 0.2
 
 
-def test_late_feedback_is_a_fold_of_its_order():
-    rng, policy = np.random.default_rng(6), tacit.ItemListMix(40, 8, positions=3)
-    items, users = rng.standard_normal((80, OFFERED, 40)), rng.standard_normal((80, 8))
-    clicks = (rng.random((80, 3)) < 0.4).astype(float)
-    late, again = tacit.Learner(policy, seed=1), tacit.Learner(policy, seed=2)
-    made = [late.choose("all", context=u, relevance=v) for u, v in zip(users, items, strict=True)]
-    for i in reversed(range(80)):
-        late.learn(made[i], clicks[i])
-    again.choose("all", context=users[0], relevance=items[0])
-    again.learn_many(made[::-1], clicks[::-1])
-    assert state_bytes(late) == state_bytes(again)
-
-
-def test_numbers_that_never_change_or_are_huge_do_no_harm():
-    rng = np.random.default_rng(7)
-    learner = tacit.Learner(tacit.ItemListMix(40, 30, positions=3), seed=1)
-    for _ in range(120):
-        items, user = rng.standard_normal((OFFERED, 40)), rng.standard_normal(30)
-        items[:, 0], items[:, 1], user[2] = 7.0, items[:, 1] * 1e300, user[2] * 1e-300
-        decision = learner.choose("all", context=user, relevance=items)
-        assert 0 <= decision.propensity <= 1
-        learner.learn(decision, (rng.random(3) < 0.5).astype(float))
-    assert all(np.isfinite(array).all() for _, array in leaves(learner.state))
-
-
 def test_what_is_seen_for_long_stays_positive():
     """Three items again and again: no variance that single precision rounds falls below 0."""
     learner = tacit.Learner(tacit.ItemListMix(3, positions=3), seed=1)
@@ -389,39 +362,6 @@ def test_draws_are_of_what_it_goes_by():
     logits = np.log(draws) - np.log1p(-draws)
     np.testing.assert_allclose(logits.mean(axis=0), mean, atol=0.05)
     np.testing.assert_allclose(logits.std(axis=0), spread / 0.7, rtol=0.05)
-
-
-def test_keys_share_a_model_or_have_their_own():
-    for per_key in (False, True):
-        learner = tacit.Learner(tacit.ItemListMix(3, positions=2, per_key=per_key), seed=1)
-        items = np.random.default_rng(4).standard_normal((OFFERED, 3))
-        for _ in range(9):
-            learner.learn(learner.choose("a", relevance=items), [1.0, 0.0])
-            learner.choose("b", relevance=items)
-        assert learner.state.relevance.tally.rounds.tolist()[:2] == ([9.0, 0.0] if per_key else [9.0])
-
-
-def test_a_snapshot_goes_on_alike(tmp_path):
-    learner, _ = played(tacit.ItemListMix(5, positions=2, epsilon=0.1), 20, linear(1.0), seed=8)
-    learner.save(tmp_path / "lists.tacit")
-    again = tacit.Learner.load(tmp_path / "lists.tacit")
-    items = np.random.default_rng(4).standard_normal((OFFERED, 5))
-    one, other = (each.choose("all", relevance=items) for each in (learner, again))
-    assert (one.slate, one.propensity) == (other.slate, other.propensity)
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.ItemListMix(0), "relevance_dim"),
-        (lambda: tacit.ItemListMix(3, positions=0), "positions"),
-        (lambda: tacit.ItemListMix(3, positions=101), "positions"),
-        (lambda: tacit.ItemListMix(3, epsilon=1.5), "epsilon"),
-    ],
-)
-def test_what_is_out_of_range_is_named(make, field):
-    with pytest.raises(InvalidValue, match=field):
-        make()
 
 
 def test_the_same_lists_come_without_propensities():

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
 
 
 def taught(policy, rounds, seed=1, offered=4):
@@ -101,29 +100,3 @@ def test_probabilities_of_other_policies():
     assert tacit.Learner(tacit.Thompson(2), seed=1).probabilities("q").sum() == pytest.approx(1.0)
     with pytest.raises(InvalidValue, match="an arm, or a list"):
         tacit.Learner(tacit.policies.baselines.RUCB(2), seed=1).probabilities("q")
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.policies.LinearEpsilonGreedy(0), "dim"),
-        (lambda: tacit.policies.LinearEpsilonGreedy(1, epsilon=1.1), "epsilon"),
-        (lambda: tacit.policies.LinearEpsilonGreedy(1, prior_variance=0.0), "prior_variance"),
-        (lambda: tacit.policies.LinearEpsilonGreedy(1, intercept=2), "intercept"),
-        (lambda: tacit.policies.LinearEpsilonGreedy(1, discount=0.0), "discount"),
-    ],
-)
-def test_wrong_hyperparameters_are_named(make, field):
-    with pytest.raises(InvalidValue, match=field):
-        make()
-
-
-def test_specs_round_trip(tmp_path):
-    policy = policy_from_spec("linear-epsilon-greedy(dim=3, epsilon=0.1)")
-    assert policy == tacit.policies.LinearEpsilonGreedy(3, epsilon=0.1)
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    learner, _, _ = taught(policy, 10)
-    learner.save(tmp_path / "learner.tacit")
-    again = tacit.Learner.load(tmp_path / "learner.tacit")
-    assert again.policy == policy
-    np.testing.assert_array_equal(again.posterior("home").mean, learner.posterior("home").mean)

@@ -13,8 +13,6 @@ from toy_asking import AskingList
 
 import tacit
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
-from tacit.policies.base import make_outcome
 from tacit.policies.lists.one_draw import Draw
 from tacit.policies.lists.user_models import (
     HYPOTHESES,
@@ -24,7 +22,7 @@ from tacit.policies.lists.user_models import (
     update_beliefs,
 )
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run
+from tests.policies.states import assert_frequencies, learn
 
 ATTRACTION = [0.1, 0.5, 0.2, 0.4, 0.05, 0.3]
 KINDS = tacit.ListMix, tacit.policies.SafeListMix
@@ -46,9 +44,7 @@ def taught(policy, impression, rounds, seed=1):
     for _ in range(rounds):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = np.array(clicked(action, rng))
-        policy.learn(
-            policy.params, state, 1, make_outcome(policy.params, impression, action, feedback, math.nan)
-        )
+        learn(policy, state, 1, impression, action, feedback)
     return state
 
 
@@ -177,23 +173,14 @@ def test_the_standing_list_moves_by_neighbours_and_takes_in_new_arms():
     policy = tacit.policies.SafeListMix(5, positions=3)
     state = policy.init(1)
     action, nothing = np.array([0, 1, 2]), np.zeros(3)
-    policy.learn(
-        policy.params, state, 0, make_outcome(policy.params, offered(0, 1, 2), action, nothing, math.nan)
-    )
+    learn(policy, state, 0, offered(0, 1, 2), action, nothing)
     assert state.standing[0].tolist() == [0, 1, 2, -1, -1]
     # A new arm comes in behind the one before it on offer; who is not on offer keeps the place.
-    policy.learn(
-        policy.params,
-        state,
-        0,
-        make_outcome(policy.params, offered(4, 0, 3, 2), np.array([4, 0, 3]), nothing, 0.0),
-    )
+    learn(policy, state, 0, offered(4, 0, 3, 2), [4, 0, 3], nothing)
     assert state.standing[0].tolist() == [4, 0, 3, 1, 2]
     for _ in range(60):
         feedback = np.array([0.0, 0.0, 1.0])
-        policy.learn(
-            policy.params, state, 0, make_outcome(policy.params, offered(0, 1, 2), action, feedback, math.nan)
-        )
+        learn(policy, state, 0, offered(0, 1, 2), action, feedback)
     assert next(slot for slot in state.standing[0] if slot in (0, 1, 2)) == 2
     assert sorted(state.standing[0]) == [0, 1, 2, 3, 4]
     assert state.learned[0] == 62
@@ -333,9 +320,7 @@ def test_many_arms_have_the_propensities_of_enumeration(kind):
     for _ in range(60):
         policy.decide(policy.params, state, 1, impression, rng, action)
         feedback = (rng.random(4) < attraction[action]).astype(float)
-        policy.learn(
-            policy.params, state, 1, make_outcome(policy.params, impression, action, feedback, math.nan)
-        )
+        learn(policy, state, 1, impression, action, feedback)
     expected = lists_by_interval(policy, state, impression)
     cells = policy.position_chances(state, 1, impression)
     np.testing.assert_allclose(cells.sum(axis=0), 1.0, rtol=0, atol=1e-12)
@@ -412,15 +397,12 @@ def test_propensities_are_frequencies(kind):
         count[decision.slate] += 1
         told[decision.slate] = decision.propensity
     assert len(told) > 8
-    for slate, p in told.items():
-        assert abs(count[slate] / draws - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+    assert_frequencies([count[slate] for slate in told], draws, list(told.values()))
     impression, state = offered(3, 1, 4, 0, 2), learner.state
     chances = learner.policy.position_chances(state, learner.lane("query"), impression)
     for i, arm in enumerate((3, 1, 4, 0, 2)):
-        for k in range(3):
-            p = chances[i, k]
-            seen = sum(n for slate, n in count.items() if slate[k] == arm) / draws
-            assert abs(seen - p) <= 5.1 * math.sqrt(p * (1 - p) / draws) + 1e-12
+        seen = [sum(n for slate, n in count.items() if slate[k] == arm) for k in range(3)]
+        assert_frequencies(seen, draws, chances[i])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -448,51 +430,6 @@ def test_weighting_by_item_and_position_is_unbiased(kind):
 
 
 # As all policies ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_simulating_is_what_a_learner_does_bit_for_bit(kind):
-    policy = kind(6, positions=3, epsilon=0.1)
-    environment = tacit.environments.CascadeArms(ATTRACTION, positions=3)
-    run = Run(policy, environment, 300, 7, 0, np.array([300]))
-    run.advance(300)
-    drawn = [np.random.SeedSequence(7, spawn_key=(0, which)) for which in (0, 1)]
-    learner = tacit.Learner(policy, seed=drawn[POLICY_STREAM])
-    readers = np.random.Generator(np.random.PCG64(drawn[ENVIRONMENT_STREAM]))
-    world, feedback = environment.world(readers, 300), np.zeros(3)
-    for round in range(300):
-        environment.arrive(environment.params, world, round, readers)
-        decision = learner.choose("query")
-        action = np.array(decision.slate)
-        environment.react(environment.params, world, 0, action, feedback)
-        learner.learn(decision, feedback)
-    for (name, one), (_, other) in zip(leaves(run.state), leaves(learner.state), strict=True):
-        np.testing.assert_array_equal(one[:1], other[:1], err_msg=name)
-    assert run.rng.bit_generator.state == learner.rng.bit_generator.state
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_snapshots_go_on_as_if_never_stopped(kind, tmp_path):
-    learner, rng = (tacit.Learner(kind(6, positions=3, epsilon=0.1), seed=7), np.random.default_rng(1))
-    for i in range(40):
-        decision = learner.choose(f"key {i % 3}", arms=[0, 3, 2, 5, 1][: 2 + i % 4])
-        learner.learn(decision, [*clicked(decision.slate, rng), 0.0][:3])
-    learner.save(tmp_path / "learner.tacit")
-    again = tacit.Learner.load(tmp_path / "learner.tacit")
-    for (name, one), (_, other) in zip(leaves(learner.state), leaves(again.state), strict=True):
-        np.testing.assert_array_equal(one[:3], other[:3], err_msg=name)
-    for i in range(40):
-        one, other = learner.choose(f"key {i % 3}"), again.choose(f"key {i % 3}")
-        assert (one.slate, one.propensity) == (other.slate, other.propensity)
-        learner.learn(one, [0.0, 1.0, 0.0])
-        again.learn(other, [0.0, 1.0, 0.0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("given", "field"), [({"positions": 0}, "positions"), ({"epsilon": 1.5}, "epsilon")])
-def test_what_does_not_fit_is_refused(kind, given, field):
-    with pytest.raises(InvalidValue, match=field):
-        kind(3, **given)
 
 
 @pytest.mark.parametrize("policy", [tacit.ListMix, tacit.policies.SafeListMix])

@@ -8,7 +8,6 @@ from scipy import special
 
 import tacit
 from tacit.environments import environment_from_spec
-from tacit.errors import InvalidValue
 
 
 def log_odds(alike, seed=1, **options):
@@ -63,10 +62,6 @@ def test_rounds_are_as_they_are_told():
     np.testing.assert_allclose(lanes / 20_000, zipf / zipf.sum(), atol=0.018)
 
 
-def test_it_survives_its_spec_and_refuses_what_does_not_fit():
+def test_it_survives_its_spec():
     spec = "long-tail(3, keys=7, alike=offsets)"
     assert environment_from_spec(spec) == tacit.environments.LongTail(3, 7, alike="offsets")
-    for wrong in ({"alike": "smoke"}, {"keys": 0}, {"arms": 0}, {"level": 50}, {"traffic": -1}):
-        with pytest.raises(InvalidValue) as caught:
-            tacit.environments.LongTail(**wrong)
-        assert caught.value.field in wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 
@@ -25,6 +26,7 @@ from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
 from tacit.service.placements.aspects.control_group import compute_floor
 from tacit.service.placements.duels import parse_interleaved
 from tacit.wire.control import ArmsOf, PinOf
+from tests.policies.states import assert_frequencies
 
 ARMS = ["control", "new", "bold"]
 PROMISED = {"control": 0.2, "new": 0.05}
@@ -36,18 +38,47 @@ def promising(**table):
     return with_home(**{"arms": ARMS, "policy": "ucb1", "at_least": PROMISED} | table)
 
 
-async def traffic(engine, rounds=8, best="bold", **more):
-    """Decide, and click the best arm alone, window after window; return the decisions of the last round."""
+@contextlib.asynccontextmanager
+async def folded(tmp_path, config):
+    """Serve a placement; what it has learned in the end must be the fold of its log."""
+    async with served(tmp_path / "s.db", config) as engine:
+        yield engine
+        live = learned(engine)
+    is_the_fold(config, tmp_path / "s.db", live)
+
+
+async def ask(engine, rounds, answer, count=SIZE, key="k", **more):
+    """Decide and answer, window after window; return the decisions of the last round.
+
+    ``answer(row)`` returns what feedback says of a decision, None for no click.
+    """
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
-        names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
+        names = [f"{engine.clock.now} {j}" for j in range(count)]
+        asked = [home.check_request(DecisionRequest(key, id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
-        clicks = [FeedbackRequest(row.id, reward=1.0) for row in rows if row.arm == best]
-        await engine.record_many("home", clicks)
+        told = [(row, answer(row)) for row in rows]
+        sent = [FeedbackRequest(row.id, **clicks) for row, clicks in told if clicks]
+        if sent:
+            await engine.record_many("home", sent)
     return rows
+
+
+async def traffic(engine, rounds=8, best="bold", **more):
+    """Decide, and click the best arm alone."""
+    return await ask(engine, rounds, lambda row: {"reward": 1.0} if row.arm == best else None, **more)
+
+
+async def lists(engine, rounds=2, best=("bold",), **more):
+    """Decide lists and click the best arms."""
+
+    def answer(row):
+        places = [k for k, arm in enumerate(decode_list(row.shown).arms) if arm in best]
+        return {"kind": CLICKS, "clicks": Clicked(places)} if places else None
+
+    return await ask(engine, rounds, answer, **more)
 
 
 def shares(rows):
@@ -62,8 +93,7 @@ def chances(rows):
 
 async def test_a_control_decides_besides_what_is_promised(tmp_path):
     """(1 − h)·(f + (1 − F)·p) + h/n, and the coin's control is uniform. Counts are within 5.1 sigma."""
-    path, config = tmp_path / "s.db", promising(holdout={"share": 0.3})
-    async with served(path, config) as engine:
+    async with folded(tmp_path, promising(holdout={"share": 0.3})) as engine:
         rows = await traffic(engine)
         expected = {"control": 0.7 * 0.2 + 0.1, "new": 0.7 * 0.05 + 0.1, "bold": 0.7 * 0.75 + 0.1}
         for arm, share in shares(rows).items():
@@ -71,13 +101,10 @@ async def test_a_control_decides_besides_what_is_promised(tmp_path):
             assert abs(share - expected[arm]) < 0.02 + 5.1 * np.sqrt(expected[arm] / SIZE)
         held = [row for row in rows if row.control]
         assert shares(held).keys() == set(ARMS)
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
-    path, config = tmp_path / "s.db", promising()
-    async with served(path, config) as engine:
+    async with folded(tmp_path, promising()) as engine:
         await engine.ask("home", PinOf(["bold"], as_text(START + 10_000 * SECOND)))
         rows = await traffic(engine, rounds=2)
         assert shares(rows) == {"bold": 1.0}
@@ -89,13 +116,10 @@ async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
         ]
         rows = list(await engine.decide_many("home", asked))
         assert min(min(chances(rows)[arm]) - PROMISED[arm] for arm in shares(rows)) >= 0
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_what_an_arm_was_promised_waits_for_it_while_it_is_retired(tmp_path):
-    path, config = tmp_path / "s.db", promising()
-    async with served(path, config) as engine:
+    async with folded(tmp_path, promising()) as engine:
         rows = await traffic(engine)
         assert max(chances(rows)["control"]) == pytest.approx(0.2, abs=0.02)
         await engine.ask("home", ArmsOf(["newer"], ["control"]))
@@ -106,8 +130,6 @@ async def test_what_an_arm_was_promised_waits_for_it_while_it_is_retired(tmp_pat
         rows = await traffic(engine, rounds=2)
         assert min(chances(rows)["control"]) >= 0.2
         assert min(chances(rows)["new"]) >= 0.05
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_other_promises_are_refused_before_anything_changes(tmp_path):
@@ -124,58 +146,24 @@ async def test_other_promises_are_refused_before_anything_changes(tmp_path):
 
 @pytest.mark.long
 async def test_promises_hold_for_whoever_is_asking(tmp_path):
-    path, config = tmp_path / "s.db", promising(policy=None, context_dim=1)
-    async with served(path, config) as engine:
+    async with folded(tmp_path, promising(policy=None, context_dim=1)) as engine:
         for best, x in (("bold", 1.0), ("new", -1.0)):
             rows = await traffic(engine, best=best, context=[x], rounds=4)
             assert min(chances(rows)["control"]) >= 0.2
             assert min(chances(rows)["new"]) >= 0.05
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_lists_have_what_is_promised_at_any_position(tmp_path):
     """Counts are within 5.1 sigma."""
-    path = tmp_path / "s.db"
     config = with_home(kind="slates", arms=[*ARMS, "old"], positions=2, at_least={"new": 0.2})
-    async with served(path, config) as engine:
-        for i in range(8):
-            engine.clock.now += 40 * SECOND
-            home = engine.placements["home"]
-            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(SIZE)]
-            rows = list(await engine.decide_many("home", asked))
-            lists = [decode_list(row.shown).arms for row in rows]
-            clicks = [[k for k, arm in enumerate(slate) if arm in ("bold", "old")] for slate in lists]
-            sent = [
-                FeedbackRequest(row.id, CLICKS, clicks=Clicked(k))
-                for row, k in zip(rows, clicks, strict=True)
-            ]
-            await engine.record_many("home", sent)
+    async with folded(tmp_path, config) as engine:
+        rows = await lists(engine, rounds=8, best=("bold", "old"))
         # All has been learned by now that can be: what is promised is all that it gets.
-        places = np.array([[slate[k] == "new" for k in range(2)] for slate in lists]).mean(axis=0)
+        slates = [decode_list(row.shown).arms for row in rows]
+        places = np.array([[slate[k] == "new" for k in range(2)] for slate in slates]).mean(axis=0)
         assert (abs(places - 0.1) < 0.01 + 5.1 * np.sqrt(0.1 / SIZE)).all()
-        live = learned(engine)
-    is_the_fold(config, path, live)
     with pytest.raises(ConfigError, match=r"at_least.*list-mix can"):
         with_home(kind="slates", arms=ARMS, positions=2, policy="cascade-kl-ucb", at_least={"new": 0.2})
-
-
-async def lists(engine, rounds=2, best="bold", **more):
-    """Decide lists and click one arm, window after window; return those of the last round."""
-    rows = []
-    for _ in range(rounds):
-        engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
-        names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
-        rows = list(await engine.decide_many("home", asked))
-        sent = [
-            FeedbackRequest(row.id, CLICKS, clicks=Clicked([decode_list(row.shown).arms.index(best)]))
-            for row in rows
-            if best in decode_list(row.shown).arms
-        ]
-        await engine.record_many("home", sent)
-    return rows
 
 
 def listed(arm, rows):
@@ -185,11 +173,10 @@ def listed(arm, rows):
 
 async def test_lists_keep_promises_beside_pins_a_holdout_and_arms_that_come_and_go(tmp_path):
     """Counts are within 5.1 sigma."""
-    path, arms = tmp_path / "s.db", [*ARMS, "old", "odd"]
-    table = {"kind": "slates", "arms": arms, "positions": 2, "at_least": {"new": 0.4}}
+    table = {"kind": "slates", "arms": [*ARMS, "old", "odd"], "positions": 2, "at_least": {"new": 0.4}}
     config = with_home(**table, holdout={"share": 0.3, "control": "baseline"})
     error = 5.1 * np.sqrt(0.24 / (0.6 * SIZE))
-    async with served(path, config) as engine:
+    async with folded(tmp_path, config) as engine:
         rows = await lists(engine)
         # The control lists what comes first; the policy's lists have what was promised.
         assert all(decode_list(row.shown).arms == ["control", "new"] for row in rows if row.control)
@@ -203,42 +190,6 @@ async def test_lists_keep_promises_beside_pins_a_holdout_and_arms_that_come_and_
         await engine.ask("home", ArmsOf((), (), ["new"]))
         rows = [row for row in await lists(engine) if not row.control]
         assert listed("new", rows) > 0.4 - error
-        live = learned(engine)
-    is_the_fold(config, path, live)
-
-
-async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
-    """A binomial count at 5.1 sigma: the chance of what is settled is its promise and little more."""
-    path = tmp_path / "s.db"
-    lists = {name: [f"{name} {k}" for k in range(3)] for name in ARMS}
-    config = with_home(kind="duels", rankers=ARMS, length=3, at_least={"control": 0.2})
-    async with served(path, config) as engine:
-        for i in range(3):
-            engine.clock.now += 40 * SECOND
-            home = engine.placements["home"]
-            asked = [
-                home.check_request(DecisionRequest("k", id=f"{i} {j}", rankings=lists)) for j in range(SIZE)
-            ]
-            rows = list(await engine.decide_many("home", asked))
-            shown = [json.loads(row.shown) for row in rows]
-            items = [[item for item in one["interleaved"]["items"] if "bold" in item] for one in shown]
-            sent = [
-                FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=clicked))
-                for row, clicked in zip(rows, items, strict=True)
-                if clicked
-            ]
-            await engine.record_many("home", sent)
-        there = np.array(["control" in one["pair"] for one in shown])
-        assert abs(there.mean() - 0.2) < 0.03 + 5.1 * np.sqrt(0.16 / SIZE)
-        # It meets who leads, at the left as at the right.
-        meets = {
-            row.propensity
-            for row, one in zip(rows, shown, strict=True)
-            if set(one["pair"]) == {"control", "bold"}
-        }
-        assert min(meets) >= 0.09
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 @pytest.mark.parametrize(
@@ -304,9 +255,8 @@ def test_promised_shares_of_duels_are_kept_and_are_the_frequencies_of_pairs(epsi
                 for arm in set(offered) & set(promised):
                     assert sum(chances[pair] for pair in chances if arm in pair) >= promised[arm] - 1e-12
     chances, shown = pairs_of(policy, learner.state, [0, 1, 2, 3]), learner.choose_many(["query"] * 20_000)
-    for pair, chance in chances.items():
-        count = sum(decision.pair == pair for decision in shown)
-        assert abs(count / 20_000 - chance) < 5.1 * np.sqrt(chance * (1 - chance) / 20_000) + 1e-9
+    counts = [sum(decision.pair == pair for decision in shown) for pair in chances]
+    assert_frequencies(counts, 20_000, list(chances.values()))
     assert all(
         decision.propensity == pytest.approx(chances[decision.pair], rel=1e-12) for decision in shown[:500]
     )
@@ -318,24 +268,14 @@ LISTS = {name: [f"{name} {k}" for k in range(3)] for name in ARMS}
 DUELS = {"kind": "duels", "rankers": ARMS, "length": 3, "at_least": {"control": 0.2}}
 
 
-async def searches(engine, rounds=3, count=SIZE, best="bold", key="k", **more):
-    """Search and click what one ranker found, window after window; return the decisions of the last round."""
-    rows = []
-    for _ in range(rounds):
-        engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
-        names = [f"{engine.clock.now} {j}" for j in range(count)]
-        asked = [home.check_request(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
-        rows = list(await engine.decide_many("home", asked))
-        clicks = [[item for item in parse_interleaved(row)["items"] if best in item] for row in rows]
-        sent = [
-            FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=items))
-            for row, items in zip(rows, clicks, strict=True)
-            if items
-        ]
-        if sent:
-            await engine.record_many("home", sent)
-    return rows
+async def searches(engine, rounds=3, best="bold", **more):
+    """Search and click what one ranker found."""
+
+    def answer(row):
+        items = [item for item in parse_interleaved(row)["items"] if best in item]
+        return {"kind": CLICKS, "clicks": Clicked(items=items)} if items else None
+
+    return await ask(engine, rounds, answer, rankings=LISTS, **more)
 
 
 def pairs(rows):
@@ -347,11 +287,20 @@ def had(arm, rows):
     return np.mean([arm in pair for pair in pairs(rows)])
 
 
+async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
+    """A binomial count at 5.1 sigma: the chance of what is settled is its promise and little more."""
+    async with folded(tmp_path, with_home(**DUELS)) as engine:
+        rows = await searches(engine)
+        assert abs(had("control", rows) - 0.2) < 0.03 + 5.1 * np.sqrt(0.16 / SIZE)
+        # It meets who leads, at the left as at the right.
+        duels = zip(rows, pairs(rows), strict=True)
+        assert min(row.propensity for row, pair in duels if pair == {"control", "bold"}) >= 0.09
+
+
 async def test_a_holdout_of_duels_leaves_promises_to_the_policy(tmp_path):
     """Counts are within 5.1 sigma."""
-    path = tmp_path / "s.db"
     config = with_home(**DUELS, holdout={"share": 0.3, "control": {"arm": "new"}})
-    async with served(path, config) as engine:
+    async with folded(tmp_path, config) as engine:
         rows = await searches(engine)
         held = [row for row in rows if row.control]
         assert all(pair == {"new"} for pair in pairs(held))
@@ -362,13 +311,10 @@ async def test_a_holdout_of_duels_leaves_promises_to_the_policy(tmp_path):
         met = {row.propensity for row in rest if set(json.loads(row.shown)["pair"]) == {"control", "bold"}}
         assert min(met) >= 0.7 * 0.09
         assert min(row.propensity for row in held) >= 0.3
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_a_pinned_ranker_is_shown_alone_whatever_is_promised(tmp_path):
-    path, config = tmp_path / "s.db", with_home(**DUELS)
-    async with served(path, config) as engine:
+    async with folded(tmp_path, with_home(**DUELS)) as engine:
         await engine.ask("home", PinOf(["bold"], as_text(START + 100 * SECOND)))
         rows = await searches(engine, rounds=2, count=40)
         assert all(pair == {"bold"} for pair in pairs(rows))
@@ -380,13 +326,10 @@ async def test_a_pinned_ranker_is_shown_alone_whatever_is_promised(tmp_path):
         # The pin ends, and the promise holds again.
         rows = await searches(engine)
         assert had("control", rows) > 0.2 - 5.1 * np.sqrt(0.16 / SIZE)
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_a_promised_ranker_that_is_retired_comes_back_with_its_promise(tmp_path):
-    path, config = tmp_path / "s.db", with_home(**DUELS)
-    async with served(path, config) as engine:
+    async with folded(tmp_path, with_home(**DUELS)) as engine:
         await searches(engine)
         await engine.ask("home", ArmsOf(["newer"], ["control"]))
         rows = await searches(engine, rounds=1)
@@ -396,28 +339,20 @@ async def test_a_promised_ranker_that_is_retired_comes_back_with_its_promise(tmp
         await engine.ask("home", ArmsOf((), (), ["control"]))
         rows = await searches(engine)
         assert abs(had("control", rows) - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_what_began_without_promises_takes_them_over_by_a_rebuild(tmp_path):
-    path, config = tmp_path / "s.db", with_home(**DUELS)
-    without = with_home(**DUELS | {"at_least": None})
-    async with served(path, without) as engine:
+    async with folded(tmp_path, with_home(**DUELS | {"at_least": None})) as engine:
         # All clicks go to one of three: the others are hardly shown any more.
         rows = await searches(engine, rounds=4)
         assert had("control", rows) < 0.15
-        policy = config.placements["home"].policy
-        await engine.rebuild("home", policy)
+        await engine.rebuild("home", with_home(**DUELS).placements["home"].policy)
         rows = await searches(engine, rounds=1)
         assert abs(had("control", rows) - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
-        live = learned(engine)
-    is_the_fold(without, path, live)
 
 
 async def test_another_policy_keeps_what_was_promised(tmp_path):
-    path, config = tmp_path / "s.db", promising()
-    async with served(path, config) as engine:
+    async with folded(tmp_path, promising()) as engine:
         await traffic(engine, rounds=2)
         made = await engine.rebuild("home", "kl-ucb")
         assert made.policy_version.left.endswith("Z-MinimumShares-UCB1")
@@ -433,13 +368,11 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         # What the first 0.3 called it is its name still.
         await engine.rollback("home", made.policy_version.left.removesuffix("-UCB1"))
         assert isinstance(engine.placements["home"].config.policy.policy, tacit.UCB1)
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_the_share_of_a_retired_arm_is_said_to_be_suspended_until_it_comes_back(tmp_path):
     path, config = tmp_path / "s.db", promising()
-    async with served(path, config) as engine:
+    async with folded(tmp_path, config) as engine:
         await traffic(engine, rounds=1)
         now = await engine.ask("home", ArmsOf(retire=["control", "bold"]))
         assert now.suspended == {"control": 0.2}
@@ -447,8 +380,6 @@ async def test_the_share_of_a_retired_arm_is_said_to_be_suspended_until_it_comes
         *_, gone, back = [change.detail for change in await engine.history("home")]
         assert (gone["suspended"], "suspended" in back) == ({"control": 0.2}, False)
         assert ArmLifecycle.format_change(gone, str).endswith("; promised shares suspended: control 0.2")
-        live = learned(engine)
-    is_the_fold(config, path, live)
     async with served(path, config) as engine:
         # To ask which arms there are says it again, and is no event.
         changes = await engine.history("home")
@@ -571,8 +502,7 @@ def test_promised_shares_of_duels_for_each_who_asks_are_those_of_enumeration(eps
 
 
 async def test_promises_of_duels_hold_for_each_who_asks_in_the_service(tmp_path):
-    path, config = tmp_path / "s.db", with_home(**DUELS, policy="toy_asking:AskingDuel")
-    async with served(path, config) as engine:
+    async with folded(tmp_path, with_home(**DUELS, policy="toy_asking:AskingDuel")) as engine:
         for best, x in (("bold", 1.0), ("new", -1.0)) * 2:
             rows = await searches(engine, rounds=2, count=120, best=best, context=[x])
         for x in (1.0, -1.0):
@@ -589,17 +519,14 @@ async def test_promises_of_duels_hold_for_each_who_asks_in_the_service(tmp_path)
         )
         rows = await searches(engine, rounds=1, best="nobody", context=[1.0])
         assert had("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
-        live = learned(engine)
-    is_the_fold(config, path, live)
 
 
 async def test_promises_of_lists_hold_for_each_who_asks_in_the_service(tmp_path):
     """From any log: what is promised stands at each position with its half at least, whoever asked."""
-    path = tmp_path / "s.db"
     table = {"kind": "slates", "arms": [*ARMS, "old"], "positions": 2, "at_least": {"new": 0.4}}
     config = with_home(**table, policy="toy_asking:AskingList", context_dim=1)
     assert config.placements["home"].policy == AskingList([*ARMS, "old"], 2, at_least={"new": 0.4})
-    async with served(path, config) as engine:
+    async with folded(tmp_path, config) as engine:
         for x in (1.0, -1.0):
             rows = await lists(engine, rounds=3, context=[x])
             assert listed("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
@@ -613,8 +540,6 @@ async def test_promises_of_lists_hold_for_each_who_asks_in_the_service(tmp_path)
         engine.clock.now += 100 * SECOND
         await engine.wait_until_durable(["home"])
         export(engine.config, engine.store, tmp_path / "log")
-        live = learned(engine)
-    is_the_fold(config, path, live)
     log = [row for part in read_log(tmp_path / "log" / "lists-home.parquet") for row in part.to_pylist()]
     assert {row["context"][0] for row in log} == {1.0, -1.0}
     assert min(row["position_propensity"] for row in log if row["arm"] == "new") >= 0.2 - 1e-12

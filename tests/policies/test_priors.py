@@ -14,6 +14,7 @@ import tacit
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_compatible
+from tests.policies.states import assert_propensities_are_frequencies
 from tests.service import test_living as living
 
 pytestmark = pytest.mark.interpreted
@@ -111,12 +112,7 @@ def test_what_is_told_is_as_sure_as_500_impressions_at_most():
 def test_propensities_are_the_frequencies(kind):
     priors = {0: (3, 7), 1: (2, 3), 2: (0, 1)}
     learner = tacit.Learner(kind(3, priors=priors), 3)
-    made = learner.choose_many(["tomato"] * 20_000)
-    counts = np.bincount(made.actions[:, 0], minlength=3)
-    chances = learner.probabilities("tomato")
-    assert chances.sum() == pytest.approx(1.0)
-    deviation = np.sqrt(20_000 * chances * (1 - chances)) + 1
-    assert (np.abs(counts - 20_000 * chances) < 4 * deviation).all()
+    assert_propensities_are_frequencies(learner, 20_000, "tomato")
 
 
 @pytest.mark.parametrize("kind", KINDS)

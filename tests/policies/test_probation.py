@@ -12,8 +12,6 @@ from drawn import is_long
 import tacit
 from tacit.core.dispatch import choose
 from tacit.core.run_mode import compile_loop
-from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.probation_odds import COMMIT, QUIET, SORTING, WARNED, weigh_explanations
 from tacit.policies.stationary.ucb import kl_upper_bound
@@ -160,42 +158,6 @@ def test_warnings_help_where_they_tell_and_cost_little_where_they_do_not(base):
         result = tacit.simulate(policies, shifting, 200_000, runs=runs, seed=5)
         still, weighing = result.regret[:, :, -1].mean(axis=1)
         assert weighing < 0.6 * still, options
-
-
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"base": "ucb1"}, "base"),
-        ({"patience": 1}, "patience"),
-        ({"changes": 1}, "changes"),
-        ({"surprise": 0}, "surprise"),
-        ({"announced": 0.9}, "announced"),
-        ({"excluded": 0.0}, "excluded"),
-        ({"classifier": None}, "classifier"),
-    ],
-)
-def test_bad_hyperparameters_name_the_field(options, field):
-    with pytest.raises(InvalidValue) as caught:
-        tacit.policies.ProbationBandit(2, **({"classifier": BOX} | options))
-    assert caught.value.field == field
-
-
-def test_the_policy_survives_its_spec_and_snapshots(tmp_path):
-    policy = tacit.policies.ProbationBandit(3, classifier=BOX, base="kl-ucb", per_key=True)
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    straight, broken = tacit.Learner(policy, seed=5), tacit.Learner(policy, seed=5)
-    rng = np.random.default_rng(1)
-    for part in range(3):
-        contexts, rewards = rng.random((50, 1)), rng.random(50)
-        for learner in (straight, broken):
-            for context, reward in zip(contexts, rewards, strict=True):
-                learner.learn(learner.choose("query", context=context), reward)
-        broken.save(tmp_path / f"{part}.tacit")
-        broken = tacit.Learner.load(tmp_path / f"{part}.tacit")
-    assert straight.choose("query", context=[0.5]).arm == broken.choose("query", context=[0.5]).arm
-    np.testing.assert_array_equal(straight.state.lanes.new[0], broken.state.lanes.new[0])
-    decision = straight.choose("query", context=[0.5])
-    assert decision.propensity == broken.choose("query", context=[0.5]).propensity
 
 
 # How likely it shows an arm -----------------------------------------------------------------------

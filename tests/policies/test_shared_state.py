@@ -27,7 +27,6 @@ from tacit.simulation import POLICY_STREAM, Run
 
 ARMS = ("film", "holiday", "recipe")
 HOUR = 3_600_000_000
-DAY = 86_400_000_000
 
 
 def pool_of(learner):

@@ -16,12 +16,11 @@ from scipy import integrate, optimize, special, stats
 import tacit
 from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core.arrays import byte_count, leaves
-from tacit.errors import InvalidValue
 from tacit.learning.merging import add_shared, read_shared_sums
-from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.hypotheses import accept_change, add_hypothesis, posterior, weigh_warning
 from tacit.policies.shifting.shared_priors import count_play, fill_imaginary_tails, fit, fit_all
+from tests.policies.states import assert_propensities_are_frequencies, assert_same_states, chances_of
 
 NO_CONTEXT = np.zeros(0)
 
@@ -35,27 +34,20 @@ def learn(policy, state, lane, arm, reward):
     type(policy).learn(policy.params, state, lane, Outcome(arms, arm, reward, math.nan))
 
 
-def chances(policy, state, lane, arms):
+def chances(policy, state, arms):
     """Return the propensity of each arm on offer."""
-    told = [type(policy).propensity(policy.params, state, lane, impression(arms), a) for a in arms]
-    return np.array(told)
+    return chances_of(policy, state, impression(arms))
 
 
-def played(policy, rounds, seed, shifts=(), keys=1, fractions=False):
+def played(policy, rounds, seed, shifts=()):
     """Return a state that has learned what it chose, rates drawn anew at each shift."""
-    rng, state = np.random.default_rng(seed), policy.init(keys)
+    rng, state = np.random.default_rng(seed), policy.init(1)
     arms = impression(np.arange(policy.arm_count))
     for t in range(rounds):
         if t == 0 or t in shifts:
             rates = rng.random(policy.arm_count)
-        lane = int(rng.integers(keys))
-        arm = type(policy).choose(policy.params, state, lane, arms, rng)
-        reward = (
-            rng.beta(9 * rates[arm] + 0.1, 9.1 - 9 * rates[arm])
-            if fractions
-            else (float(rng.random() < rates[arm]))
-        )
-        learn(policy, state, lane, arm, reward)
+        arm = type(policy).choose(policy.params, state, 0, arms, rng)
+        learn(policy, state, 0, arm, float(rng.random() < rates[arm]))
     return state
 
 
@@ -564,7 +556,7 @@ def test_propensities_are_those_of_enumeration(arms, rounds, shifts):
     policy = tacit.policies.ShiftMixture(arms)
     state = played(policy, rounds, seed=arms + rounds, shifts=shifts)
     for offered in (np.arange(arms), np.arange(arms)[::-1][: arms - 1]):
-        told = chances(policy, state, 0, offered)
+        told = chances(policy, state, offered)
         np.testing.assert_allclose(told, enumerated(policy, state, 0, offered), atol=1e-9)
 
 
@@ -573,7 +565,7 @@ def test_arms_alike_share_their_chances():
     three, whose lines are equally steep, are never played; two untried ones may be."""
     policy, state = tacit.policies.ShiftMixture(7), tacit.policies.ShiftMixture(7).init(1)
     state.own.counts[0, 0] = [[1, 3]] * 3 + [[3, 1]] * 2 + [[0, 0]] * 2
-    told = chances(policy, state, 0, np.arange(7))
+    told = chances(policy, state, np.arange(7))
     np.testing.assert_allclose(told, enumerated(policy, state, 0, np.arange(7)), atol=1e-12)
     assert told[:3].tolist() == [0.0] * 3
     assert told[3] == told[4]
@@ -592,7 +584,7 @@ def test_chances_sum_to_one(counts, scale, spread):
     state = policy.init(1)
     state.own.counts[0, 0] = scale * np.array(counts)
     state.shared.priors.beta[:] = spread
-    told = chances(policy, state, 0, np.arange(len(counts)))
+    told = chances(policy, state, np.arange(len(counts)))
     assert told.min() >= 0.0
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert not state.shared.crossings.any()
@@ -608,14 +600,7 @@ def test_propensities_are_the_frequencies_of_choices():
                 rates = rng.random(6)
             decision = learner.choose("query")
             learner.learn(decision, float(rng.random() < rates[decision.arm]))
-        draws = 40_000
-        decisions = learner.choose_many(["query"] * draws)
-        observed = np.bincount(decisions.slots, minlength=6) / draws
-        told = learner.probabilities("query")
-        assert told.sum() == pytest.approx(1.0, abs=1e-12)
-        sigma = np.sqrt(told * (1 - told) / draws)
-        assert (np.abs(observed - told) <= 5.1 * sigma + 1e-12).all()
-        np.testing.assert_array_equal(decisions.propensities, told[decisions.slots])
+        assert_propensities_are_frequencies(learner, 40_000)
 
 
 def test_many_arms_are_left_out_with_probability_one_half():
@@ -638,8 +623,7 @@ def test_keys_have_nothing_in_common_but_what_they_share():
         for t in range(100):
             learn(policy, state, 0, t % 3, float(t % 3 == 1))
             learn(policy, state, 1, t % 3, other)
-    for (name, a), (_, b) in zip(leaves(one.own), leaves(two.own), strict=True):
-        np.testing.assert_array_equal(a[0], b[0], err_msg=name)
+    assert_same_states(one.own, two.own, rows=1)
     assert (one.own.counts[1] != two.own.counts[1]).any()
 
 
@@ -647,44 +631,6 @@ def test_a_key_takes_less_than_a_kilobyte():
     policy = tacit.policies.ShiftMixture(10, context_dim=3)
     assert byte_count(policy.init(11).own) - byte_count(policy.init(10).own) <= 1000
     assert {len(array) for _, array in leaves(policy.init(11).shared)} == {1}
-
-
-def test_compiled_and_plain_kernels_agree():
-    policy = tacit.policies.ShiftMixture(3, context_dim=1)
-    learner = tacit.Learner(policy, seed=np.random.SeedSequence(11))
-    cls, params, state = type(policy), policy.params, policy.init(1)
-    rng, own = np.random.default_rng(3), np.random.Generator(np.random.PCG64(11))
-    for t in range(150):
-        context = rng.random(1) + (t in (60, 90))
-        decision = learner.choose("query", context=context)
-        cls.observe(params, state, 0, impression(np.arange(3), context))
-        arm = cls.choose(params, state, 0, impression(np.arange(3), context), own)
-        assert arm == decision.slot
-        told = cls.propensity(params, state, 0, impression(np.arange(3), context), arm)
-        assert decision.propensity == pytest.approx(told, rel=1e-6)
-        reward = [0.0, 1.0, 0.4][t % 3]
-        learner.learn(decision, reward)
-        cls.learn(params, state, 0, Outcome(impression(np.arange(3), context), arm, reward, told))
-    for (name, leaf), (_, plain) in zip(leaves(learner.state), leaves(state), strict=True):
-        np.testing.assert_allclose(leaf[0], plain[0], rtol=1e-5, atol=1e-9, err_msg=name)
-
-
-def test_snapshots_go_on_as_if_never_stopped(tmp_path):
-    learner, rng = tacit.Learner(tacit.policies.ShiftMixture(["a", "b"], context_dim=1), seed=1), 0
-    rng = np.random.default_rng(1)
-    for t in range(300):
-        decision = learner.choose(f"key {t % 3}", context=rng.random(1))
-        learner.learn(decision, float(rng.random() < 0.5))
-    learner.save(tmp_path / "learner.tacit")
-    again = tacit.Learner.load(tmp_path / "learner.tacit")
-    assert again.policy == learner.policy
-    keys = ["key 0", "new", "key 2"]
-    contexts = rng.random((3, 1))
-    for each in (learner, again):
-        each.learn_many(each.choose_many(keys, contexts=contexts), [1.0, 0.0, 0.3])
-    for (name, a), (_, b) in zip(leaves(learner.state), leaves(again.state), strict=True):
-        least = min(len(a), len(b))
-        assert a[:least].tobytes() == b[:least].tobytes(), name
 
 
 def test_arms_may_come_and_go():
@@ -735,39 +681,6 @@ def test_a_reward_that_no_hypothesis_foretold_is_learned():
     assert state.own.weight.sum() == pytest.approx(1.0)
 
 
-def test_a_restarted_lane_is_as_new():
-    policy = tacit.policies.ShiftMixture(3)
-    state = played(policy, 500, seed=1, shifts=(200,), keys=2)
-    type(policy).restart(policy.params, state, 1)
-    for (name, array), (_, new) in zip(leaves(state.own), leaves(policy.init(1).own), strict=True):
-        np.testing.assert_array_equal(array[1], new[0], err_msg=name)
-    assert state.own.rounds[0] > 0
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"context_dim": -1}, "context_dim"),
-        ({"context_dim": 0.5}, "context_dim"),
-        ({"margin": -0.1}, "margin"),
-        ({"margin": math.nan}, "margin"),
-        ({"arms": 0}, "arms"),
-        ({"notice_within": 188}, "notice_within"),
-        ({"notice_within": 500.5}, "notice_within"),
-    ],
-)
-def test_bad_values_name_the_field(wrong, field):
-    with pytest.raises(InvalidValue) as caught:
-        tacit.policies.ShiftMixture(**{"arms": 3} | wrong)
-    assert caught.value.field == field
-
-
-def test_it_survives_its_spec():
-    policy = tacit.policies.ShiftMixture(["a", "b"], context_dim=2, margin=0.2)
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    assert hash(policy) == hash(policy_from_spec(policy_to_spec(policy)))
-
-
 # Changes in what is not shown ------------------------------------------------------------------
 
 
@@ -777,10 +690,10 @@ def test_to_notice_what_is_not_shown_takes_exploration():
     assert policy.exploration == pytest.approx(0.1)
     assert tacit.policies.ShiftMixture(3).exploration == 0.0
     state = played(policy, 300, seed=2)
-    told = chances(policy, state, 0, np.arange(3))
+    told = chances(policy, state, np.arange(3))
     assert told.sum() == pytest.approx(1.0, abs=1e-12)
     assert told.min() >= 0.1 / 3
-    without = chances(tacit.policies.ShiftMixture(3), state, 0, np.arange(3))
+    without = chances(tacit.policies.ShiftMixture(3), state, np.arange(3))
     np.testing.assert_allclose(told, 0.9 * without + 0.1 / 3)
 
 
@@ -790,10 +703,7 @@ def test_exploration_is_as_frequent_as_its_propensity():
     for _ in range(60):
         decision = learner.choose("query")
         learner.learn(decision, float(decision.arm == 1))
-    told = learner.probabilities("query")
-    slots = learner.choose_many(["query"] * 40_000).slots
-    observed = np.bincount(slots, minlength=3) / 40_000
-    assert (np.abs(observed - told) <= 5.1 * np.sqrt(told * (1 - told) / 40_000)).all()
+    assert_propensities_are_frequencies(learner, 40_000)
 
 
 def test_a_change_in_what_is_not_shown_is_noticed_in_time():

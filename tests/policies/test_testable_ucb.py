@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.errors import InvalidValue
-from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome
 
 NOTHING = tacit.Impression(np.arange(3), np.zeros(0))
@@ -101,28 +99,3 @@ def test_a_lane_takes_the_memory_that_is_told():
         state = policy.init(3)
         size = state.recent.nbytes + state.late.nbytes + sum(array.nbytes for array in state.counts)
         assert size == 3 * (width * 501 + 24 * arms + 8)
-
-
-def test_it_survives_text_tables_and_snapshots(tmp_path):
-    policy = policy_from_spec("testable-ucb1(horizon=50, min_shift=0.3)", 2)
-    assert policy == tacit.policies.TestableUCB1(2, 50, 0.3)
-    assert policy_from_spec(policy_to_spec(policy)) == policy
-    learner = tacit.Learner(policy, seed=1)
-    for reward in (1.0, 0.0, 1.0):
-        learner.learn(learner.choose("query"), reward)
-    learner.save(tmp_path / "a.tacit")
-    again = tacit.Learner.load(tmp_path / "a.tacit")
-    for one in (learner, again):
-        for _ in range(200):
-            one.learn(one.choose("query"), 1.0)
-    assert policy.guess(learner.state, 0) == policy.guess(again.state, 0)
-    np.testing.assert_array_equal(learner.state.recent[0], again.state.recent[0])
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("horizon", 0), ("horizon", 2.5), ("min_shift", 0.0), ("alpha", 0), ("prior_plays", 2)],
-)
-def test_wrong_hyperparameters_are_refused(field, value):
-    with pytest.raises(InvalidValue, match=field):
-        tacit.policies.TestableUCB1(2, **({"horizon": 10} | {field: value}))

@@ -222,6 +222,7 @@ def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
 
     @cache
     def longest(consistent: int) -> int:
+        """Return the length of the longest sequence if only the concepts in this bit set are left."""
         lengths = (1 + longest(consistent & no) for yes, no in columns if consistent & yes)
         return max(lengths, default=0)
 
@@ -313,6 +314,7 @@ class FiniteConcepts(Classifier):
         """
 
         def encode_verdict(verdict: Any) -> int:
+            """Return 1 for True, −1 for False and 0 for None."""
             if verdict is None:
                 return 0
             if isinstance(verdict, bool | np.bool_):

@@ -295,7 +295,10 @@ def hull_distance(
 
 @kernel
 def row_distance(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
-    """Return the distance of a context from the hull of a row's points, as by :func:`hull_distance`."""
+    """Return the distance of a context from the hull of a row's points, without the point ``skip`` unless −1.
+
+    It is exact to 1e-13, unless ``near`` or ``far`` let :func:`hull_distance` stop early.
+    """
     points = state.points[row, : state.held[row]]
     return hull_distance(get_row(state.scratch, row), points, context, near, far, skip)
 

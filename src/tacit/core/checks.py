@@ -72,6 +72,7 @@ def name(field: str, value: Any) -> str:
 
 
 def _is_whole(value: Any) -> bool:
+    """True if a value is a whole number, and no boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 

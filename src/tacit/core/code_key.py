@@ -123,7 +123,7 @@ def _describe_code(code: CodeType, doc: str | None = None) -> Any:
 
 
 def _describe_constant(value: Any) -> Any:
-    """Return a description of a constant of bytecode."""
+    """Return a text identifying a constant of bytecode: nested code by its own description, sets sorted."""
     if isinstance(value, CodeType):
         return _describe_code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
@@ -149,7 +149,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """True if a function, class or module is of a package that its version identifies."""
+    """True if a value is a function, class or module of a package whose version is part of the key."""
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
     return name.partition(".")[0] in VERSIONED_PACKAGES
 

@@ -73,6 +73,7 @@ def _register_generic(generic: Callable[..., Any]) -> None:
     """Register ``generic`` with numba: compiled code resolves it by the type of its first argument."""
 
     def resolve(params: Any, *rest: Any) -> Any:
+        """Return the kernel of the part whose ``Params`` has this numba type."""
         return getattr(dispatch.parts[params.instance_class], generic.__name__)
 
     overload(generic, jit_options=KERNEL_OPTIONS, strict=False)(resolve)
@@ -133,6 +134,7 @@ class Driver:
     """
 
     def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], key: str) -> None:
+        """Store the loop, its parts and its key; nothing is compiled yet."""
         self._function, self._parts, self._key = function, parts, key
         self._entries: dict[Any, Any] = {}
 
@@ -256,7 +258,7 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
 
 
 def _clear_caches() -> None:
-    """Clear cached descriptions here and cached implementations in numba, after an edit of a function."""
+    """Clear the cached descriptions of functions, and numba's cached implementations of generic functions."""
     clear_descriptions()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:

@@ -29,6 +29,7 @@ def _type_derive_generator(context: Any) -> Any:
     """Return numba's typing function: three integers give a generator, other types are refused."""
 
     def typer(first: Any, second: Any, third: Any) -> Any:
+        """Return numba's type of generators, or None if an argument is not an integer."""
         if all(isinstance(number, types.Integer) for number in (first, second, third)):
             return types.npy_rng
         return None
@@ -155,11 +156,13 @@ LOW, HIGH = (1, 0) if sys.platform == "win32" else (0, 1)
 
 @type_callable(borrow_generator)
 def _type_borrow_generator(context: Any) -> Any:
+    """Return numba's typing function: a generator gives a generator, other types are refused."""
     return lambda rng: types.npy_rng if rng == types.npy_rng else None
 
 
 @type_callable(write_back_generator)
 def _type_write_back_generator(context: Any) -> Any:
+    """Return numba's typing function: two generators give None."""
     return lambda own, rng: types.none
 
 
@@ -234,11 +237,13 @@ WORKSPACE = types.Array(types.float64, 2, "C")  # type: ignore[no-untyped-call]
 
 @type_callable(borrow_array)
 def _type_borrow_array(context: Any) -> Any:
+    """Return numba's typing function: rows and columns give a two-dimensional array of float64."""
     return lambda rows, columns: WORKSPACE
 
 
 @type_callable(release_array)
 def _type_release_array(context: Any) -> Any:
+    """Return numba's typing function: an array gives None."""
     return lambda room: types.none
 
 

@@ -218,7 +218,7 @@ def learns_from_propensity(params: Any) -> bool:
 
 
 def restart(params: Any, state: Any, lane: int) -> None:
-    """Reset the state of a lane to the untrained state."""
+    """Reset a lane of ``state``, in place, to its initial values; shared arrays stay."""
     parts[type(params)].restart(params, state, lane)
 
 
@@ -313,7 +313,7 @@ INDEX_KERNELS = (confidence, index)
 
 
 def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
-    """Return data for ordering the arms on offer; it may use the workspace of ``state``."""
+    """Return data by which ``line_up`` orders the arms on offer; it may fill the workspace of ``state``."""
     return parts[type(params)].arrange(params, state, lane, impression)
 
 

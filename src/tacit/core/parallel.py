@@ -57,6 +57,7 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
     done, began = 0.0, time.monotonic()
 
     def advance(amount: float) -> None:
+        """Add to the amount done; once a second has passed, show it."""
         nonlocal bar, task, done
         done += amount
         if bar is None and time.monotonic() - began > PATIENCE:
@@ -101,6 +102,7 @@ def report_progress(
         before = 0
 
         def report(done: int) -> None:
+            """Show the total amount done so far."""
             nonlocal before
             advance(done - before)
             before = done
@@ -195,7 +197,10 @@ def run_in_threads(
     reported = 0.0
 
     def run(i: int) -> Any:
+        """Return the result of task ``i``, whose reports are added to ``done[i]``."""
+
         def report(amount: float) -> None:
+            """Add to the amount done by the task; raise Stopped if another task failed."""
             done[i] += amount
             if stopped.is_set():
                 raise Stopped

@@ -52,6 +52,7 @@ def one_word(*allowed: str) -> Check:
     """
 
     def check(field: str, value: Any) -> str:
+        """Return the value as text if it is an allowed word; raise InvalidValue otherwise."""
         if value not in allowed:
             raise InvalidValue(field, value, f"give one of {', '.join(allowed)}")
         return str(value)
@@ -247,6 +248,7 @@ def _param_fields(kind: type) -> list[tuple[str, Any]]:
 
 
 def _is_number_or_part(hint: Any) -> bool:
+    """True if an annotation is int, float, bool or a class of parts."""
     return hint in (int, float, bool) or (isinstance(hint, type) and issubclass(hint, Part))
 
 

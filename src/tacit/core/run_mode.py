@@ -15,6 +15,7 @@ class Interpreted:
     """A loop as plain Python, with the interface of compiled loops."""
 
     def __init__(self, loop: Callable[..., Any]) -> None:
+        """Store the loop, a function."""
         self._loop = loop
 
     def entry(self, arguments: tuple[Any, ...]) -> Interpreted:

@@ -197,9 +197,11 @@ class Tabulated:
         raise NotImplementedError
 
     def __str__(self) -> str:
+        """Return :meth:`summary`."""
         return self.summary()
 
     def __repr__(self) -> str:
+        """Return the same text as ``str``, so that a prompt shows the result in full."""
         return str(self)
 
     def to_pandas(self) -> Any:
@@ -244,6 +246,7 @@ class Tabulated:
         )
 
     def _repr_html_(self) -> str:
+        """Return the rows as a table in HTML, which notebooks show."""
         return html_table(self.records())
 
 
@@ -278,6 +281,7 @@ def _cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]
 
 
 def _is_number(value: Any) -> bool:
+    """True if a value is an int or a float, and no boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -118,21 +118,26 @@ class FeaturePolicy(Policy, abstract=True):
 # ---- Policies that wrap another policy, which makes the choice or most of it
 
 
-def delegate_method(name: str, doc: str) -> Any:
+def delegate_method(name: str) -> Any:
     """Return a property: the method ``name`` of the wrapped policy, called on its part of the state.
 
     Reading the property raises AttributeError if the wrapped policy has no such method.
     """
 
     def bind_method(self: Any) -> Callable[..., Any]:
+        """Return the wrapped policy's method, with its part of the state taken from the wrapper's state."""
         method = getattr(self.policy, name)
         return lambda state, *args: method(state.policy, *args)
 
-    return property(bind_method, doc=doc)
+    return property(bind_method, doc=f"The method ``{name}`` of the wrapped policy, where it has one.")
 
 
-def delegate_property(name: str, doc: str = "", part: str = "policy") -> Any:
-    """Return a property that reads the attribute ``name`` of the policy in field ``part``."""
+def delegate_property(name: str, part: str = "policy") -> Any:
+    """Return a property that reads the attribute ``name`` of the policy, or other object, in field ``part``.
+
+    Reading the property raises AttributeError if that object has no such attribute.
+    """
+    doc = f"The ``{name}`` of ``{part}``, where it has one."
     return property(lambda self: getattr(getattr(self, part), name), doc=doc)
 
 
@@ -144,10 +149,10 @@ class Wrapper(Policy, abstract=True):
 
     policy: Any
 
-    posterior = delegate_method("posterior", "What the policy believes, where it says so.")
-    beliefs = delegate_method("beliefs", "What the policy believes of its arms, where it says so.")
-    reward_draws = delegate_method("reward_draws", "Draws of what it believes of features, likewise.")
-    beliefs_in = delegate_method("beliefs_in", "What it believes of its arms in many contexts, likewise.")
+    posterior = delegate_method("posterior")
+    beliefs = delegate_method("beliefs")
+    reward_draws = delegate_method("reward_draws")
+    beliefs_in = delegate_method("beliefs_in")
 
     reads = delegate_property("reads")
     learns_seen = delegate_property("learns_seen")
@@ -159,7 +164,7 @@ class Wrapper(Policy, abstract=True):
     feedback_width = delegate_property("feedback_width")
 
     def _copy_fields(self, *fields: str) -> None:
-        """Set some fields of this policy to the values that the wrapped policy has."""
+        """Set the named fields of this policy to the values that the wrapped policy has."""
         for name in fields:
             self._set(name, getattr(self.policy, name))
 

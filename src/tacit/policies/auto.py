@@ -183,18 +183,19 @@ def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
     if options["context_dim"] or schema:
         reads = ("context_dim", "context", "signals_dim", "per_key", "priors", "at_least")
         _check_options(options, "an arm by who is asking", reads)
-        numbers = options["context_dim"] + signals_dim if options["context_dim"] else 0
-        context_options: dict[str, Any] = {
-            "context": schema,
-            "signals_dim": signals_dim,
-            "per_key": options["per_key"],
-        }
-        return ContextMixture(arms, numbers, **context_options, priors=priors)
+        numbers, per_key = options["context_dim"], options["per_key"]
+        length = numbers + signals_dim if numbers else 0
+        return ContextMixture(
+            arms, length, context=schema, signals_dim=signals_dim, per_key=per_key, priors=priors
+        )
     _check_options(options, "an arm by its name", ("signals_dim", "notice_within", "priors", "at_least"))
-    drift_options: dict[str, Any] = {"context_dim": signals_dim, "notice_within": options["notice_within"]}
-    if signals_dim:
-        drift_options["announced"] = ANNOUNCED_SHARE
-    return DriftMixture(arms, **drift_options, priors=priors)
+    return DriftMixture(
+        arms,
+        context_dim=signals_dim,
+        notice_within=options["notice_within"],
+        announced=ANNOUNCED_SHARE if signals_dim else 0.0,
+        priors=priors,
+    )
 
 
 def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:

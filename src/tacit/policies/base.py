@@ -440,11 +440,9 @@ class Policy(Part, abstract=True):
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of an arm from decisions whose outcome is not yet learned.
+        """Add clicks (``hits``) and plays of an arm, from decisions not yet learned, to a lane of the state.
 
-        By default do nothing.
-
-        Negative numbers remove them again.
+        They are in units of 1/1024; negative numbers remove them again. By default do nothing.
         """
 
     @staticmethod

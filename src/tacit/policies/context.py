@@ -113,7 +113,7 @@ def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
     Raises InvalidValue, with the name ``field``, if it is no type.
     """
     if isinstance(holds, str):
-        if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _hashed_width(holds) <= MOST_HASHED:
+        if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _count_hashed(holds) <= MOST_HASHED:
             raise InvalidValue(field, holds, TYPES_HINT)
         return holds
     if not isinstance(holds, Sequence) or not holds:
@@ -126,7 +126,7 @@ def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
     return values
 
 
-def _hashed_width(holds: str) -> int:
+def _count_hashed(holds: str) -> int:
     """Return the number of columns that a type ``category`` or ``category(n)`` is hashed to; else 0."""
     if holds == CATEGORY:
         return HASHED
@@ -168,7 +168,7 @@ def list_columns(schema: Schema) -> tuple[str, ...]:
         elif holds in (NUMBER, BOOLEAN, SIGNAL):
             names.append(name)
         else:
-            names += [f"{name}#{i}" for i in range(_hashed_width(holds))]
+            names += [f"{name}#{i}" for i in range(_count_hashed(holds))]
         names += [f"{name} missing"] if holds != SIGNAL else []
     return tuple(names)
 
@@ -340,7 +340,7 @@ def _find_missing_code(counts: Counter[Any]) -> Any:
 def _describe_numeric_texts(texts: Sequence[Any], field: str) -> str:
     """Return a warning if distinct texts are numbers: all, all with the same unit, or all but some.
 
-    Without such a doubt, return an empty text. No warning for codes: they are few, or mostly far from each
+    Otherwise, return an empty text. No warning for codes: they are few, or mostly far from each
     other, as post codes are.
     """
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
@@ -482,9 +482,9 @@ class Encoder:
         return row
 
     def _check_contexts(self, contexts: list[tuple[Any, ...]]) -> None:
-        """Warn about suspicious fields in the first contexts.
+        """Warn about suspicious fields in the first contexts, and store the warnings in ``data_warnings``.
 
-        Store the warnings and delete these contexts.
+        Further contexts are not collected.
         """
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
@@ -562,9 +562,7 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        """Write the columns of one field's value into ``row``.
-
-        Raise InvalidValue if it does not fit the type.
+        """Write the columns of one field's value into ``row``; raise InvalidValue if it has another type.
 
         Counts an undeclared value, warns if it almost equals a declared one, and stores examples of hashed
         values.
@@ -573,7 +571,7 @@ class Encoder:
         if isinstance(holds, tuple):
             last = first + len(holds) + 1
         else:
-            last = first + (_hashed_width(holds) or 1)
+            last = first + (_count_hashed(holds) or 1)
         if holds == SIGNAL:
             row[first] = _require(path, value, _is_number, f"{FINITE}: a signal is never missing")
         elif _is_missing(value):

@@ -299,19 +299,15 @@ class ExplorationFloor(Wrapper):
             return self.policy
         return Candidates(self.policy, self.draws)
 
-    knows_propensity = delegate_property("knows_propensity", part="chooser")
-    forgets = delegate_property("forgets", part="chooser")
-    sums = delegate_property("sums", part="chooser")
-    posterior = delegate_property("posterior", "What the policy believes, where it says so.", "chooser")
-    beliefs = delegate_property(
-        "beliefs", "What the policy believes of its arms, where it says so.", "chooser"
-    )
-    reward_draws = delegate_property(
-        "reward_draws", "Draws of what it believes of features, likewise.", "chooser"
-    )
-    beliefs_in = delegate_property("beliefs_in", "What it believes in many contexts, likewise.", "chooser")
-    restarts = delegate_property("restarts", "When the policy restarted, where it keeps a record.", "chooser")
-    diagnostics = delegate_property("diagnostics", "What that record says of its assumptions.", "chooser")
+    knows_propensity = delegate_property("knows_propensity", "chooser")
+    forgets = delegate_property("forgets", "chooser")
+    sums = delegate_property("sums", "chooser")
+    posterior = delegate_property("posterior", "chooser")
+    beliefs = delegate_property("beliefs", "chooser")
+    reward_draws = delegate_property("reward_draws", "chooser")
+    beliefs_in = delegate_property("beliefs_in", "chooser")
+    restarts = delegate_property("restarts", "chooser")
+    diagnostics = delegate_property("diagnostics", "chooser")
 
     @property
     def least_share(self) -> float:
@@ -506,7 +502,7 @@ class MinimumShares(ExplorationFloor):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
-        """Return the probability of an arm.
+        """Return the probability of the arm ``shown`` among the arms on offer.
 
         It is its share + (1 − shares on offer)·(its propensity under the exploration floor).
         """
@@ -602,9 +598,9 @@ class MinimumDuelShares(MinimumShares):
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
-        """Return the probability of a duel.
+        """Return the probability of the ordered pair ``shown``.
 
-        The exploration floor draws it, or an arm with a share replaces one of another duel.
+        The exploration floor draws it, or an arm with a share replaces one arm of another pair.
         """
         arms, shares = impression.arms, params.shares
         left_arm, right_arm = shown[0], shown[1]

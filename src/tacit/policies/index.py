@@ -163,7 +163,7 @@ def interval_probability(low: float, high: float) -> float:
 
 @kernel
 def break_tie(ties: float, tie: float) -> tuple[bool, float]:
-    """Return whether the latest of several tied arms is taken, and what remains of a uniform draw.
+    """Return whether the latest of ``ties`` tied arms is taken, and what remains of ``tie``, a uniform draw.
 
     Called for each tied arm in turn, with the draw that remained before, it takes each with
     probability 1/ties; the remaining draw is again uniform.

@@ -240,10 +240,7 @@ def _match_arguments(
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a hyperparameter as plain data.
-
-    A policy or a classifier becomes a table; other values are returned as they are.
-    """
+    """Return a policy or a classifier as a table of name and hyperparameters, any other value as it is."""
     if isinstance(value, Policy):
         return policy_to_spec(value)
     if is_dataclass(value):

@@ -96,21 +96,21 @@ class InlinedLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """A replacement for the code generator, as there is no machine code."""
+        """A replacement for numba's code generator, as kernels that are inlined have no machine code."""
         return _NoCode
 
     def _optimize_functions(self, module: Any) -> None:
         """Optimise each function of a module on its own; the loop is optimised again as a whole."""
-        # Only function by function: the loop is optimised again as a whole.
         module.data_layout = self._codegen._data_layout
         for function in module.functions:
             passes, builder = self._codegen._function_pass_manager(opt=self.level)
             passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        pass
+        """Do nothing, as the loop that the code is linked into is optimised as a whole."""
 
     def _finalize_final_module(self) -> None:
+        """Mark the code as finished without generating machine code."""
         self._finalize_dynamic_globals()  # type: ignore[no-untyped-call]
         self._finalized = True
 
@@ -228,6 +228,7 @@ class _Address(PrimitiveModel):
     """Data model of an address in compiled code."""
 
     def __init__(self, manager: Any, kind: AddressedTuple) -> None:
+        """Store LLVM's type of the named tuple itself as ``tuple_type``."""
         super().__init__(manager, kind, CHARACTERS)  # type: ignore[no-untyped-call]
         self.tuple_type = manager.lookup(kind.whole).get_value_type()
 
@@ -253,11 +254,13 @@ def _member(context: Any, builder: Any, kind: AddressedTuple, address: Any, inde
 
 @lower_getattr_generic(AddressedTuple)  # type: ignore[untyped-decorator]
 def _lower_getattr(context: Any, builder: Any, kind: AddressedTuple, address: Any, name: str) -> Any:
+    """Generate the code of ``value.name`` for a named tuple passed by address; return the field's value."""
     return _member(context, builder, kind, address, kind.fields.index(name))
 
 
 @lower_builtin("static_getitem", AddressedTuple, types.IntegerLiteral)  # type: ignore[untyped-decorator]
 def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """Generate the code of ``value[i]``, i constant, for a named tuple passed by address; return the item."""
     kind, (address, index) = signature.args[0], arguments
     return _member(context, builder, kind, address, range(kind.count)[index])
 
@@ -367,6 +370,7 @@ class LoopCache(caching.FunctionCache):
         )
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Return the loop's key in numba's index: the names of its argument types, and the target."""
         return _index_key(sig, codegen.magic_tuple())
 
     def close(self) -> None:
@@ -472,16 +476,20 @@ def _make_locator(folder: Path) -> type[caching._CacheLocator]:
         """Locates the cache of a loop in a folder."""
 
         def get_cache_path(self) -> str:
+            """Return the folder's path."""
             return str(folder)
 
         def get_source_stamp(self) -> str:
+            """Return the folder's name, always the same: another version of the code has another folder."""
             return folder.name
 
         def get_disambiguator(self) -> str:
+            """Return "", as each loop has a folder of its own."""
             return ""
 
         @classmethod
         def from_function(cls, function: Callable[..., Any], file: str) -> Locator:
+            """Return a locator of the folder, for any function."""
             return cls()
 
     return Locator

@@ -53,6 +53,7 @@ class Notice:
     """The notice of one compilation: ``tacit: compiling WHAT … 3.2 s``."""
 
     def __init__(self, what: str) -> None:
+        """Create a notice of the compilation of ``what`` (a loop's name); no timer runs yet."""
         self.what, self.began, self._has_line = what, 0.0, False
         self._timer: threading.Timer | None = None
 
@@ -268,6 +269,7 @@ def _find_in_frames(traceback: TracebackType | None) -> Place | None:
 
 
 def _is_in_package(place: Place) -> bool:
+    """True if a place is in a file of this package."""
     return place.file.startswith(PACKAGE)
 
 
@@ -277,7 +279,7 @@ def _blame_kernel(
     """Return the first line of the user's kernel that an error in the package comes from, and the cause.
 
     It is a kernel that the failing line or a line of ``way_up`` calls. If numba's message says that a kernel
-    does not return an arm, the cause says so in words. Without such a kernel, place and cause stay the same.
+    does not return an arm, the cause says so in words. Without that kernel, place and cause stay the same.
     """
     called_names = [] if place is None else re.findall(r"(\w+)\(", _source(place))
     called_names += [location["name"] for line in way_up for location in [CALLEE.search(line)] if location]

@@ -212,6 +212,7 @@ class CUSUMUCB(Detector):
         return cls(arms, threshold=math.log(ratio), alpha=math.sqrt(math.log(ratio) / ratio))
 
     def init(self, lanes: int) -> DriftState:
+        """Return zero counts, baselines, walks and restarts for each lane."""
         shape = (lanes, self.arm_count)
         return DriftState(
             Counts.zeros(*shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(lanes, np.int64)
@@ -425,6 +426,7 @@ class MUCB(ForcingDetector):
         return self.gamma
 
     def init(self, lanes: int) -> HalvesState:
+        """Return zero counts, empty windows and zero restarts for each lane."""
         shape = (lanes, self.arm_count)
         return HalvesState(
             Counts.zeros(*shape),

@@ -295,6 +295,7 @@ class FeelGoodThompson(DuelPolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``arms`` arms and a context of ``dim`` numbers."""
         return cls(arms, dim)
 
     def init(self, lanes: int) -> State:

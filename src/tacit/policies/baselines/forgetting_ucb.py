@@ -112,6 +112,7 @@ class DiscountedUCB(RadiusPolicy):
         return cls(arms, discount=1.0 - math.sqrt(changes / rounds) / 4.0)
 
     def init(self, lanes: int) -> State:
+        """Return zero discounted counts, and a weight of 1 for the next round, for each lane."""
         shape = (lanes, self.arm_count)
         return self.State(np.zeros(shape), np.zeros(shape), np.zeros(lanes), np.ones(lanes))
 
@@ -222,6 +223,7 @@ class SlidingWindowUCB(RadiusPolicy):
         return cls(arms, window=math.ceil(2.0 * math.sqrt(rounds * math.log(rounds) / changes)))
 
     def init(self, lanes: int) -> State:
+        """Return an empty window and zero counts for each lane."""
         shape, ring = (lanes, self.arm_count), (lanes, self.window)
         return self.State(
             np.zeros(ring, np.int32),

@@ -251,6 +251,7 @@ class GLRKLUCB(ForcingDetector):
         return self.alpha
 
     def init(self, lanes: int) -> RatioState:
+        """Return zero counts, hulls of the origin alone and zero restarts for each lane."""
         shape = (lanes, self.arm_count)
         return RatioState(
             Counts.zeros(*shape),

@@ -122,6 +122,7 @@ class HLinUCB(Policy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``arms`` arms and ``dim`` features of each kind."""
         return cls(arms, dim, dim)
 
     def init(self, lanes: int) -> State:
@@ -138,7 +139,7 @@ class HLinUCB(Policy):
         return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:
-        """Return a key's posterior of the shared parameters, those of hidden features last."""
+        """Return a key's posterior of the shared parameters; the hidden features' come last."""
         return gaussian.belief(state.shared.mean[lane], state.shared.root[lane])
 
     def reward_draws(

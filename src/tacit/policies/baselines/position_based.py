@@ -205,9 +205,11 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with one item at ``arms`` positions; ``dim`` is ignored."""
         return cls(arms, positions=arms)
 
     def init(self, lanes: int) -> PositionCounts:
+        """Return zero counts of each item at each position, with the configured position effects or 1."""
         items = self.arm_count // self.positions
         return PositionCounts.zeros(lanes, items, self.positions, self.position_effects)
 
@@ -315,6 +317,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     scale: Positive = 1.0
 
     def init(self, lanes: int) -> State:
+        """Return zero counts of each arm at each position, with the configured position effects or 1."""
         counts = PositionCounts.zeros(lanes, self.arm_count, self.positions, self.position_effects)
         return self.State(counts, np.zeros((lanes, self.arm_count)))
 
@@ -432,6 +435,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     position_effects: Any = None
 
     def init(self, lanes: int) -> State:
+        """Return zero counts, and a uniform posterior of each arm's attraction on the grid."""
         shape = lanes, self.arm_count, GRID
         counts = PositionCounts.zeros(lanes, self.arm_count, self.positions, self.position_effects)
         cumulative = np.broadcast_to(np.arange(1.0, GRID + 1), shape).copy()

@@ -2,7 +2,7 @@
 
 # 1. ``RankedBandit``: a bandit for each position; if it chooses an arm that is listed above, a random arm
 #    replaces it.
-# 2. ``is_above``, ``draw_replacement``: whether an arm is listed above, and the replacement.
+# 2. ``draw_replacement``: an arm that is not listed above.
 # 3. ``find_list``, ``forget_list``: lists with replacements, as a replaced choice gets reward 0.
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tacit.core.state_ranges import ArmIndex, ArmIndexOrNone, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.lists.one_draw import find_place
 from tacit.policies.stationary.ucb import UCB1
 
 STORED_LISTS = 16 + 1
@@ -102,6 +103,7 @@ class RankedBandit(SlatePolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance over UCB1 with min(``arms``, 3) positions; ``dim`` is ignored."""
         return cls(UCB1(arms), positions=min(arms, 3))
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
@@ -123,9 +125,11 @@ class RankedBandit(SlatePolicy):
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Dotted names of the sums in the inner policy's part of the state."""
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
     def enrol(self, state: State, lanes: int, known: int) -> None:
+        """Initialise new arms, from index ``known`` on, for the bandits of all positions."""
         self.policy.enrol(state.policy, lanes * self.positions, known)
 
     @staticmethod
@@ -167,7 +171,7 @@ class RankedBandit(SlatePolicy):
                 continue
             arm = choose(params.policy, state.policy, lane * positions + k, impression, rng)
             choices[k] = arm
-            if is_above(action, k, arm):
+            if find_place(action, k, arm) < k:
                 replaced = True
                 arm = draw_replacement(action, k, impression, rng)
             action[k] = arm
@@ -204,20 +208,11 @@ class RankedBandit(SlatePolicy):
 
 
 @kernel
-def is_above(action: Ints, k: int, arm: int) -> bool:
-    """True if ``arm`` is shown above position k."""
-    listed = False
-    for i in range(k):
-        listed = listed or action[i] == arm
-    return listed
-
-
-@kernel
 def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generator) -> int:
     """Draw uniformly an arm on offer that is not shown above position k; −1 if there is none."""
     pick = int(rng.random() * (len(impression.arms) - k))
     for arm in impression.arms:
-        if not is_above(action, k, arm):
+        if find_place(action, k, arm) == k:
             if pick == 0:
                 return int(arm)
             pick -= 1

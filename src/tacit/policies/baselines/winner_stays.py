@@ -14,11 +14,12 @@ from tacit.core.part import float_range, one_word, param
 from tacit.core.state_ranges import ArmIndexOrNone
 from tacit.policies.actions import Duel, DuelPolicy
 from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.duels.working_set import is_on_offer
 
 
 @dataclass(frozen=True)
 class WinnerStays(DuelPolicy):
-    """Let the two arms of most wins minus losses duel; of equal arms, those of the last duel stay.
+    """Let the two arms of most wins minus losses duel; of equal arms, the two of the last duel stay.
 
     A round of the tournament is over when the winner has beaten each other arm once more than
     before. In the weak variant the next round follows at once. In the strong one the winner of round l first
@@ -95,7 +96,7 @@ class WinnerStays(DuelPolicy):
     def choose(params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
         """Return the two arms of the highest score, or the last winner twice while it is exploited.
 
-        Of equal arms, those of the last duel are chosen, else one is drawn.
+        Of equal arms, the two of the last duel are chosen, else one is drawn.
         """
         if is_exploiting(state, lane, impression):
             return state.winner[lane], state.winner[lane]
@@ -146,11 +147,7 @@ class WinnerStays(DuelPolicy):
 @kernel
 def is_exploiting(state: WinnerStays.State, lane: int, impression: Impression) -> bool:
     """True if the last winner is on offer and has duels of exploitation to come."""
-    if state.exploit[lane] > 0.0:
-        for arm in impression.arms:
-            if arm == state.winner[lane]:
-                return True
-    return False
+    return bool(state.exploit[lane] > 0.0 and is_on_offer(impression, state.winner[lane]))
 
 
 @kernel

@@ -314,6 +314,7 @@ class BeatTheMean(Elimination):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with a horizon of 10,000 comparisons; ``dim`` is ignored."""
         return cls(arms, horizon=10_000)
 
     @param
@@ -324,16 +325,22 @@ class BeatTheMean(Elimination):
 
     @param
     def budget(self) -> int:
+        """Total number of comparisons after which exploration ends: the horizon."""
         return self.horizon
 
     @property
     def guarantee(self) -> str:
-        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
+        """The guarantee for the winner as text, with its probability and assumptions."""
         return (
             f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under "
             f"{self.gamma:g}-relaxed stochastic transitivity and the triangle inequality, "
             "unless the horizon came first"
         )
+
+
+def check_open_range(field: str, value: Any, high: float) -> float:
+    """Return ``value`` as a float in (0, high); raise InvalidValue, with the name ``field``, otherwise."""
+    return checks.number(field, value, 0.0, math.nextafter(high, 0.0), open_low=True)
 
 
 def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> int:
@@ -366,9 +373,8 @@ def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> 
     if not (isinstance(arms, Integral) and arms >= 2):
         remedy = "give a whole number of at least 2, of arms to duel; for an A/B test it is "
         raise InvalidValue("arms", arms, remedy + "tacit.uplift.decisions_needed(rate, lift)")
-    for field, value, most in (("epsilon", epsilon, 0.5), ("delta", delta, 1.0)):
-        if not 0.0 < checks.number(field, value, 0.0, most) < most:
-            raise InvalidValue(field, value, f"give a number above 0 and below {most:g}")
+    check_open_range("epsilon", epsilon, 0.5)
+    check_open_range("delta", delta, 1.0)
     factor = 36.0 * gamma**6 / epsilon**2
     n, larger = 0, 1
     while larger > n:
@@ -430,14 +436,12 @@ class BeatTheMeanPAC(Elimination):
     def __post_init__(self) -> None:
         """Validate ``epsilon`` in (0, ½) and ``delta`` in (0, 1); raise InvalidValue otherwise."""
         super().__post_init__()
-        for field, below in (("epsilon", 0.5), ("delta", 1.0)):
-            value = checks.number(field, getattr(self, field), 0.0, below, open_low=True)
-            if value == below:
-                raise InvalidValue(field, value, f"give a number below {below:g}")
-            self._set(field, value)
+        self._set("epsilon", check_open_range("epsilon", self.epsilon, 0.5))
+        self._set("delta", check_open_range("delta", self.delta, 1.0))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ε of 0.4 and δ of 0.1; ``dim`` is ignored."""
         return cls(arms, epsilon=0.4, delta=0.1)
 
     @param
@@ -447,12 +451,13 @@ class BeatTheMeanPAC(Elimination):
 
     @param
     def kappa(self) -> float:
+        """Factor of the confidence radius kappa/√n after n comparisons: 3γ²·sqrt(ln(K³N/δ))."""
         confidence = math.log(self.arm_count**3 * self.enough / self.delta)
         return 3.0 * self.gamma**2 * math.sqrt(confidence)
 
     @property
     def guarantee(self) -> str:
-        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
+        """The guarantee for the winner as text, with its probability and assumptions."""
         return (
             f"the best arm beats it with a probability of at most {0.5 + self.epsilon:g}, with "
             f"probability at least {1.0 - self.delta:g}, under {self.gamma:g}-relaxed stochastic "

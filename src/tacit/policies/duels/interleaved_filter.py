@@ -124,6 +124,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with a horizon of 10,000 comparisons; ``dim`` is ignored."""
         return cls(arms, horizon=10_000)
 
     @param
@@ -155,7 +156,7 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @property
     def guarantee(self) -> str:
-        """Text that says what is guaranteed for the winner, with its probability and assumptions."""
+        """The guarantee for the winner as text, with its probability and assumptions."""
         return (
             f"the best arm, with probability at least 1 − 1/{self.horizon:,}, under strong "
             "stochastic transitivity and the triangle inequality, unless the horizon came first"
@@ -310,4 +311,5 @@ class InterleavedFilter2(InterleavedFilter):
 
     @param
     def prunes(self) -> bool:
+        """True: a new candidate also eliminates the arms that its predecessor leads."""
         return True

@@ -402,6 +402,7 @@ class HorizonDraw(DuelPolicy):
     tail: Annotated[float, float_range(1.0, 100.0)] = 4.0
 
     def init(self, lanes: int) -> DuelStandings:
+        """Return the standings of ``lanes`` keys before the first duel, without a leader."""
         return DuelStandings.blank(lanes, self.arm_count)
 
     def enrol(self, state: DuelStandings, lanes: int, known: int) -> None:

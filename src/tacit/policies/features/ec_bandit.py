@@ -87,12 +87,6 @@ def identifiability(
     return findings
 
 
-def warn_findings(findings: list[str]) -> None:
-    """Warn of each finding by an IdentifiabilityWarning."""
-    for finding in findings:
-        warnings.warn(finding, IdentifiabilityWarning, stacklevel=6)
-
-
 def _rank(block: Floats) -> int:
     """Return the numerical rank of a block of columns, after scaling them to length 1."""
     return int(np.linalg.matrix_rank(_scale_columns(block), tol=SAME_DIRECTION * max(block.shape)))
@@ -178,7 +172,8 @@ class ExaminationModel(ClickModel, abstract=True):
             "relevance_intercept": bool(self.relevance_intercept),  # type: ignore[attr-defined]
             "examination_intercept": bool(self.examination_intercept),  # type: ignore[attr-defined]
         }
-        warn_findings(identifiability(relevance, examination, **constants))
+        for finding in identifiability(relevance, examination, **constants):
+            warnings.warn(finding, IdentifiabilityWarning, stacklevel=5)
 
     @param
     def split(self) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, int_range
+from tacit.core.part import Flag, Fraction, Positive, PositiveFraction, int_range, param
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.features import click_model, gaussian
@@ -66,18 +66,6 @@ def linear_line(
     return mean, scale * np.sqrt(gaussian.project(state.root[lane], room[0], room[1]))
 
 
-@kernel
-def least_squares(state: Gaussian, lane: int, impression: Impression, place: int, reward: float) -> None:
-    """Update a lane's Gaussian with the reward of the arm at ``place`` by recursive least squares."""
-    mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
-    fill_features(impression, place, room[0])
-    s = gaussian.project(root, room[0], room[1])
-    gaussian.apply_observation(
-        mean, root, room[1], s, 1.0, (reward - gaussian.dot(mean, room[0])) / (1.0 + s)
-    )
-    gaussian.clear(room)
-
-
 class LinearModel(FeaturePolicy, abstract=True):
     """Base of the policies below: one Gaussian over all features and, by default, a constant."""
 
@@ -123,8 +111,33 @@ class LinearModel(FeaturePolicy, abstract=True):
         return min(max(score, 0.0), 1.0)
 
 
+class SampledLinear(LinearModel, click_model.Coupled, abstract=True):
+    """Base of the linear models that draw their parameters, or one number for all arms.
+
+    A subclass has the param ``scale``, the factor on the deviation of draws.
+    """
+
+    @staticmethod
+    def choose(params: Any, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
+        """Return the arm with the highest score for drawn parameters.
+
+        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
+        all.
+        """
+        if params.coupled:
+            return click_model.choose_coupled(params, state, lane, impression, rng)
+        return draw_and_choose(state, lane, impression, params.scale, rng)
+
+    @staticmethod
+    def line(params: Any, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
+        """Return mean and deviation, times ``scale``, of the score of the arm at a place on offer."""
+        moments = linear_line(state, lane, impression, place, params.scale)
+        gaussian.clear(state.room[lane])
+        return moments
+
+
 @dataclass(frozen=True)
-class LogisticTS(LinearModel, click_model.Coupled):
+class LogisticTS(SampledLinear):
     """Thompson sampling on a logistic regression, one Laplace step per click.
 
     Parameters
@@ -178,23 +191,10 @@ class LogisticTS(LinearModel, click_model.Coupled):
     discount: PositiveFraction = 1.0
     draw: str = click_model.draw_field()
 
-    @staticmethod
-    def choose(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the highest score for drawn parameters.
-
-        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
-        all.
-        """
-        if params.coupled:
-            return click_model.choose_coupled(params, state, lane, impression, rng)
-        return draw_and_choose(state, lane, impression, 1.0, rng)
-
-    @staticmethod
-    def line(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation of the logit of the arm at a place on offer."""
-        moments = linear_line(state, lane, impression, place, 1.0)
-        gaussian.clear(state.room[lane])
-        return moments
+    @param
+    def scale(self) -> float:
+        """Factor on the deviation of draws: 1, as Thompson sampling draws from the posterior itself."""
+        return 1.0
 
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
@@ -227,13 +227,18 @@ class LeastSquares(LinearModel, abstract=True):
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         """Discount earlier rewards, then update the Gaussian with the reward by recursive least squares."""
-        gaussian.fade(state.root[lane], params.discount, params.prior_variance)
+        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        gaussian.fade(root, params.discount, params.prior_variance)
         place = click_model.find_place(outcome.impression.arms, outcome.shown)
-        least_squares(state, lane, outcome.impression, place, outcome.reward)
+        fill_features(outcome.impression, place, room[0])
+        s = gaussian.project(root, room[0], room[1])
+        gain = (outcome.reward - gaussian.dot(mean, room[0])) / (1.0 + s)
+        gaussian.apply_observation(mean, root, room[1], s, 1.0, gain)
+        gaussian.clear(room)
 
 
 @dataclass(frozen=True)
-class LinTS(LeastSquares, click_model.Coupled):
+class LinTS(LeastSquares, SampledLinear):
     """Thompson sampling on a linear regression.
 
     Parameters
@@ -286,24 +291,6 @@ class LinTS(LeastSquares, click_model.Coupled):
     intercept: Flag = True
     discount: PositiveFraction = 1.0
     draw: str = click_model.draw_field()
-
-    @staticmethod
-    def choose(params: LinTS, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the highest score for drawn parameters.
-
-        With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
-        all.
-        """
-        if params.coupled:
-            return click_model.choose_coupled(params, state, lane, impression, rng)
-        return draw_and_choose(state, lane, impression, params.scale, rng)
-
-    @staticmethod
-    def line(params: LinTS, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation, times ``scale``, of the score of the arm at a place on offer."""
-        moments = linear_line(state, lane, impression, place, params.scale)
-        gaussian.clear(state.room[lane])
-        return moments
 
 
 @kernel
@@ -496,7 +483,7 @@ class LinearEpsilonGreedy(LeastSquares):
     def propensity(
         params: LinearEpsilonGreedy, state: Gaussian, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the probability of an arm.
+        """Return the probability that ``choose`` returns ``arm``.
 
         It is ε/(arms on offer), plus (1 − ε)/(arms tied for the highest score) if it is one of these.
         """

@@ -49,6 +49,7 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def init(self, lanes: int) -> State:
+        """Return zero counts of reads and clicks, and a workspace of zeros, for each lane."""
         return State(Counts.zeros(lanes, self.arm_count), np.zeros((lanes, self.arm_count)))
 
     @staticmethod

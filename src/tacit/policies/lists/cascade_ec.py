@@ -375,6 +375,7 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with ``dim`` features of each kind and min(``arms``, 3) positions."""
         return cls(dim, dim, positions=min(arms, 3))
 
     @param
@@ -383,6 +384,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         return self.relevance_dim + int(self.relevance_intercept)
 
     def init(self, lanes: int) -> CascadeState:
+        """Return the prior of all parameters, and a workspace of zeros, for each lane."""
         constants = self.positions if self.position_constants else 0
         width = self.split + self.examination_dim + constants
         workspace = np.zeros((lanes, 5, self.positions + 1))

@@ -524,6 +524,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance for items of ``dim`` numbers with min(``arms``, 3) positions and ε of 0.1."""
         return cls(relevance_dim=dim, positions=min(arms, 3), epsilon=0.1)
 
     @param
@@ -542,6 +543,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         )
 
     def init(self, lanes: int) -> ItemListState:
+        """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
         return ItemListState.blank(lanes if self.per_key else 1, self.layout, self.positions)
 
     def reward_draws(
@@ -567,7 +569,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @staticmethod
     def clear(params: ItemListMix, state: ItemListState, lane: int) -> None:
-        pass
+        """Do nothing: ``arrange`` writes into arrays of its own, not into the state."""
 
     @staticmethod
     def learn(params: ItemListMix, state: ItemListState, lane: int, outcome: Outcome) -> None:

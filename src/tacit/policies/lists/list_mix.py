@@ -103,6 +103,7 @@ class ListMix(LinePolicy):
     doubt: Flag = True
 
     def init(self, lanes: int) -> UserModels:
+        """Return the user models of ``lanes`` keys before the first list, with equal weights."""
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
@@ -117,6 +118,7 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def clear(params: ListMix, state: UserModels, lane: int) -> None:
+        """Reset the workspace of a lane, which ``arrange`` filled in."""
         clear_beliefs(state, lane)
 
     @staticmethod

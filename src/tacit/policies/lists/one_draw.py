@@ -90,6 +90,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an instance with min(``arms``, 3) positions and ε of 0.1; ``dim`` is ignored."""
         return cls(arms, positions=min(arms, 3), epsilon=0.1)
 
     knows_propensity = True

@@ -330,7 +330,7 @@ class BWC(Restarting):
             self._set("policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:
             self._set("policy", self.policy.with_arms(self.arms))
-        check_restartable("policy", self.policy)
+        check_restartable(self.policy)
         self._copy_fields("arms", "randomized")
 
     @classmethod
@@ -354,6 +354,7 @@ class BWC(Restarting):
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints(*shape: int) -> Ints:
+            """Return zeros of int64 in a shape."""
             return np.zeros(shape, np.int64)
 
         phases = Phases(

@@ -139,7 +139,7 @@ def posterior(lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int) ->
 
 @kernel
 def draw_hypothesis(lanes: Hypotheses, lane: int, uniform: float, idle: float) -> int:
-    """Return the active hypothesis that ``uniform``, a draw in [0, 1), selects by weight.
+    """Return the index of the active hypothesis that ``uniform``, a draw in [0, 1), selects by weight.
 
     Active are those whose weight is at least ``idle``.
     """
@@ -166,10 +166,7 @@ def active_weight(lanes: Hypotheses, lane: int, idle: float) -> float:
 
 @kernel
 def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
-    """Return the likelihood, under Beta(a, b), of a reward that counts as ``scale`` clicks.
-
-    At least 1e-100.
-    """
+    """Return the likelihood, under Beta(a, b), of a reward worth ``scale`` clicks; at least 1e-100."""
     if reward == 1.0:
         likelihood = a / (a + b)
     elif reward == 0.0:
@@ -420,7 +417,7 @@ def epoch_count(lanes: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> f
 
 @kernel
 def set_hypothesis(lanes: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
-    """Write weight, kind and the present round to place ``h``; the caller must fill in the counts."""
+    """Write weight, kind and the present round of a hypothesis to place ``h``, but no counts."""
     lanes.weight[lane, h] = weight
     lanes.kind[lane, h] = kind
     lanes.born[lane, h] = 1 + lanes.rounds[lane]

@@ -132,6 +132,7 @@ class ProbationBandit(Policy):
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints() -> Ints:
+            """Return zeros of int64 in a shape."""
             return np.zeros(lanes, np.int64)
 
         state = probation_odds.ProbationLanes(

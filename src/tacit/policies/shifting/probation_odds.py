@@ -177,7 +177,7 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Set an arm's old counts and the logarithm of its Bayes factor to zero."""
+    """Set an arm's old counts and log Bayes factor to zero, so that earlier rewards no longer count."""
     lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
@@ -297,9 +297,10 @@ def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
 
 @kernel
 def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: QuietRates) -> Any:
-    """Return two weights, for and against a change of the arm, if arms change independently.
+    """Return two weights, proportional to the probabilities that the arm has changed and that it has not.
 
-    Outside of a probation, the prior weight of a change is the sum of ``rates`` since the last tests.
+    Arms change independently. Outside of a probation, the prior weight of a change is the sum of
+    ``rates`` since the last tests.
     """
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
@@ -311,7 +312,7 @@ def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: Qui
 
 @kernel
 def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
-    """Return the number of plays of the arms on offer, of their windows alone if ``whole``."""
+    """Return the number of plays of all arms on offer: old and new ones, or new ones only if ``whole``."""
     total = 0.0
     for arm in impression.arms:
         for k in range(2):
@@ -398,9 +399,10 @@ def fill_scores(
     rates: QuietRates,
     scores: ArmScores,
 ) -> None:
-    """Fill ``scores``, in place, with the two possible scores of each offered arm under an explanation.
+    """Fill ``scores`` with each offered arm's score by all its counts, and by its new counts alone.
 
-    ``place`` is the place of the arm that changed, −1 if each arm may have, and another number if none did.
+    Each gets its probability under an explanation: the arm at ``place`` has changed, each arm may have (−1),
+    or none has (any other number).
     """
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET

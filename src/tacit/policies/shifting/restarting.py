@@ -46,7 +46,7 @@ class Restarting(Wrapper, abstract=True):
         learn(params.policy, state.policy, lane, outcome)
 
 
-def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> None:
+def check_restartable(policy: Any, *, estimates: bool = True) -> None:
     """Raise InvalidValue if a policy cannot be restarted, or has no estimates although they are needed."""
     restarts = isinstance(policy, Policy) and hasattr(policy, "restart")
     if restarts and (policy.restartable or not estimates):
@@ -57,7 +57,7 @@ def check_restartable(field: str, policy: Any, *, estimates: bool = True) -> Non
             "it knows arms by features and has no estimate of each; give one over fixed arms, or "
             "use CUSUMRestart, which restarts at unexpected clicks, or OracleRestart"
         )
-    raise InvalidValue(field, policy, remedy)
+    raise InvalidValue("policy", policy, remedy)
 
 
 # ---- The oracle of Syed et al. (2009): a policy that is restarted at every event
@@ -116,7 +116,7 @@ class OracleRestart(Restarting):
     def __post_init__(self) -> None:
         """Validate the hyperparameters; take arms and kind of action from the inner policy."""
         super().__post_init__()
-        check_restartable("policy", self.policy, estimates=False)
+        check_restartable(self.policy, estimates=False)
         self._copy_fields("arms", "randomized", "shows")
 
     @classmethod

@@ -213,7 +213,7 @@ def stirling_remainder(x: float) -> float:
 
 @kernel
 def describe(variables: Floats, b: int, s: float, f: float, level: float) -> None:
-    """Fill column b of ``variables`` with mode, limits and scales of a Beta(s, f) variable in log-odds.
+    """Fill column b of ``variables``: mode, limits and scales of the log-odds of a Beta(s, f) variable.
 
     The mass outside of the limits LOW and HIGH is at most exp(−``level``) on each side. TOTAL and ABOVE are
     not filled in.
@@ -288,9 +288,10 @@ def widest_panel(contenders: int) -> float:
 
 @kernel
 def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
-    """Return the width of the next panel below y (log-odds), over which all relevant densities are smooth.
+    """Return the width of the next panel below y (log-odds), so narrow that all densities in it are smooth.
 
-    At most y − ``bottom``. Within ``reach`` of 0 the bend of softplus limits it; ``widest`` is in cores.
+    It is at most y − ``bottom``. ``variables`` has a column for each of ``count`` densities. Within ``reach``
+    of 0 the bend of softplus limits the width; ``widest`` is its limit in cores of a density.
     """
     width = y - bottom
     if y > -reach:

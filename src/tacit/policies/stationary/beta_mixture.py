@@ -93,9 +93,7 @@ def sum_densities(
 
 @kernel
 def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int) -> float:
-    """Return the probability that the mixture of Betas ``chosen`` is the largest of ``count``.
-
-    At least 1e-12.
+    """Return the probability that the mixture ``chosen`` is the largest of ``count``; at least 1e-12.
 
     The error is below 1e-8 where all parameters are at least 0.5.
 

@@ -81,7 +81,7 @@ class EpsilonGreedy(CountingPolicy):
     def propensity(
         params: EpsilonGreedy, state: Counts, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the probability of an arm.
+        """Return the probability that ``choose`` returns ``arm``.
 
         It is ε/(arms on offer), plus (1 − ε)/(arms tied for the highest mean) if it is one of these.
         """
@@ -222,41 +222,6 @@ def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
     state.weights[lane, arm] = np.exp(state.logs[lane, arm] - state.base[lane])
 
 
-@kernel
-def exp3_choice(
-    gamma: float, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
-) -> int:
-    """Return a random arm: uniform with probability γ, else in proportion to the weights.
-
-    It is always uniform if all offered weights are 0.
-    """
-    arms = impression.arms
-    last = len(arms) - 1
-    u = rng.random()
-    total = total_weight(state, lane, impression)
-    if u < gamma or total == 0.0:
-        uniform = u / gamma if u < gamma else (u - gamma) / (1.0 - gamma)
-        return int(arms[min(int(uniform * len(arms)), last)])
-    remainder = (u - gamma) / (1.0 - gamma) * total
-    for i in range(last):
-        remainder -= state.weights[lane, arms[i]]
-        if remainder < 0.0:
-            return int(arms[i])
-    return int(arms[last])
-
-
-@kernel
-def exp3_propensity(
-    gamma: float, state: ExponentialWeights, lane: int, impression: Impression, arm: int
-) -> float:
-    """Return the probability that ``exp3_choice`` returns ``arm``."""
-    total = total_weight(state, lane, impression)
-    uniform = 1.0 / len(impression.arms)
-    # Only a few arms may be on offer, with negligible weights compared with the other arms.
-    share = state.weights[lane, arm] / total if total > 0.0 else uniform
-    return float((1.0 - gamma) * share + gamma * uniform)
-
-
 class ExponentialWeightsPolicy(Policy, abstract=True):
     """Base of the policies that mix uniform choice, at a rate γ, with exponential weights."""
 
@@ -287,15 +252,34 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
     def choose(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return an arm drawn uniformly with probability γ, else in proportion to the weights."""
-        return exp3_choice(params.gamma, state, lane, impression, rng)
+        """Return an arm drawn uniformly with probability γ, else in proportion to the weights.
+
+        It is always uniform if all offered weights are 0.
+        """
+        arms, gamma = impression.arms, params.gamma
+        last = len(arms) - 1
+        u = rng.random()
+        total = total_weight(state, lane, impression)
+        if u < gamma or total == 0.0:
+            uniform = u / gamma if u < gamma else (u - gamma) / (1.0 - gamma)
+            return int(arms[min(int(uniform * len(arms)), last)])
+        remainder = (u - gamma) / (1.0 - gamma) * total
+        for i in range(last):
+            remainder -= state.weights[lane, arms[i]]
+            if remainder < 0.0:
+                return int(arms[i])
+        return int(arms[last])
 
     @staticmethod
     def propensity(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the probability of an arm: γ/(arms on offer) + (1 − γ)·(its share of the weights)."""
-        return exp3_propensity(params.gamma, state, lane, impression, arm)
+        total = total_weight(state, lane, impression)
+        uniform = 1.0 / len(impression.arms)
+        # Only a few arms may be on offer, with negligible weights compared with the other arms.
+        share = state.weights[lane, arm] / total if total > 0.0 else uniform
+        return float((1.0 - params.gamma) * share + params.gamma * uniform)
 
 
 @dataclass(frozen=True)
