@@ -18,9 +18,9 @@ from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
 from tacit.logs.parts import find_list_starts, whole_lists
-from tacit.logs.rows import Chunk, first_equal_rows, numbers
+from tacit.logs.rows import Chunk, common_list_codes, first_equal_rows, numbers
 from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
-from tacit.logs.selection import common_list_codes, select_columns
+from tacit.logs.selection import select_columns
 from tacit.logs.sources import ReadOptions, open_log
 from tacit.policies.base import Policy
 
