@@ -22,7 +22,7 @@ from tacit.evaluate.targets import PER, ArmFunction, ArmTables, Probabilities, c
 
 
 class RewardModel(Protocol):
-    """Expected rewards of arms.
+    """Protocol of reward models: the expected reward of each arm in each logged row.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Rewards(ArmTables):
 
 
 class RewardFunction(ArmFunction):
-    """Expected rewards from a function of a batch of rows.
+    """A reward model whose expected rewards a user's function returns for a batch of rows.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class ArmMeans(ModelOfLog):
         return (rows.first + np.arange(len(rows.reward))) % self.folds
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return the model itself: it has no state from rows."""
+        """Return the model itself: evaluating rows does not change it."""
         return self
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:

@@ -189,10 +189,10 @@ def select_warnings(
     min_rows = {
         EMPTY: row_count,
         ZEROS: max(row_count, 0 if has_large_rewards else MANY),
+        ONES: max(row_count, MIN_ROWS),
+        BACKWARDS: max(row_count, MIN_ROWS),
         CLICKED: max(NEARLY_ALL * row_count, MIN_ROWS),
-    }
-    min_rows |= dict.fromkeys((ONES, BACKWARDS), max(row_count, MIN_ROWS)) | {
-        SHUFFLED: max(OFTEN * row_count, MIN_ROWS)
+        SHUFFLED: max(OFTEN * row_count, MIN_ROWS),
     }
     return [warning for warning in warnings if warning.rows >= min_rows.get(warning.kind, 0)]
 

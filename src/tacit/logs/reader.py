@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -446,13 +446,7 @@ class LogReader:
         """
         if not isinstance(column, str):
             raise InvalidValue("by", column, "give the name of a column, such as 'device'")
-        files = [_with_segment(file, column) for file in self.files]
-        if files == self.files:
-            return self
-        reader = copy.copy(self)
-        reader.report = LogReport()
-        reader.files = files
-        return reader
+        return self._with_files([_with_segment(file, column) for file in self.files])
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
         """Return a copy of the reader that also reads these columns of its files, with unchanged values.
@@ -465,12 +459,9 @@ class LogReader:
         LogError
             If a file has no such column.
         """
-        files = [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
-        if files == self.files:
-            return self
-        reader = copy.copy(self)
-        reader.files = files
-        return reader
+        return self._with_files(
+            [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
+        )
 
     @property
     def context_columns(self) -> list[str]:
@@ -496,8 +487,15 @@ class LogReader:
         LogError
             If a file has no such column.
         """
+        return self._with_files([_with_extra_columns(file, FEATURE.strip(), columns) for file in self.files])
+
+    def _with_files(self, files: list[LogFile]) -> Self:
+        """Return a copy of the reader with these files and an empty report; itself if it has them already."""
+        if files == self.files:
+            return self
         reader = copy.copy(self)
-        reader.files = [_with_extra_columns(file, FEATURE.strip(), columns) for file in self.files]
+        reader.report = LogReport()
+        reader.files = files
         return reader
 
     def __iter__(self) -> Iterator[Any]:

@@ -128,7 +128,8 @@ def _select_file(
     columns = {name: column for name, column in file.columns.items() if name in names}
     texts = [columns[name] for name in TEXT_COLUMNS if name in columns]
     with parquet_file(path) as parquet:
-        nested = [leaf for leaf in _leaves(parquet) if leaf.startswith(f"{columns.get('arms')}.")]
+        leaves = [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+        nested = [leaf for leaf in leaves if leaf.startswith(f"{columns.get('arms')}.")]
         start, stop = span or (0, parquet.metadata.num_row_groups)
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
@@ -141,11 +142,6 @@ def _select_file(
             if columns.keys() & set(log.context_columns):
                 raw = log.build_contexts(raw)
             yield log.check_rows(raw, file, log.report, names)
-
-
-def _leaves(file: Any) -> list[str]:
-    """Return the paths of all leaf columns of a Parquet file."""
-    return [file.schema.column(leaf).path for leaf in range(len(file.schema))]
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
