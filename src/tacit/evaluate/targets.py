@@ -228,7 +228,7 @@ def _text(value: Any) -> str:
 
 
 class Table(ArmTables):
-    """Fixed probabilities of arms.
+    """A target policy with fixed probabilities of arms, optionally for each key, placement or position.
 
     Parameters
     ----------

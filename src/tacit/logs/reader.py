@@ -30,6 +30,7 @@ from tacit.logs.formats import (
     File,
     detect_format,
     header_hint,
+    number_rows,
     parse_values,
     read_rewards_note,
 )
@@ -150,13 +151,12 @@ def _check_batch(batch: Any) -> Any:
     return batch
 
 
-def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
-    """Yield the rows of a table in memory in batches, numbered from 1."""
-    first = 1
-    for batch in frame.batches(names, batch_rows):
-        rows = np.arange(first, first + len(batch))
-        yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
-        first += len(batch)
+def _decode_texts(batch: Any) -> Any:
+    """Return a record batch in which texts that are a dictionary, such as categories, are plain."""
+    for index, field in enumerate(batch.schema):
+        if pa.types.is_dictionary(field.type) and field.type.value_type == pa.string():
+            batch = batch.set_column(index, field.name, batch.column(index).cast(pa.string()))
+    return batch
 
 
 # ---- Files and tables as validated record batches
@@ -200,7 +200,7 @@ class LogFile(NamedTuple):
             raise LogError(f"{self.path}: {twice}: {self.names.count(twice)} columns are called so; {remedy}")
         with reading(self.path, self.format):
             if isinstance(self.path, Frame):
-                yield from read_frame(self.path, columns, rows)
+                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)))
             else:
                 yield from FORMATS[self.format].read(self.path, columns, rows)
 

@@ -105,8 +105,16 @@ class Chunk(NamedTuple):
         return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
 
     def filter_rows(self, mask: Any) -> Chunk:
-        """Return a chunk of the rows where the mask, an Arrow array of bool, is true."""
-        return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
+        """Return a chunk of the rows where the mask, an Arrow array of bool, is true.
+
+        Texts that are a dictionary get a new one, without the names of other rows.
+        """
+        batch = self.batch.filter(mask)
+        for index, column in enumerate(batch.schema):
+            if column.name in TEXT_COLUMNS and pa.types.is_dictionary(column.type):
+                texts = batch.column(index).cast(pa.string()).dictionary_encode()
+                batch = batch.set_column(index, column.with_type(texts.type), texts)
+        return Chunk(batch, self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 class Example(NamedTuple):
@@ -468,9 +476,8 @@ def common_list_codes(arms: Any) -> Any:
     """Return the codes of the list that all rows share, as an array; None if lists differ or are empty."""
     if not len(arms) or arms.null_count:
         return None
-    if pa.types.is_list_view(arms.type):
-        ends = arms.offsets.to_numpy(), arms.sizes.to_numpy()
-        return np.arange(len(arms[0])) if all((values == values[0]).all() for values in ends) else None
+    if pa.types.is_list_view(arms.type):  # only lists that all rows share are stored so
+        return np.arange(len(arms[0]))
     sizes = lengths(arms)
     if not sizes[0] or (sizes != sizes[0]).any():
         return None
@@ -735,8 +742,9 @@ def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
     is_compact = kind == LISTS_OF_CODES
     if field.name in TEXT_COLUMNS and pa.types.is_dictionary(kind):
         is_compact = kind.value_type == pa.string() and not values.dictionary.null_count
-    elif kind == pa.list_view(pa.string()):
-        is_compact = common_list_codes(values) is not None
+    elif kind == pa.list_view(pa.string()) and len(values):
+        ends = values.offsets.to_numpy(), values.sizes.to_numpy()
+        is_compact = not values.null_count and all((numbers == numbers[0]).all() for numbers in ends)
     return values if is_compact else convert_values(values, field.type, times)
 
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tacit.errors import LogError
 from tacit.logs.data_warnings import RowHistory
-from tacit.logs.formats import File, parquet_file
+from tacit.logs.formats import File, number_rows, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import (
     DECISION_ID,
@@ -27,7 +26,7 @@ from tacit.logs.reader import (
     missing_columns_error,
     reading,
 )
-from tacit.logs.rows import TEXT_COLUMNS, Chunk, LogReport, RawRows
+from tacit.logs.rows import TEXT_COLUMNS, Chunk, LogReport
 from tacit.logs.sources import check_kept_rows, open_log
 
 
@@ -109,10 +108,9 @@ def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | N
     with parquet_file(path) as parquet:
         groups = range(*(span or (0, parquet.metadata.num_row_groups)))
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(groups.start))
-        for batch in parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
-            arrays = {name: batch.column(column) for name, column in columns.items()}
-            history.add(arrays, str(path), np.arange(first, first + len(batch)))
-            first += len(batch)
+        batches = parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()])
+        for raw in number_rows(batches, first):
+            history.add({name: raw.columns[column] for name, column in columns.items()}, str(path), raw.rows)
             if history.is_full:
                 return
 
@@ -134,10 +132,9 @@ def _select_file(
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        for batch in _batches(path, group, log.batch_rows, source_columns, texts + nested):
-            rows = np.arange(first, first + len(batch))
-            first += len(batch)
-            raw = RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        batches = _batches(path, group, log.batch_rows, source_columns, texts + nested)
+        for raw in number_rows(batches, first):
+            first += len(raw.rows)
             raw = complete_columns(raw, columns, log.constants, names)
             if columns.keys() & set(log.context_columns):
                 raw = log.build_contexts(raw)
