@@ -12,6 +12,7 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 from harness import SECOND, START, served, with_home
@@ -635,6 +636,43 @@ def test_parts_of_a_log_make_the_estimates_of_the_whole(tmp_path):
         parts = cluster.off_policy(target, tmp_path, **given, workers=2).estimates[0]
         assert parts.value == pytest.approx(whole.value, abs=1e-12)
         assert parts.standard_error == pytest.approx(whole.standard_error, abs=1e-12)
+
+
+def test_a_list_is_joined_over_row_groups_of_one_and_of_several_offers(tmp_path):
+    """Once arms of the first kind were read as dictionaries and of the second as texts, which do not join."""
+    lists = [["a", "b"]] * 6, [["a", "b"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+    parts = [
+        pa.table(
+            {
+                "decision_id": [f"{part} {row // 2}" for row in range(len(offers))],
+                "position": pa.array([0, 1] * (len(offers) // 2), pa.int32()),
+                "arms": offers,
+                "arm": ["a", "b"] * (len(offers) // 2),
+                "propensity": [0.5] * len(offers),
+                "reward": [0.0, 1.0] * (len(offers) // 2),
+            }
+        )
+        for part, offers in enumerate(lists)
+    ]
+    path = tmp_path / "log.parquet"
+    with pyarrow.parquet.ParquetWriter(path, parts[0].schema) as file:
+        for part in parts:
+            file.write_table(part)
+    for log in (path, pa.concat_tables(parts)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = off_policy(Uniform(), log, [IndependentIPS(2)])
+        assert result.estimates[0].value == pytest.approx((4 * 1.0 + 2 / 3) / 5, abs=1e-15)
+
+
+def test_rows_of_a_parquet_file_without_rewards_beside_one_with_them_count_as_unanswered(tmp_path):
+    rows = {"arms": [["a", "b"]] * 4, "arm": ["a", "b"] * 2, "propensity": [0.5] * 4, "reward": [1.0] * 4}
+    for name, columns in (("a", rows), ("b", {name: rows[name] for name in ("arms", "arm", "propensity")})):
+        pyarrow.parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = off_policy(Uniform(), tmp_path)
+    assert (result.rows, result.unanswered, result.logged) == (8, 4, 0.5)
 
 
 def test_a_score_interval_by_hand():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import warnings
@@ -22,7 +21,7 @@ from reference import inputs
 
 import tacit
 from tacit.cli import cli
-from tacit.errors import AssumptionWarning, InvalidValue, LogError, TacitError, UnfitLog
+from tacit.errors import AssumptionWarning, InvalidValue, TacitError, UnfitLog
 from tacit.evaluate import (
     IPS,
     SNIPS,
@@ -507,18 +506,6 @@ def test_wrong_rows_of_a_file_are_counted_not_used(tmp_path):
     assert reader.report.rejected == {"reward-outside-range": 1}
     with pytest.raises(TacitError, match="row 1"):
         off_policy(Uniform(), tacit.read_log(tmp_path / "log.parquet", strict=True))
-
-
-def test_an_empty_log_says_nothing():
-    with pytest.raises(LogError, match="log: it has no rows"):
-        off_policy(Uniform(), FOUR.slice(0, 0))
-
-
-def test_the_plot_is_drawn(tmp_path):
-    assert importlib.util.find_spec("matplotlib")
-    path = tmp_path / "estimates.png"
-    off_policy(TARGET, FOUR, [IPS(), SNIPS()]).plot(path)
-    assert path.stat().st_size > 5000
 
 
 # When not to trust ----------------------------------------------------------------------------

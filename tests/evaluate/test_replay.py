@@ -135,11 +135,6 @@ def test_passes_without_a_match_do_not_count_in_the_mean():
     assert result.low == wilson(1.0, sum(result.matched) / 40)[0]
 
 
-def test_an_empty_log_has_no_rows():
-    with pytest.raises(LogError, match="log: it has no rows"):
-        replay(tacit.UniformRandom(ARMS), click_log([], []).slice(0, 0))
-
-
 def test_more_passes_over_the_same_rows_do_not_narrow_the_interval():
     log = random_log(60, 1, context=numbered(60))
     once, often = (replay(always(1), log, passes=passes) for passes in (1, 20))

@@ -3,8 +3,11 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from log_files import as_file, in_form
 
 import tacit
 from tacit import cluster
@@ -147,12 +150,7 @@ def test_a_value_that_is_not_what_its_field_holds_names_its_rows(log):
 
 
 def test_the_command_line_takes_columns_with_commas(log, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "log.parquet"
-    both = log | {"visits": np.zeros(ROWS)}
-    pq.write_table(pa.table(both), path)
+    path = as_file(log | {"visits": np.zeros(ROWS)}, tmp_path / "log.parquet")
     told = ["evaluate", str(path), "--arms", "film,song", "--passes", "1", "--column", "context=age,visits"]
     found = CliRunner().invoke(cli, [*told, "--policy", "context-mixture(context_dim=2)"])
     assert found.exit_code == 0, found.output
@@ -224,8 +222,6 @@ def test_without_a_context_means_of_arms_are_what_is_regressed(log):
 
 
 def test_contexts_of_several_lengths_have_models_of_their_own(log):
-    import pyarrow as pa
-
     both = with_contexts(log)
     half = [given if row % 2 else None for row, given in enumerate(both["context"])]
     mixed = off_policy(Uniform(), pa.table(both | {"context": half}), LEAN, arms=ARMS)
@@ -236,9 +232,6 @@ def test_contexts_of_several_lengths_have_models_of_their_own(log):
 
 
 def test_the_regressions_are_the_same_however_many_work_at_them(log, tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     whole = pa.table(with_contexts(log, 1e6))
     for part in range(4):
         pq.write_table(whole.slice(part * 800, 800), tmp_path / f"{part}.csv.parquet", row_group_size=300)
@@ -278,27 +271,10 @@ def test_what_switch_dr_leaves_to_the_model_has_no_interval(log):
 # ---- Targets that look at who is asking: functions, tables, learners
 
 
-def as_file(log, folder):
-    """Write a log as Parquet, and return the file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = folder / "log.parquet"
-    pq.write_table(pa.table(log), path)
-    return path
-
-
 @pytest.fixture(params=["memory", "parquet", "csv"])
 def kept(request, log, tmp_path):
     """The log in memory, and in files."""
-    if request.param == "memory":
-        return log
-    if request.param == "parquet":
-        return as_file(log, tmp_path)
-    path = tmp_path / "log.csv"
-    rows = zip(*(log[name].tolist() if name != "key" else log[name] for name in log), strict=True)
-    path.write_text("\n".join([",".join(log), *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return path
+    return in_form(request.param, log, tmp_path)
 
 
 def older(batch):
@@ -359,7 +335,7 @@ def test_a_frozen_learner_is_weighed_by_what_it_believes(log, kept, tmp_path):
     assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
     learner.save(tmp_path / "after")
     assert (tmp_path / "after").read_bytes() == (tmp_path / "learner").read_bytes()
-    path = as_file(log | {"context": learner_columns(log)}, tmp_path)
+    path = as_file(log | {"context": learner_columns(log)}, tmp_path / "log.parquet")
     told = ["evaluate", str(path), "--arms", "film,song", "--policy", f"learner:{tmp_path / 'learner'}"]
     said = CliRunner().invoke(cli, [*told, "--estimator", "ips,dr", "--json"])
     assert said.exit_code == 0, said.output
@@ -373,7 +349,7 @@ def learner_columns(log):
 
 
 def test_targets_by_context_are_the_same_in_parts(log, tmp_path):
-    reader = read_log(as_file(log, tmp_path), arms=ARMS)
+    reader = read_log(as_file(log, tmp_path / "log.parquet"), arms=ARMS)
     learner = tacit.Learner(tacit.auto(arms=ARMS, context=SCHEMA), seed=1)
     numbers = {"ios": {"film": 1.0}, "web": {"song": 1.0}}
     for target in (Probabilities(older, ARMS, columns=["age"]), Table(numbers, per="device"), learner):
@@ -390,7 +366,7 @@ def test_targets_by_context_are_the_same_in_parts(log, tmp_path):
 )
 def test_the_command_line_takes_tables_per_column(log, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    path = as_file(log, tmp_path)
+    path = as_file(log, tmp_path / "log.parquet")
     told = ["evaluate", str(path), "--arms", "film,song", "--policy", f"table:{tmp_path / name}"]
     said = CliRunner().invoke(cli, [*told, "--estimator", "ips,snips,dm,dr", "--json"])
     assert said.exit_code == 0, said.output

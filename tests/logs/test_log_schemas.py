@@ -5,9 +5,9 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from log_files import as_file, in_form
 
 import tacit
 from tacit.cli import cli
@@ -34,22 +34,10 @@ def log():
     }
 
 
-def as_csv(log, path):
-    """Write a log in memory as CSV."""
-    rows = zip(*log.values(), strict=True)
-    path.write_text("\n".join([",".join(log), *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return path
-
-
 @pytest.fixture(params=["memory", "parquet", "csv"])
 def kept(request, log, tmp_path):
     """The log in memory, and in files."""
-    if request.param == "csv":
-        return as_csv(log, tmp_path / "log.csv")
-    if request.param == "parquet":
-        pq.write_table(pa.table(log), tmp_path / "log.parquet")
-        return tmp_path / "log.parquet"
-    return log
+    return in_form(request.param, log, tmp_path)
 
 
 def test_a_schema_is_learned_from_the_first_rows_whatever_the_format(log, kept):
@@ -96,7 +84,7 @@ def asked(*arguments):
 
 
 def test_the_command_line_learns_what_columns_hold(log, tmp_path):
-    path = as_csv(log, tmp_path / "log.csv")
+    path = as_file(log, tmp_path / "log.csv")
     columns = path, "--arms", ",".join(ARMS), "--column"
     suggested = asked("schema", *columns, "context=age,device")
     assert suggested.output == 'context = { age = "number", device = ["ios", "web"] }\n'
@@ -134,16 +122,8 @@ def test_a_file_that_is_no_schema_is_refused(tmp_path, said, message):
     (tmp_path / "wrong.toml").write_text('context = { age = "numbers" }')
     (tmp_path / "list.json").write_text("[1, 2]")
     (tmp_path / "log.csv").write_text("key,arm,age\na,film,3\n")
-    result = asked(
-        "fit",
-        tmp_path / "log.csv",
-        "--arms",
-        "film",
-        "-o",
-        "l",
-        "--column",
-        f"context={said.format(tmp_path)}",
-    )
+    columns = "--column", f"context={said.format(tmp_path)}"
+    result = asked("fit", tmp_path / "log.csv", "--arms", "film", "-o", "l", *columns)
     assert result.exit_code == 2
     assert message in result.output
 
@@ -199,9 +179,7 @@ def test_what_was_on_offer_in_each_row_counts_for_contextual_policies(tmp_path):
     found = off_policy(learner, log, [IPS(), DoublyRobust()], columns=columns)
     for estimate in found.estimates:
         assert estimate.value > found.logged + 0.1
-    rows = zip(*log.values(), strict=True)
-    path = tmp_path / "log.jsonl"
-    path.write_text("\n".join(json.dumps(dict(zip(log, row, strict=True))) for row in rows))
+    path = as_file(log, tmp_path / "log.jsonl")
     columns = "--column", "arms=offered", "--column", "context=age"
     result = asked("evaluate", path, "--policy", "auto", "--passes", 1, *columns)
     assert result.exit_code == 0, result.output
@@ -212,14 +190,7 @@ def test_what_was_on_offer_in_each_row_counts_for_contextual_policies(tmp_path):
 def test_contexts_with_names_in_one_column_are_read_by_a_schema(log, tmp_path, form):
     named = [{"age": age, "device": device} for age, device in zip(log["age"], log["device"], strict=True)]
     rows = {name: log[name] for name in ("key", "arm", "propensity", "reward")} | {"context": named}
-    given = pa.table(rows)
-    if form == "parquet":
-        pq.write_table(given, tmp_path / "log.parquet")
-        given = tmp_path / "log.parquet"
-    if form == "jsonl":
-        given = tmp_path / "log.jsonl"
-        lines = zip(*rows.values(), strict=True)
-        given.write_text("\n".join(json.dumps(dict(zip(rows, line, strict=True))) for line in lines))
+    given = in_form(form, pa.table(rows), tmp_path)
     policy = tacit.auto(arms=ARMS, context=SCHEMA)
     ours, theirs = (tacit.Learner(policy, seed=1).fit_log(each, arms=ARMS) for each in (given, log))
     who = {"age": 70, "device": "ios"}

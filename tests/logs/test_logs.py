@@ -18,6 +18,7 @@ from tacit.errors import InvalidValue, LogError
 from tacit.evaluate import Table, off_policy
 from tacit.logs import SCHEMA, read_log, read_open_bandit, write_log
 from tacit.logs.rows import convert_values
+from tacit.logs.selection import select_columns
 
 FORMATS = ["parquet", "csv", "jsonl"]
 MEN = DATA / "open_bandit" / "random" / "men"
@@ -212,7 +213,10 @@ def test_a_wrong_row_is_counted_by_its_reason_or_stops(tmp_path, format, reason,
     assert (example.source, example.row, example.column) == (str(path), 2, column)
     if format == "jsonl":
         assert repr(example.value) == repr(value)
-    assert reason in log.report.summary()
+    summary = log.report.summary()
+    assert reason in summary
+    assert sum(len(chunk.rows) for chunk in select_columns(log, ["propensity", "reward"])) == 2
+    assert log.report.summary() == summary
     with pytest.raises(LogError, match=rf"clicks\.{format}: row 2: {column}: .*\({reason}\); give"):
         list(read_log(path, strict=True))
 

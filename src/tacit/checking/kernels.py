@@ -35,7 +35,7 @@ PASSED_TEXT = {True: "ok", False: "FAILED", None: "–"}
 
 
 class Finding(NamedTuple):
-    """The result of one test.
+    """The result of one test of a policy.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class TrialImpression(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """A policy under test.
+    """A policy under test, with the impressions and rewards of its rounds.
 
     Attributes
     ----------
@@ -172,8 +172,7 @@ class Trial:
         return Impression(np.arange(self.arms), *impression[:3])
 
     def compute_reward(self, round: int, slots: Ints) -> Any:
-        """Return the reward of the arms with indices ``slots`` in a round: a number, or a list for list
-        policies.
+        """Return the reward of the arms with indices ``slots`` in a round; for list policies a list of them.
 
         It depends only on the seed, the round and the arms; of duels it is 0, 0.5 or 1.
         """
@@ -469,8 +468,7 @@ def check_propensities(trial: Trial) -> str:
 
 
 def _compute_divergence(share: float, chance: float) -> float:
-    """Return the Kullback–Leibler divergence of two Bernoulli distributions; inf if ``chance`` excludes
-    ``share``.
+    """Return the divergence KL(share‖chance) of two Bernoulli distributions; inf if ``chance`` excludes it.
 
     For a share of N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
     """
@@ -543,9 +541,7 @@ def _repeat_impression(trial: Trial) -> dict[str, Any]:
 
 
 def _name_in_batch(name: str) -> str:
-    """Return the name in ``choose_many`` of an argument of ``choose``: ``contexts`` for ``context``, else the
-    same.
-    """
+    """Return the argument of ``choose_many`` for one of ``choose``: "contexts" for "context", else as is."""
     return "contexts" if name == "context" else name
 
 

@@ -289,9 +289,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
 
 
 def measure_speed(trial: Trial) -> str:
-    """Measure the time of a simulated round, also with uniform choice, and of single calls; return it as a
-    text.
-    """
+    """Return as text the measured times of a simulated round, also by uniform choice, and of single calls."""
     learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
     impressions = [trial.make_impression(round) for round in range(rounds)]

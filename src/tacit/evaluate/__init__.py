@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from tacit.lazy_imports import load_lazily
 
 if TYPE_CHECKING:
-    from tacit.evaluate.estimate_sums import conclude as conclude
+    from tacit.evaluate.conclusions import conclude as conclude
     from tacit.evaluate.estimators import IPS as IPS
     from tacit.evaluate.estimators import SNIPS as SNIPS
     from tacit.evaluate.estimators import CascadeIPS as CascadeIPS
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = load_lazily(
     __name__,
     {
-        "estimate_sums": "conclude",
+        "conclusions": "conclude",
         "estimators": "CascadeIPS DirectMethod DoublyRobust Estimator IPS "
         "IndependentIPS PositionBasedIPS SNIPS SlateIPS SwitchDR estimators_from_names",
         "examination": "Examination examine",

@@ -1,12 +1,10 @@
-"""Sums over the rows of a log, and the estimate with its intervals that follows from them."""
+"""Sums over the rows of a log: of each estimator, in total and by segment, from one pass.
 
-# 1. ``LogSummation``: one pass; add each estimator's units to its sums, in total and by segment.
-# 2. ``conclude``: compute estimate, intervals and warnings from the sums alone, so that parts of a log can be
-#    summed on different machines.
+Parts of a log can be summed separately and merged.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -15,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue, UnfitLog
-from tacit.evaluate import intervals
+from tacit.errors import UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
-    DoublyRobust,
     Estimator,
     PositionBasedIPS,
     SlateEstimator,
@@ -28,10 +24,9 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import GROUPS, Sums, empty_sums, sum_units
 from tacit.evaluate.learners import Ranking
-from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
-from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import (
     LoggedRows,
+    RowReader,
     check_segments,
     group_lists,
     hash_clusters,
@@ -39,9 +34,6 @@ from tacit.evaluate.rows import (
 )
 from tacit.evaluate.targets import Target
 from tacit.logs.schema import SEGMENT
-
-# ---- Sums per estimator and counts, from one pass over a log
-
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
 """A log lacks support for the target where the propensity left to other arms is at most the first and the
@@ -54,6 +46,11 @@ class SegmentSums(NamedTuple):
     sums: tuple[Sums, ...]
     rows: int
     reward: float
+
+    def merge(self, after: SegmentSums, in_turn: Sequence[bool]) -> SegmentSums:
+        """Return the segment's sums over this part of a log and the next; as :meth:`LogSums.merge`."""
+        sums = _merge_in_order(self.sums, after.sums, in_turn)
+        return SegmentSums(sums, self.rows + after.rows, self.reward + after.reward)
 
 
 class LogSums(NamedTuple):
@@ -91,6 +88,58 @@ class LogSums(NamedTuple):
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
     learned: bool = False
     given_above: bool = False
+
+    def merge(self, after: LogSums, in_turn: Sequence[bool]) -> LogSums:
+        """Return the sums over this part of a log and the next one.
+
+        ``in_turn`` says of each estimator whether its units were assigned to groups in turn, and not by
+        cluster.
+
+        Raises
+        ------
+        UnfitLog
+            If a slate begins in this part and ends in the next.
+        """
+        slates = self.slates or after.slates
+        if self.slates and after.slates:
+            if self.slates[1] == after.slates[0] is not None:
+                raise UnfitLog(
+                    f"log: decision_id: the slate {self.slates[1]!r} lies in two files, which are read "
+                    "apart; write whole slates into each file"
+                )
+            slates = self.slates[0], after.slates[1]
+        arms = {
+            arm: np.add(self.arms.get(arm, 0.0), after.arms.get(arm, 0.0))
+            for arm in {**self.arms, **after.arms}
+        }
+        segments = {**after.segments, **self.segments}
+        for name in set(self.segments) & set(after.segments):
+            segments[name] = self.segments[name].merge(after.segments[name], in_turn)
+        return LogSums(
+            _merge_in_order(self.sums, after.sums, in_turn),
+            self.rows + after.rows,
+            self.unanswered + after.unanswered,
+            self.reward + after.reward,
+            arms,
+            self.reachable | after.reachable,
+            slates,
+            segments,
+            given_above=self.given_above or after.given_above,
+        )
+
+
+def _merge_in_order(
+    before: Sequence[Sums], after: Sequence[Sums], in_turn: Sequence[bool]
+) -> tuple[Sums, ...]:
+    """Return each estimator's sums over two consecutive parts of a log.
+
+    If its units were assigned to groups in turn, the groups of the later part are rotated, as if its units
+    had followed the earlier ones.
+    """
+    return tuple(
+        early.merge(late.rotate_groups(early.n) if rotates else late)
+        for early, late, rotates in zip(before, after, in_turn, strict=True)
+    )
 
 
 class LogSummation:
@@ -245,18 +294,26 @@ class LogSummation:
         first = self.slate_ids[0] if self.slate_ids else ids[0].as_py()
         self.slate_ids = first, ids[-1].as_py()
 
-    def tally_by_arm(self, arms: Sequence[str]) -> dict[str, Floats]:
-        """Return per arm the numbers of rows that show it and that offer it, and Σ1/p and Σ1/p².
+    def sum_up(self, reader: RowReader, learned: bool) -> LogSums:
+        """Return all sums, with the counts of the reader of the rows.
 
-        The sums are over the rows that show the arm.
+        ``learned`` is True if the target is a learner that was fitted to these very rows.
         """
+        arms = reader.arms
         tally = np.zeros((len(arms), 4))
         tally[: self._tally.shape[1]] = self._tally.T
-        return dict(zip(arms, tally, strict=True))
-
-    def select_reachable(self, arms: Sequence[str]) -> list[str]:
-        """Return the ``arms`` that the target policy may have shown so far."""
-        return self._target.select_reachable(arms)
+        return LogSums(
+            tuple(self.sums),
+            reader.rows,
+            reader.unanswered,
+            reader.reward,
+            dict(zip(arms, tally, strict=True)),
+            frozenset(self._target.select_reachable(arms)),
+            self.slate_ids,
+            self.segments,
+            learned,
+            reader.given_above,
+        )
 
 
 def _tally_arms(rows: LoggedRows) -> Floats:
@@ -313,194 +370,3 @@ def _begin_model(estimator: Estimator) -> Estimator:
     if not isinstance(estimator, DirectMethod) or estimator.model is None:
         return estimator
     return replace(estimator, model=estimator.model.begin(True))
-
-
-# ---- From the sums over a log to an estimate and its intervals
-
-MIN_EFFECTIVE_SIZE = 100
-"""Effective sample size below which asymptotic intervals are not trusted."""
-MODEL_ONLY = (
-    "weights above its threshold, the largest is {:,.4g}, are left to the model, of which no row tells "
-    "how far off it is; so it has no interval, DoublyRobust has one"
-)
-
-PROPENSITY_SUBSTITUTED = (
-    "; the log has no position_propensity, that of the arm at its position whatever stands elsewhere, and "
-    "propensity is taken for it: give it, or CascadeIPS"
-)
-ONE_CLUSTER = "cluster: all rows have the same, so it has no interval; give a column of more values"
-FEW_CLUSTERS = 10
-FEW_CLUSTERS_NOTE = (
-    "cluster: it has about {} values, too few to tell how much they differ, so trust no interval; give a "
-    "column of more values, such as user"
-)
-
-
-def conclude(
-    estimator: Estimator,
-    sums: Sums,
-    *,
-    clustered: bool = False,
-    confidence: float = intervals.CONFIDENCE,
-    weight_bound: float | None = None,
-    seed: int = 0,
-    segments: int = 1,
-    given_above: bool = False,
-) -> Estimate:
-    """Return an estimator's estimate, with intervals and warnings, from its sums over a log.
-
-    Without overlap the value is NaN and there are no intervals.
-
-    Parameters
-    ----------
-    estimator : Estimator
-    sums : Sums
-        May be merged from parts of a log.
-    clustered : bool, default False
-        True if the sums are grouped by clusters.
-    confidence, weight_bound, seed
-        As for :func:`off_policy`.
-    segments : int, default 1
-        Number of segments whose intervals hold simultaneously (Bonferroni).
-    given_above : bool, default False
-        True if propensities given the arms above were used in place of those at the position.
-    """
-    share = 1 - (1 - confidence) / segments
-    length = _length(estimator)
-    estimate = Estimate(
-        estimator=estimator.label,
-        value=math.nan,
-        standard_error=math.nan,
-        intervals={},
-        effective_sample_size=sums.effective_sample_size,
-        mean_weight=sums.mean_weight / length,
-        largest_weights=tuple((sums.largest[sums.largest > 0] / length).tolist()),
-        sums=sums,
-    )
-    if not _has_overlap(estimator, sums):
-        return replace(estimate, warnings=(f"{estimator.label}: {NO_OVERLAP}",) if sums.n else ())
-    estimate = replace(estimate, value=intervals.compute_estimate(sums, estimator.ratio))
-    if not estimator.has_interval:
-        return estimate
-    if _is_left_to_model(estimator, sums):
-        return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
-    bounds: dict[str, intervals.Bounds | None] = {
-        kind: intervals.widen_interval(limits, sums, share, length=length, clustered=clustered)
-        for kind, limits in (
-            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
-            ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
-        )
-    }
-    if not clustered:
-        bounds["score"] = _score(estimator, sums, confidence, segments)
-        bounds["anytime"] = _anytime(estimator, sums, share, weight_bound)
-    sure = bounds.get("anytime")
-    estimate = replace(
-        estimate,
-        # NaN if all rewards are equal: the formula's 0 would claim certainty.
-        standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
-        intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
-        empty=("anytime",) if sure and sure[0] >= sure[1] else (),
-    )
-    substitution = PROPENSITY_SUBSTITUTED if given_above and "mean weight" in estimate.note else ""
-    notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
-    if clustered and (several := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
-        notes.append(
-            f"{estimator.label}: {ONE_CLUSTER if several < 2 else FEW_CLUSTERS_NOTE.format(several)}"
-        )
-    clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
-    if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
-        doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
-        notes.append(f"{estimator.label}: {doubt}; give a larger clip")
-    return replace(estimate, warnings=(*notes, *_list_doubts(estimator, sums, estimate.intervals)))
-
-
-def _unit(estimator: Estimator) -> str:
-    """Return the word for an estimator's units in messages: "lists" or "rows"."""
-    return "lists" if isinstance(estimator, SlateEstimator) else "rows"
-
-
-def _length(estimator: Estimator) -> float:
-    """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
-    return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
-
-
-def _is_left_to_model(estimator: Estimator, sums: Sums) -> bool:
-    """True if a weight exceeds the estimator's threshold, so that the model alone estimates those rows."""
-    return bool(sums.largest[0] > getattr(estimator, "threshold", math.inf))
-
-
-def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
-    """True if the estimator can estimate the target's value from the sums: the log shows its arms.
-
-    Direct methods with a model that was not fitted to this log need only a row.
-    """
-    of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
-    return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not of_the_log)
-
-
-def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds]) -> tuple[str, ...]:
-    """Return a tuple with one warning if normal and bootstrap intervals cannot be trusted, else ().
-
-    They cannot with an effective sample size below 100, or if the normal interval leaves the range of
-    rewards.
-    """
-    doubts = []
-    if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
-        doubts.append(
-            f"the {sums.n:,} {_unit(estimator)}, weighted, tell as much as {sums.effective_sample_size:.3g} "
-            f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
-        )
-    low, high = bounds.get("normal", (0.0, 0.0))
-    most = _length(estimator)
-    if low < 0.0 or high > most:
-        doubts.append(
-            f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, 0 "
-            f"to {most:g} (it is not clipped)"
-        )
-    if not doubts:
-        return ()
-    remedy = "trust none of its intervals"
-    if not estimator.weighted:
-        remedy += " (the anytime interval of IPS holds for any weights)"
-    elif "anytime" in bounds:
-        remedy = f"trust the anytime interval, {bounds_text(bounds['anytime'])}, alone"
-    return (
-        f"{estimator.label}: {'; '.join(doubts)}: {remedy}, and log more rows, with a larger "
-        "propensity of what the target policy shows, as under an ExplorationFloor",
-    )
-
-
-def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    """Return the score interval; None if the estimator is clipped or not a weighted mean, or data are few."""
-    # A clipped estimate is biased, which this interval does not account for.
-    if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
-        return None
-    return intervals.score(sums, confidence, length=_length(estimator), segments=segments)
-
-
-def _anytime(
-    estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
-) -> intervals.Bounds | None:
-    """Return the anytime interval; None if the estimator does not support it.
-
-    Raises InvalidValue if a weight exceeds ``weight_bound``.
-    """
-    clip = float(getattr(estimator, "clip", math.inf))
-    if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
-        raise InvalidValue(
-            "weight_bound", weight_bound, f"there is a weight of {sums.largest[0]:g}; give more"
-        )
-    unclipped = weight_bound is not None and clip >= weight_bound
-    if isinstance(estimator, SlateEstimator):
-        if not estimator.weighted:
-            return None
-        return intervals.anytime(sums, confidence, length=float(estimator.slots))
-    if estimator.weighted:
-        return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
-    threshold = float(getattr(estimator, "threshold", math.inf))
-    if not isinstance(estimator, DoublyRobust) or weight_bound is None:
-        return None
-    if not unclipped or threshold < weight_bound:
-        return None
-    return intervals.anytime_in_range(sums, -weight_bound, 1.0 + weight_bound, confidence)

@@ -17,7 +17,8 @@ import numpy as np
 
 from tacit.core.parallel import report_progress
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
-from tacit.evaluate.estimate_sums import LogSummation, LogSums, SegmentSums, conclude
+from tacit.evaluate.conclusions import conclude
+from tacit.evaluate.estimate_sums import LogSummation, LogSums, SegmentSums
 from tacit.evaluate.estimators import (
     IPS,
     NAMES,
@@ -43,7 +44,7 @@ from tacit.evaluate.results import (
 )
 from tacit.evaluate.rewards import ASSUMES, ASSUMES_GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
-from tacit.evaluate.rows import RowReader, extra_columns, warn_one_sided
+from tacit.evaluate.rows import LoggedRows, RowReader, extra_columns, warn_one_sided
 from tacit.evaluate.targets import ByClassifier, Target, Uniform
 from tacit.learning.learner import Learner
 from tacit.logs.data_warnings import MIN_ROWS
@@ -205,38 +206,16 @@ class OffPolicyEvaluation(Options):
             whole=self.has_slate_estimator,
         )
         summing = LogSummation(self.target, self.estimators, self.cluster, self.logging, self.by is not None)
-        propensity_model = None
-        if self.propensities != LOGGED:
-            propensity_model = self.propensities
-            propensity_model = (
-                propensity_model.begin() if hasattr(propensity_model, "begin") else propensity_model
-            )
+        propensity_model: Any = None if self.propensities == LOGGED else self.propensities
+        if hasattr(propensity_model, "begin"):
+            propensity_model = propensity_model.begin()
         logs, checksum = getattr(getattr(self.target, "learner", None), "logs_learned", ()), 0
         for rows in reader.read(log):
             checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
-            if propensity_model is not None:
-                chances = propensity_model.evaluate_shown(rows)
-                if not chances.all():
-                    row = int(np.argmin(chances))
-                    arm = rows.arm.names[rows.arm.codes[row]]
-                    remedy = "give what may show each arm that was shown, or leave such rows out"
-                    raise UnfitLog(f"{rows.locate_row(row)}: propensity: {arm!r} has 0, as given; {remedy}")
-                rows = rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))
-            summing.add(rows)
+            summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
             if progress is not None:
                 progress(reader.rows)
-        return LogSums(
-            tuple(summing.sums),
-            reader.rows,
-            reader.unanswered,
-            reader.reward,
-            summing.tally_by_arm(reader.arms),
-            frozenset(summing.select_reachable(reader.arms)),
-            summing.slate_ids,
-            summing.segments,
-            reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs,
-            reader.given_above,
-        )
+        return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -261,27 +240,8 @@ class OffPolicyEvaluation(Options):
         UnfitLog
             If a slate begins in one part and ends in the other.
         """
-        ends = before.slates, after.slates
-        if ends[0] and ends[1]:
-            if ends[0][1] == ends[1][0] is not None:
-                raise UnfitLog(
-                    f"log: decision_id: the slate {ends[0][1]!r} lies in two files, which are read "
-                    "apart; write whole slates into each file"
-                )
-            ends = (ends[0][0], ends[1][1]), None
-        return LogSums(
-            tuple(map(self._merge_estimator_sums, self.estimators, before.sums, after.sums)),
-            before.rows + after.rows,
-            before.unanswered + after.unanswered,
-            before.reward + after.reward,
-            {
-                arm: np.add(before.arms.get(arm, 0.0), after.arms.get(arm, 0.0))
-                for arm in {**before.arms, **after.arms}
-            },
-            before.reachable | after.reachable,
-            ends[0] or ends[1],
-            self._merge_segments(before.segments, after.segments),
-            given_above=before.given_above or after.given_above,
+        return before.merge(
+            after, [self.cluster is None or isinstance(x, SlateEstimator) for x in self.estimators]
         )
 
     def warn_of_lists(self, report: LogReport) -> None:
@@ -299,26 +259,6 @@ class OffPolicyEvaluation(Options):
                 AssumptionWarning,
                 stacklevel=3,
             )
-
-    def _merge_segments(
-        self, before: Mapping[str, SegmentSums], after: Mapping[str, SegmentSums]
-    ) -> dict[str, SegmentSums]:
-        """Return, for each segment of two consecutive parts of a log, the sums over both parts."""
-        segments = {**after, **before}
-        for name in set(before) & set(after):
-            early, late = before[name], after[name]
-            sums = tuple(map(self._merge_estimator_sums, self.estimators, early.sums, late.sums))
-            segments[name] = SegmentSums(sums, early.rows + late.rows, early.reward + late.reward)
-        return segments
-
-    def _merge_estimator_sums(self, estimator: Estimator, before: Sums, after: Sums) -> Sums:
-        """Return one estimator's sums over two consecutive parts of a log.
-
-        Without clusters, the groups of the later part are rotated, as if its rows had followed the earlier
-        ones.
-        """
-        in_turn = self.cluster is None or isinstance(estimator, SlateEstimator)
-        return before.merge(after.rotate_groups(before.n) if in_turn else after)
 
     def compute_result(self, log_sums: LogSums) -> OffPolicyResult:
         """Return the result of the evaluation: estimates with intervals, in total and by segment.
@@ -393,6 +333,20 @@ class OffPolicyEvaluation(Options):
         """Return the log's mean reward per row, or per list if all estimators are for lists; NaN if empty."""
         units = log_sums.sums[0].n if self.has_only_slate_estimators else log_sums.rows
         return log_sums.reward / units if units else math.nan
+
+
+def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:
+    """Return the rows with the propensities that a fitted model or a logging policy gives.
+
+    Raises UnfitLog if that of a row is 0.
+    """
+    chances = model.evaluate_shown(rows)
+    if not chances.all():
+        row = int(np.argmin(chances))
+        arm = rows.arm.names[rows.arm.codes[row]]
+        remedy = "give what may show each arm that was shown, or leave such rows out"
+        raise UnfitLog(f"{rows.locate_row(row)}: propensity: {arm!r} has 0, as given; {remedy}")
+    return rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))
 
 
 def _as_target(target: Any, seed: int) -> Any:

@@ -370,7 +370,7 @@ def weigh_shown(params: Any, state: Any, batch: Batch, arm_indices: Ints, probab
 
 
 class LoggedBatch(NamedTuple):
-    """Logged rows as columns.
+    """Logged rows as columns for compiled loops: impressions, arms shown and rewards.
 
     Attributes
     ----------
@@ -563,7 +563,7 @@ class Ranking(Restartable):
 
 
 class LoggedLists(NamedTuple):
-    """Logged lists as columns.
+    """Logged lists as columns for compiled loops: impressions, lists shown and rewards.
 
     Attributes
     ----------

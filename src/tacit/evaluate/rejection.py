@@ -39,7 +39,7 @@ PerPass = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 class ReplaySegment(NamedTuple):
-    """Estimated mean reward of a policy in one segment, after learning from all segments.
+    """Estimated mean reward in one segment, of a policy that learns from the matched rows of all segments.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ from tacit.evaluate.targets import PER, ArmFunction, ArmTables, Probabilities, c
 
 
 class RewardModel(Protocol):
-    """Expected rewards of arms.
+    """Protocol of reward models: the expected reward of each arm in each logged row.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class RewardModel(Protocol):
 
 
 class Rewards(ArmTables):
-    """Fixed expected rewards of arms; arms that are not named have 0.
+    """A reward model of fixed expected rewards of arms; arms that are not named have 0.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Rewards(ArmTables):
 
 
 class RewardFunction(ArmFunction):
-    """Expected rewards from a function of a batch of rows.
+    """A reward model whose expected rewards a user's function returns for a batch of rows.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class ModelOfLog:
 
 
 class ArmMeans(ModelOfLog):
-    """Mean rewards per arm, cross-fitted: a row's own reward does not enter its prediction.
+    """A reward model of mean rewards per arm, cross-fitted: a row's own reward does not enter its prediction.
 
     Rows are assigned to folds in turn; the model of a fold is fitted to the other folds. Means
     are shrunk towards the mean of all rows: (sum + strength × mean)/(rows + strength).
@@ -231,7 +231,7 @@ class ArmMeans(ModelOfLog):
         return (rows.first + np.arange(len(rows.reward))) % self.folds
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return the model itself: it has no state from rows."""
+        """Return the model itself: evaluating rows does not change it."""
         return self
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
@@ -270,7 +270,7 @@ def _grow_array(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 class Predicted(RewardFunction):
-    """Expected rewards that fitted models predict from the logged contexts.
+    """A reward model whose expected rewards a user's fitted models predict from the logged contexts.
 
     A model has ``predict_proba(X)``, of which the last column is used, or ``predict(X)``, as in
     scikit-learn, LightGBM and XGBoost. Fit it to other rows than the evaluated ones.

@@ -83,7 +83,7 @@ def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) 
 
 
 class LengthModels(NamedTuple):
-    """The regression models of contexts of one length.
+    """Ridge models of the expected reward, one per fold and arm, for contexts of one length.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class LengthModels(NamedTuple):
 
 
 class ArmRidges(ArmValues, ModelOfLog):
-    """Expected rewards by a ridge regression on the context, one per arm, cross-fitted.
+    """A reward model by a ridge regression on the context for each arm, cross-fitted over folds of rows.
 
     Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
     Contexts are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
@@ -244,7 +244,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         return center, scale, weights
 
     def _weights(self, moved: Floats) -> Floats:
-        """Return the ridge weights of each arm, intercept first.
+        """Return each arm's ridge weights, intercept first, from sums of products of standardised contexts.
 
         Unless the penalty is given, it is the one with the least generalised cross-validation criterion.
         """

@@ -18,9 +18,9 @@ from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
 from tacit.logs.parts import find_list_starts, whole_lists
-from tacit.logs.rows import Chunk, first_equal_rows, numbers
+from tacit.logs.rows import Chunk, common_list_codes, first_equal_rows, numbers
 from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
-from tacit.logs.selection import common_list_codes, select_columns
+from tacit.logs.selection import select_columns
 from tacit.logs.sources import ReadOptions, open_log
 from tacit.policies.base import Policy
 
@@ -299,8 +299,6 @@ class RowReader:
         arms = batch["arms"]
         if common_list_codes(arms) is not None:
             return np.full(len(arms), self._offer_index(arms[0].as_py()))
-        if pa.types.is_dictionary(arms.type.value_type):
-            arms = arms.cast(pa.list_(pa.string()))
         first, which = np.unique(first_equal_rows(arms), return_inverse=True)
         places = np.array([self._offer_index(arms[row].as_py()) for row in first.tolist()], np.int64)
         return places[which]
@@ -331,8 +329,7 @@ class Vocabulary:
 
     def encode_column(self, column: Any) -> Coded:
         """Return a text column as codes with their names; new names are added."""
-        if not pa.types.is_dictionary(column.type):
-            column = column.dictionary_encode()
+        column = column.dictionary_encode()
         if column.null_count:
             column = column.cast(pa.string()).dictionary_encode(null_encoding="encode")
         mapping = np.array([self.code(name) for name in column.dictionary.to_pylist()], np.int64)
@@ -358,7 +355,7 @@ def hash_clusters(column: Any, groups: int) -> Ints:
 
     Equal names have the same group, on every machine.
     """
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]
     groups_of_names = [zlib.crc32(name.encode()) % groups for name in names]
     return np.asarray(np.array(groups_of_names, np.int64)[encoded.indices.fill_null(0).to_numpy()])

@@ -28,7 +28,7 @@ from tacit.evaluate.rows import Coded, LoggedRows, Vocabulary, batch_name, check
 
 
 class Target(Protocol):
-    """A policy to evaluate.
+    """Protocol of target policies: the probability of each arm in each logged row.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Target(Protocol):
 
 
 class Uniform:
-    """Every arm on offer with the same probability."""
+    """A target policy that shows every arm on offer with the same probability."""
 
     label = "uniform"
     columns: frozenset[str] = frozenset()
@@ -126,7 +126,7 @@ PER = (None, "key", "placement", "position", "policy")
 
 
 class ArmTables(Restartable):
-    """Fixed numbers per arm, optionally with a table for each key, placement or position.
+    """Base of fixed numbers per arm, optionally with a table for each key, placement or position.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def _text(value: Any) -> str:
 
 
 class Table(ArmTables):
-    """Fixed probabilities of arms.
+    """A target policy with fixed probabilities of arms, optionally for each key, placement or position.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ class ArmValues(Restartable):
 
 
 class ArmFunction(ArmValues):
-    """Numbers per arm from a function of a batch of rows.
+    """Base of numbers per arm that a user's function returns for a batch of rows.
 
     Parameters
     ----------

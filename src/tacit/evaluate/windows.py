@@ -292,7 +292,7 @@ class WindowReader:
 
 
 class _WindowPart(NamedTuple):
-    """Columns of some of a window's rows."""
+    """Consecutive rows of a window as arrays, one element per row; ``logged`` are the shown arms' indices."""
 
     lanes: Ints
     starts: Ints
@@ -383,7 +383,7 @@ STRIDE = 65_536
 
 
 class Matches(NamedTuple):
-    """Workspace and counts of a pass.
+    """The current row's action and reward in a pass of replay, and the matched rows per segment so far.
 
     Attributes
     ----------

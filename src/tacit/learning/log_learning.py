@@ -28,9 +28,9 @@ from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
 from tacit.logs.parts import find_list_starts, has_times_in_order, sort_by_time, whole_lists
 from tacit.logs.reader import LogReader
-from tacit.logs.rows import Chunk, lengths, numbers
+from tacit.logs.rows import Chunk, common_list_codes, lengths, numbers
 from tacit.logs.schema import FEATURE
-from tacit.logs.selection import common_list_codes, select_columns
+from tacit.logs.selection import select_columns
 from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- Features of arms, from columns of the click log or from a separate table

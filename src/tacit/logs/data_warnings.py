@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,9 +120,10 @@ def find_name_warnings(
     """
     for column in NAMES:
         if column in texts:
+            is_blank = partial(_is_blank, empty="" if column == "arm" else " ")
             for kind, values, is_wrong in (
                 (FRACTIONS, columns[column], _mask_floats(columns[column])),
-                (BLANKS, texts[column], _mask_blanks(texts[column], "" if column == "arm" else " ")),
+                (BLANKS, texts[column], mask_texts(is_blank, texts[column])),
             ):
                 if is_wrong is not None and is_wrong.any():
                     row = int(np.argmax(is_wrong))
@@ -187,10 +189,10 @@ def select_warnings(
     min_rows = {
         EMPTY: row_count,
         ZEROS: max(row_count, 0 if has_large_rewards else MANY),
+        ONES: max(row_count, MIN_ROWS),
+        BACKWARDS: max(row_count, MIN_ROWS),
         CLICKED: max(NEARLY_ALL * row_count, MIN_ROWS),
-    }
-    min_rows |= dict.fromkeys((ONES, BACKWARDS), max(row_count, MIN_ROWS)) | {
-        SHUFFLED: max(OFTEN * row_count, MIN_ROWS)
+        SHUFFLED: max(OFTEN * row_count, MIN_ROWS),
     }
     return [warning for warning in warnings if warning.rows >= min_rows.get(warning.kind, 0)]
 
@@ -204,15 +206,22 @@ def _mask_floats(values: Any) -> Booleans | None:
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
-def _mask_blanks(array: Any, empty: str) -> Booleans | None:
-    """Return a mask of the texts that have blanks around them or equal ``empty``; None if there are none."""
-    is_encoded = pa.types.is_dictionary(array.type)
-    texts = array.dictionary if is_encoded else array
-    is_blank = pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))
-    if not pc.any(is_blank).as_py():
+def _is_blank(texts: Any, empty: str) -> Any:
+    """Return an Arrow mask of the texts that have blanks around them or equal ``empty``."""
+    return pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))
+
+
+def mask_texts(is_wrong: Callable[[Any], Any], texts: Any) -> Booleans | None:
+    """Return a mask of the texts for which an Arrow function is true, False for null; None if it is for none.
+
+    Of a dictionary, the function is called with the distinct texts.
+    """
+    is_encoded = pa.types.is_dictionary(texts.type)
+    mask = is_wrong(texts.dictionary if is_encoded else texts)
+    if not pc.any(mask).as_py():
         return None
-    is_blank = is_blank.take(array.indices) if is_encoded else is_blank
-    return np.asarray(is_blank.fill_null(False).to_numpy(zero_copy_only=False))
+    mask = mask.take(texts.indices) if is_encoded else mask
+    return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 class RowHistory:

@@ -326,14 +326,18 @@ def _parquet_names(path: File) -> list[str]:
     return list(schema.names)
 
 
+def number_rows(batches: Iterable[Any], first: int = 1) -> Iterator[RawRows]:
+    """Yield record batches as raw rows, whose numbers count from ``first`` on."""
+    for batch in batches:
+        rows = np.arange(first, first + len(batch))
+        yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        first += len(batch)
+
+
 def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     """Yield the named columns of a Parquet file in batches; rows are numbered from 1."""
-    first = 1
     with parquet_file(path) as file:
-        for batch in file.iter_batches(batch_rows, columns=list(names)):
-            rows = np.arange(first, first + len(batch))
-            yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
-            first += len(batch)
+        yield from number_rows(file.iter_batches(batch_rows, columns=list(names)))
 
 
 def read_rewards_note(path: Any) -> str:

@@ -198,7 +198,7 @@ class ItemTable:
         return np.asarray(codes.to_numpy(), np.int64)
 
     def rows(self, codes: Ints, times: Any, where: str) -> Ints:
-        """Return the table's row for each item code, valid at its time.
+        """Return, for each item code, the row of the table with the vector that is valid at its time.
 
         If the table has no times, rows are codes and ``times`` is ignored.
 

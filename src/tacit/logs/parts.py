@@ -137,7 +137,7 @@ def assign_shards(placements: Any, keys: Any, shards: int) -> Ints:
     >>> assign_shards(pa.array(["home"] * 3), pa.array(["a", "b", "a"]), 3).tolist()
     [0, 2, 0]
     """
-    placement, key = (_dictionary_encode(column) for column in (placements, keys))
+    placement, key = (column.dictionary_encode() for column in (placements, keys))
     salts = [zlib.crc32(name.encode() + b"\0") for name in placement.dictionary.to_pylist()]
     names = [name.encode() for name in key.dictionary.to_pylist()]
     pairs = placement.indices.to_numpy().astype(np.int64) * max(len(names), 1)
@@ -149,17 +149,12 @@ def assign_shards(placements: Any, keys: Any, shards: int) -> Ints:
     return np.array(shard_numbers, np.int64)[pair_index]
 
 
-def _dictionary_encode(column: Any) -> Any:
-    """Return a column as an Arrow dictionary array; unchanged if it is one."""
-    return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-
-
 # ---- Whole lists: the consecutive rows of one decision
 
 
 def find_list_starts(ids: Any) -> Booleans:
     """Return a mask of the rows whose decision id differs from the row before; the first row is True."""
-    ids = ids.cast(pa.string()) if pa.types.is_dictionary(ids.type) else ids
+    ids = ids.cast(pa.string())
     starts = np.ones(len(ids), np.bool_)
     starts[1:] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
     return starts

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +30,12 @@ from tacit.logs.formats import (
     File,
     detect_format,
     header_hint,
+    number_rows,
     parse_values,
     read_rewards_note,
 )
 from tacit.logs.rows import (
+    TEXT_COLUMNS,
     Chunk,
     LogReport,
     RawRows,
@@ -41,6 +43,7 @@ from tacit.logs.rows import (
     convert_values,
     is_text,
     nulls_for_empty_texts,
+    repeat_value,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, FEATURE, SCHEMA, SEGMENT, EpochTimes
 from tacit.logs.time_units import check_time_unit
@@ -148,13 +151,12 @@ def _check_batch(batch: Any) -> Any:
     return batch
 
 
-def read_frame(frame: Frame, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
-    """Yield the rows of a table in memory in batches, numbered from 1."""
-    first = 1
-    for batch in frame.batches(names, batch_rows):
-        rows = np.arange(first, first + len(batch))
-        yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
-        first += len(batch)
+def _decode_texts(batch: Any) -> Any:
+    """Return a record batch in which texts that are a dictionary, such as categories, are plain."""
+    for index, field in enumerate(batch.schema):
+        if pa.types.is_dictionary(field.type) and field.type.value_type == pa.string():
+            batch = batch.set_column(index, field.name, batch.column(index).cast(pa.string()))
+    return batch
 
 
 # ---- Files and tables as validated record batches
@@ -198,7 +200,7 @@ class LogFile(NamedTuple):
             raise LogError(f"{self.path}: {twice}: {self.names.count(twice)} columns are called so; {remedy}")
         with reading(self.path, self.format):
             if isinstance(self.path, Frame):
-                yield from read_frame(self.path, columns, rows)
+                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)))
             else:
                 yield from FORMATS[self.format].read(self.path, columns, rows)
 
@@ -256,6 +258,7 @@ class LogReader:
         column_names = dict(columns or {})
         context = None if isinstance(column_names.get(CONTEXT), str) else column_names.pop(CONTEXT, None)
         check_columns(constants or {}, field="constants")
+        self._constant_names = frozenset(constants or ())
         self.constants = _constant_scalars(DEFAULT_CONSTANTS | dict(constants or {}), self.time_unit)
         self._context_names: list[str] = []
         self._has_structs = False
@@ -443,13 +446,7 @@ class LogReader:
         """
         if not isinstance(column, str):
             raise InvalidValue("by", column, "give the name of a column, such as 'device'")
-        files = [_with_segment(file, column) for file in self.files]
-        if files == self.files:
-            return self
-        reader = copy.copy(self)
-        reader.report = LogReport()
-        reader.files = files
-        return reader
+        return self._with_files([_with_segment(file, column) for file in self.files])
 
     def with_columns(self, columns: Sequence[str], cluster: str | None = None) -> LogReader:
         """Return a copy of the reader that also reads these columns of its files, with unchanged values.
@@ -462,12 +459,9 @@ class LogReader:
         LogError
             If a file has no such column.
         """
-        files = [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
-        if files == self.files:
-            return self
-        reader = copy.copy(self)
-        reader.files = files
-        return reader
+        return self._with_files(
+            [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
+        )
 
     @property
     def context_columns(self) -> list[str]:
@@ -493,8 +487,15 @@ class LogReader:
         LogError
             If a file has no such column.
         """
+        return self._with_files([_with_extra_columns(file, FEATURE.strip(), columns) for file in self.files])
+
+    def _with_files(self, files: list[LogFile]) -> Self:
+        """Return a copy of the reader with these files and an empty report; itself if it has them already."""
+        if files == self.files:
+            return self
         reader = copy.copy(self)
-        reader.files = [_with_extra_columns(file, FEATURE.strip(), columns) for file in self.files]
+        reader.report = LogReport()
+        reader.files = files
         return reader
 
     def __iter__(self) -> Iterator[Any]:
@@ -507,10 +508,12 @@ class LogReader:
         if self.report.read:
             self.report.check_kept()
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
         """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
 
-        Replaces ``report``, counts rows in it, and adds data warnings at the end.
+        Replaces ``report``, counts rows in it, and adds data warnings at the end. With ``names``, batches
+        have at least these columns and no decision ids unless the log does, texts may be dictionaries, and
+        arms that all rows share are stored once.
 
         Raises
         ------
@@ -519,18 +522,22 @@ class LogReader:
         """
         self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
         history = RowHistory()
+        complete = SCHEMA.names if names is None else {*names, *self._constant_names}
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
-                columns = complete_columns(raw, file.columns, self.constants)
-                chunk = self.check_rows(self.build_contexts(columns), file, report)
+                columns = complete_columns(raw, file.columns, self.constants, complete)
+                chunk = self.check_rows(self.build_contexts(columns), file, report, names)
                 history.add({name: chunk.batch[name] for name in file.history_columns}, *chunk[1:])
                 yield chunk
         report.add_warnings(history.find_warnings())
         report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
-    def check_rows(self, raw: RawRows, file: LogFile, report: LogReport) -> Chunk:
+    def check_rows(
+        self, raw: RawRows, file: LogFile, report: LogReport, names: Collection[str] | None
+    ) -> Chunk:
         """Return the valid rows of a batch of a file; count all its rows in ``report``.
 
+        With ``names``, texts of these columns become dictionaries; with None, all columns are plain.
         Raises LogError if segments are lists, or under ``strict`` for an invalid row.
         """
         source, unit = str(file.path), self.time_unit
@@ -539,7 +546,8 @@ class LogReader:
                 f"{source}: by: {file.columns[SEGMENT]!r} has lists for values; give a column of "
                 "text or numbers"
             )
-        return check_rows(raw, source, report, strict=self.strict, time_unit=unit)
+        encoded = None if names is None else [name for name in TEXT_COLUMNS if name in names]
+        return check_rows(raw, source, report, strict=self.strict, time_unit=unit, encoded=encoded)
 
 
 def open_file(path: File | Frame, format: str | None = None) -> LogFile:
@@ -837,8 +845,13 @@ def _source_column(file: LogFile, field: str, column: str) -> str:
     return source_column
 
 
-def complete_columns(raw: RawRows, columns: Mapping[str, str], constants: Mapping[str, Any]) -> RawRows:
-    """Return rows with all columns of the schema, named as in it.
+def complete_columns(
+    raw: RawRows,
+    columns: Mapping[str, str],
+    constants: Mapping[str, Any],
+    names: Collection[str] = tuple(SCHEMA.names),
+) -> RawRows:
+    """Return rows with their columns named as in the schema, and all of its columns among ``names``.
 
     Columns that the source lacks are constants or null, decision ids the row numbers.
     """
@@ -847,8 +860,10 @@ def complete_columns(raw: RawRows, columns: Mapping[str, str], constants: Mappin
     for field in SCHEMA:
         if field.name in columns:
             complete[field.name] = nulls_for_empty_texts(raw.columns[columns[field.name]], field.type)
-        elif field.name in constants and rows:
-            complete[field.name] = pa.repeat(constants[field.name], rows)
+        elif field.name not in names:
+            continue
+        elif field.name in constants:
+            complete[field.name] = repeat_value(constants[field.name], rows)
         elif field.name == DECISION_ID:
             complete[field.name] = number_decisions(raw.rows)
         else:

@@ -23,7 +23,7 @@ reason                           the row
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,6 +42,7 @@ from tacit.logs.data_warnings import (
     DataWarning,
     find_name_warnings,
     find_row_warnings,
+    mask_texts,
     select_warnings,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes
@@ -53,6 +54,9 @@ MALFORMED = "malformed-row"
 
 TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
 EMPTY_TEXTS = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
+TEXT_COLUMNS = ("placement", "key", "arm", "policy", "version", SEGMENT)
+"""Columns whose texts can be dictionaries while rows are checked, as they repeat."""
+LISTS_OF_CODES = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
 
@@ -101,8 +105,16 @@ class Chunk(NamedTuple):
         return Chunk(self.batch.slice(start, size), self.source, self.rows[start:stop])
 
     def filter_rows(self, mask: Any) -> Chunk:
-        """Return a chunk of the rows where the mask, an Arrow array of bool, is true."""
-        return Chunk(self.batch.filter(mask), self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
+        """Return a chunk of the rows where the mask, an Arrow array of bool, is true.
+
+        Texts that are a dictionary get a new one, without the names of other rows.
+        """
+        batch = self.batch.filter(mask)
+        for index, column in enumerate(batch.schema):
+            if column.name in TEXT_COLUMNS and pa.types.is_dictionary(column.type):
+                texts = batch.column(index).cast(pa.string()).dictionary_encode()
+                batch = batch.set_column(index, column.with_type(texts.type), texts)
+        return Chunk(batch, self.source, self.rows[mask.to_numpy(zero_copy_only=False)])
 
 
 class Example(NamedTuple):
@@ -447,7 +459,43 @@ def _number(value: Any) -> float | None:
     return float(value)
 
 
-# Checks -------------------------------------------------------------------------------------
+# Lists of arms ------------------------------------------------------------------------------
+
+
+def repeat_value(value: Any, rows: int) -> Any:
+    """Return an Arrow array that has one scalar in ``rows`` rows; a text or a list is stored only once."""
+    if pa.types.is_string(value.type):
+        return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
+    if pa.types.is_list(value.type):
+        sizes = np.full(rows, len(value), np.int32)
+        return pa.ListViewArray.from_arrays(np.zeros(rows, np.int32), sizes, value.values)
+    return pa.repeat(value, rows)
+
+
+def common_list_codes(arms: Any) -> Any:
+    """Return the codes of the list that all rows share, as an array; None if lists differ or are empty."""
+    if not len(arms) or arms.null_count:
+        return None
+    if pa.types.is_list_view(arms.type):  # only lists that all rows share are stored so
+        return np.arange(len(arms[0]))
+    sizes = lengths(arms)
+    if not sizes[0] or (sizes != sizes[0]).any():
+        return None
+    table = _element_codes(arms).reshape(-1, sizes[0])
+    return table[0] if (table == table[0]).all() and table[0].min() >= 0 else None
+
+
+def _encode_lists(lists: Any) -> Any:
+    """Return an Arrow column of lists of texts as lists of dictionary codes; list views stay unchanged."""
+    if lists.type == LISTS_OF_CODES or pa.types.is_list_view(lists.type):
+        return lists
+    offsets = pa.array(np.append(0, np.cumsum(lengths(lists))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, lists.flatten().dictionary_encode(), mask=lists.is_null())
+
+
+def _element_codes(lists: Any) -> Ints:
+    """Return a code for each element of a column of lists of texts, in order; −1 for null."""
+    return np.asarray(_encode_lists(lists).flatten().indices.fill_null(-1).to_numpy())
 
 
 def first_equal_rows(lists: Any) -> Ints:
@@ -467,13 +515,7 @@ def first_equal_rows(lists: Any) -> Ints:
     >>> first_equal_rows(pa.array([["a"], ["a", "b"], ["a"]]))
     array([0, 1, 0])
     """
-    return _first_equal_lists(_encode_lists(lists)[1], lengths(lists))
-
-
-def _encode_lists(lists: Any) -> tuple[Any, Ints]:
-    """Return the distinct elements of lists, and each element's index among them."""
-    encoded = lists.flatten().dictionary_encode(null_encoding="encode")
-    return encoded.dictionary, encoded.indices.to_numpy()
+    return _first_equal_lists(_element_codes(lists), lengths(lists))
 
 
 def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
@@ -505,36 +547,67 @@ def lengths(lists: Any) -> Ints:
     return np.asarray(pc.list_value_length(lists).fill_null(0).to_numpy(), np.int64)
 
 
+# Checks -------------------------------------------------------------------------------------
+
+
 class _Fault(NamedTuple):
-    """A reason to reject rows, the column that is wrong, and a mask of the rows that have it."""
+    """A reason to reject rows, the column that is wrong, and a mask of the rows that have it.
+
+    The mask has one element if it is the same for all rows.
+    """
 
     reason: str
     column: str
     rows: Bools
 
 
-def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
-    """Yield every reason to reject rows, in order of precedence, with a mask of the rows that have it.
+def _is_probability(values: Any) -> Any:
+    """Return a mask of the numbers in (0, 1]; False for NaN."""
+    return (values > 0) & (values <= 1)
 
-    ``raw`` are columns before, ``columns`` after the conversion to the schema's types.
+
+RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "position": ("negative-position", lambda values: values >= 0),
+    "propensity": ("propensity-outside-range", _is_probability),
+    "position_propensity": ("position-propensity-outside-range", _is_probability),
+    "reward": ("reward-outside-range", lambda values: (values >= 0) & (values <= 1)),
+}
+"""Per column of numbers the reason to reject rows outside its range, and a function that tests values."""
+
+
+def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
+    """Yield the reasons to reject rows, in order of precedence, each with a mask of the rows that have it.
+
+    ``raw`` are columns before, ``columns`` after the conversion to the schema's types. Columns that are not
+    among them have no fault.
     """
-    for column in SCHEMA:
-        name, empty = column.name, _is_null(raw[column.name])
-        if not column.nullable:
-            yield _Fault(f"missing-{name}", name, empty)
-        yield _Fault(f"unparsable-{name}", name, ~empty & _is_null(columns[name]))
-    too_long = pc.greater(pc.binary_length(columns["key"]), MAX_NAME_BYTES)
-    yield _Fault("key-too-long", "key", _fill_null(too_long, False))
-    yield from _arm_faults(columns["arms"], columns["arm"])
-    negative = pc.less(columns["position"], 0)
-    yield _Fault("negative-position", "position", _fill_null(negative, False))
-    for name in ("propensity", "position_propensity"):
-        values = _fill_null(columns[name], 1.0)
-        reason = f"{name.replace('_', '-')}-outside-range"
-        yield _Fault(reason, name, ~((values > 0) & (values <= 1)))
-    reward = _fill_null(columns["reward"], 0.0)
-    yield _Fault("reward-outside-range", "reward", ~((reward >= 0) & (reward <= 1)))
-    yield _Fault("context-not-finite", "context", _is_not_finite(columns["context"]))
+    for name in SCHEMA.names:
+        if name not in columns or not columns[name].null_count:
+            continue
+        is_missing = _is_null(raw[name])
+        if not SCHEMA.field(name).nullable:
+            yield _Fault(f"missing-{name}", name, is_missing)
+        if columns[name] is not raw[name]:
+            yield _Fault(f"unparsable-{name}", name, ~is_missing & _is_null(columns[name]))
+    if "key" in columns:
+        is_too_long = mask_texts(
+            lambda texts: pc.greater(pc.binary_length(texts), MAX_NAME_BYTES), columns["key"]
+        )
+        if is_too_long is not None:
+            yield _Fault("key-too-long", "key", is_too_long)
+    yield from _find_arm_faults(columns["arms"], columns["arm"])
+    for name, (reason, is_in_range) in RANGES.items():
+        if name in columns and len(columns[name]):
+            values = _fill_null(columns[name], 1)
+            if not is_in_range(np.array([values.min(), values.max()])).all():
+                yield _Fault(reason, name, ~is_in_range(values))
+    if "context" in columns:
+        yield _Fault("context-not-finite", "context", _is_not_finite(columns["context"]))
+
+
+def _is_too_long(keys: Any) -> Any:
+    """Return an Arrow mask of the keys of more than 512 bytes in UTF-8."""
+    return pc.greater(pc.binary_length(keys), MAX_NAME_BYTES)
 
 
 def _is_null(values: Any) -> Bools:
@@ -549,20 +622,27 @@ def _fill_null(array: Any, value: Any) -> Any:
     return array.fill_null(value).to_numpy(zero_copy_only=False)
 
 
-def _arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    """Yield the masks of rows whose offer is invalid, and of rows whose arm is not on offer."""
-    (names, codes), sizes = _encode_lists(arms), lengths(arms)
-    first, offer_index = np.unique(_first_equal_lists(codes, sizes), return_inverse=True)
+def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
+    """Yield a mask of rows whose offer is invalid, and one of rows whose arm is not on offer."""
+    arms = _encode_lists(arms)
+    is_common = common_list_codes(arms) is not None
+    first_rows = np.zeros(1, np.int64) if is_common else first_equal_rows(arms)
+    first, offer_index = np.unique(first_rows, return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
     bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
     yield _Fault("bad-arms", "arms", np.array(bad, bool)[offer_index])
-    rows, shown_codes = (
-        np.repeat(np.arange(len(sizes)), sizes),
-        _fill_null(pc.index_in(arm, value_set=names), -1),
-    )
-    not_offered = np.ones(len(sizes), bool)
-    not_offered[rows[codes == shown_codes[rows]]] = False
-    yield _Fault("arm-not-offered", "arm", not_offered)
+    if len(offers) == 1:
+        offer = pa.array(offers[0], pa.string())
+        not_offered = mask_texts(lambda texts: pc.invert(pc.is_in(texts, value_set=offer)), arm)
+    else:
+        arm, elements = arm.dictionary_encode(), arms.flatten()
+        shown_codes = pc.index_in(arm.dictionary, value_set=elements.dictionary).take(arm.indices)
+        rows = np.repeat(np.arange(len(arms)), lengths(arms))
+        is_shown = _fill_null(elements.indices, -1) == _fill_null(shown_codes, -1)[rows]
+        not_offered = np.ones(len(arms), bool)
+        not_offered[rows[is_shown]] = False
+    if not_offered is not None:
+        yield _Fault("arm-not-offered", "arm", not_offered)
 
 
 def _is_not_finite(contexts: Any) -> Bools:
@@ -575,7 +655,13 @@ def _is_not_finite(contexts: Any) -> Bools:
 
 
 def check_rows(
-    raw: RawRows, source: str, report: LogReport, *, strict: bool, time_unit: str | None = None
+    raw: RawRows,
+    source: str,
+    report: LogReport,
+    *,
+    strict: bool,
+    time_unit: str | None = None,
+    encoded: Collection[str] | None = None,
 ) -> Chunk:
     """Convert rows to the schema's types and return the valid ones; count all rows in ``report``.
 
@@ -584,7 +670,8 @@ def check_rows(
     Parameters
     ----------
     raw : RawRows
-        Rows with all columns of the schema, under its names.
+        Rows with columns of the schema, under its names: all of them, or with ``encoded`` at least ``arm``
+        and ``arms``.
     source : str
         The file, for reports and errors.
     report : LogReport
@@ -593,6 +680,9 @@ def check_rows(
         Whether to raise at the first invalid row.
     time_unit : str, optional
         The unit of numeric times; None infers it.
+    encoded : collection of str, optional
+        Names of columns of text that are returned as dictionaries; then other texts may be dictionaries,
+        too, and a list that all rows share may be stored once. None: all columns have the schema's types.
 
     Raises
     ------
@@ -600,7 +690,14 @@ def check_rows(
         Under ``strict``, for an invalid row; the message names source, row, column and value.
     """
     times = EpochTimes(time_unit, report.time_units)
-    columns = {column.name: convert_values(raw.columns[column.name], column.type, times) for column in SCHEMA}
+    columns = {
+        field.name: _convert_column(raw.columns[field.name], field, times)
+        for field in SCHEMA
+        if field.name in raw.columns
+    }
+    if encoded is not None:
+        columns |= {name: columns[name].dictionary_encode() for name in encoded if name in columns}
+        columns["arms"] = _encode_lists(columns["arms"])
     is_valid = np.ones(len(raw.rows), bool)
     rejected = []
     if raw.malformed:
@@ -623,24 +720,54 @@ def check_rows(
     report.kept += int(is_valid.sum())
     for reason, count, example in rejected:
         report.reject(reason, count, example)
-    batch = pa.RecordBatch.from_arrays(list(columns.values()), schema=SCHEMA)
+    batch = pa.RecordBatch.from_pydict(columns)
+    if encoded is None:
+        plain = [_make_plain(columns[field.name], field.type) for field in SCHEMA]
+        batch = pa.RecordBatch.from_arrays(plain, schema=SCHEMA)
     for name in raw.columns:
         if name not in columns:
-            batch = batch.append_column(name, _extra_column(name, raw.columns[name]))
+            batch = batch.append_column(name, _convert_extra(name, raw.columns[name], encoded))
     chunk = Chunk(batch, source, raw.rows)
     chunk = chunk if is_valid.all() else chunk.filter_rows(pa.array(is_valid))
     report.add_warnings(find_row_warnings({name: chunk.batch[name] for name in columns}, source, chunk.rows))
     return chunk
 
 
-def _extra_column(name: str, values: Any) -> Any:
+def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
+    """Return a column of the schema as an Arrow array of its type, null where a value cannot be read so.
+
+    Texts that are a dictionary without null stay one, and arms such lists, or list views that are all alike.
+    """
+    kind = pa.null() if isinstance(values, list) else values.type
+    is_compact = kind == LISTS_OF_CODES
+    if field.name in TEXT_COLUMNS and pa.types.is_dictionary(kind):
+        is_compact = kind.value_type == pa.string() and not values.dictionary.null_count
+    elif kind == pa.list_view(pa.string()) and len(values):
+        ends = values.offsets.to_numpy(), values.sizes.to_numpy()
+        is_compact = not values.null_count and all((numbers == numbers[0]).all() for numbers in ends)
+    return values if is_compact else convert_values(values, field.type, times)
+
+
+def _make_plain(values: Any, kind: Any) -> Any:
+    """Return a column of which :func:`_convert_column` kept a compact form as an array of its type."""
+    if not pa.types.is_list_view(values.type):
+        return values.cast(kind)
+    rows, shared = len(values), values[:1].flatten()
+    elements = shared.take(pa.array(np.tile(np.arange(len(shared)), rows)))
+    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1) * len(shared), pa.int32()), elements)
+
+
+def _convert_extra(name: str, values: Any, encoded: Collection[str] | None) -> Any:
     """Return an additional column as an Arrow array: segments as text, features as floats.
 
-    Columns with the prefix "column " stay unchanged.
+    Segments are a dictionary if they are among ``encoded``. Columns with the prefix "column " stay unchanged.
     """
     if name.startswith(EXTRA):
         return pa.array(values) if isinstance(values, list) else values
-    return convert_values(values, pa.string() if name == SEGMENT else pa.float64())
+    if name != SEGMENT:
+        return convert_values(values, pa.float64())
+    texts = convert_values(values, pa.string())
+    return texts.dictionary_encode() if name in (encoded or ()) else texts
 
 
 def _rejection_message(reason: str, example: Example) -> str:

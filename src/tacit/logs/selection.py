@@ -1,41 +1,33 @@
 """Read only the needed columns of a click log; other columns are neither read nor checked.
 
 Estimators need a few columns of long logs. Of a Parquet file only these are read, texts stay
-dictionary-encoded, and whole columns are checked at once; only a batch with an invalid row
-is checked row by row.
+dictionary-encoded.
 """
 
 # 1. ``select_columns``: entry for any log; ``_select_parquet`` reads single columns of Parquet.
 # 2. ``_batches``: a row group, with its texts as dictionaries.
-# 3. ``_is_valid``: checks all rows of a batch by whole columns.
-# 4. ``common_list_codes``: the list of arms that all rows of a batch share.
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tacit.core.checks import MAX_NAME_BYTES
 from tacit.errors import LogError
-from tacit.logs.data_warnings import RowHistory, find_name_warnings, find_row_warnings
-from tacit.logs.formats import File, parquet_file
+from tacit.logs.data_warnings import RowHistory
+from tacit.logs.formats import File, number_rows, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import DECISION_ID, LogFile, LogReader, missing_columns_error, reading
-from tacit.logs.rows import Chunk, LogReport, RawRows, nulls_for_empty_texts
-from tacit.logs.schema import SCHEMA, SEGMENT
+from tacit.logs.reader import (
+    DECISION_ID,
+    LogFile,
+    LogReader,
+    complete_columns,
+    missing_columns_error,
+    reading,
+)
+from tacit.logs.rows import TEXT_COLUMNS, Chunk, LogReport
 from tacit.logs.sources import check_kept_rows, open_log
-
-TEXTS = ("placement", "key", "arm", "policy", "version", SEGMENT)
-FILLERS = {
-    "timestamp": pa.scalar(0, pa.timestamp("us", "UTC")),
-    "decision_id": pa.scalar(""),
-    "placement": pa.scalar(""),
-    "key": pa.scalar(""),
-}
 
 
 def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
@@ -80,7 +72,7 @@ def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     if all(file.format == "parquet" for file in log.files):
         chunks = _select_parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
-        chunks = log.chunks()
+        chunks = log.chunks({*names, "arm", "arms"})
     return check_kept_rows(log, chunks) if groups is None else chunks
 
 
@@ -95,11 +87,9 @@ def _select_parquet(
     history = RowHistory()
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
-        columns = {name: column for name, column in file.columns.items() if name in names}
-        constants = {name: log.constants[name] for name in names & set(log.constants) - set(columns)}
         with reading(file.path, "parquet"):
             _check_history(history, file, span, log.batch_rows)
-            yield from _select_file(log, file, span, columns, constants)
+            yield from _select_file(log, file, span, names)
     report.add_warnings(history.find_warnings())
     report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
@@ -118,54 +108,37 @@ def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | N
     with parquet_file(path) as parquet:
         groups = range(*(span or (0, parquet.metadata.num_row_groups)))
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(groups.start))
-        for batch in parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()]):
-            arrays = {name: batch.column(column) for name, column in columns.items()}
-            history.add(arrays, str(path), np.arange(first, first + len(batch)))
-            first += len(batch)
+        batches = parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()])
+        for raw in number_rows(batches, first):
+            history.add({name: raw.columns[column] for name, column in columns.items()}, str(path), raw.rows)
             if history.is_full:
                 return
 
 
 def _select_file(
-    log: LogReader,
-    file: LogFile,
-    span: tuple[int, int] | None,
-    columns: dict[str, str],
-    constants: dict[str, Any],
+    log: LogReader, file: LogFile, span: tuple[int, int] | None, names: Collection[str]
 ) -> Iterator[Chunk]:
-    """Yield the valid rows of one Parquet file in batches; count all rows in the log's report.
+    """Yield the valid rows of one Parquet file with the columns ``names`` in batches.
 
-    A batch with an invalid row is checked row by row.
+    ``span`` is the range of row groups; None reads all. Counts all rows in the log's report.
     """
     path: Any = file.path
-    texts = [columns[name] for name in TEXTS if name in columns]
+    columns = {name: column for name, column in file.columns.items() if name in names}
+    texts = [columns[name] for name in TEXT_COLUMNS if name in columns]
     with parquet_file(path) as parquet:
-        nested = [leaf for leaf in _leaves(parquet) if leaf.startswith(f"{columns.get('arms')}.")]
+        leaves = [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+        nested = [leaf for leaf in leaves if leaf.startswith(f"{columns.get('arms')}.")]
         start, stop = span or (0, parquet.metadata.num_row_groups)
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        for batch in _batches(path, group, log.batch_rows, source_columns, texts + nested):
-            arrays = {name: batch.column(column) for name, column in columns.items()}
-            rows = np.arange(first, first + len(batch))
-            first += len(batch)
+        batches = _batches(path, group, log.batch_rows, source_columns, texts + nested)
+        for raw in number_rows(batches, first):
+            first += len(raw.rows)
+            raw = complete_columns(raw, columns, log.constants, names)
             if columns.keys() & set(log.context_columns):
-                arrays = log.build_contexts(RawRows(arrays, rows, [])).columns
-            if _is_valid(arrays, constants):
-                log.report.add_warnings(find_name_warnings(arrays, arrays, str(path), rows))
-                log.report.add_warnings(find_row_warnings(arrays, str(path), rows))
-                log.report.read += len(batch)
-                log.report.kept += len(batch)
-                all_columns = arrays | {name: _repeat_value(x, len(batch)) for name, x in constants.items()}
-                yield Chunk(pa.RecordBatch.from_pydict(all_columns), str(path), rows)
-            else:
-                raw = RawRows(_fill_columns(arrays, constants, len(batch)), rows, [])
-                yield log.check_rows(raw, file, log.report)
-
-
-def _leaves(file: Any) -> list[str]:
-    """Return the paths of all leaf columns of a Parquet file."""
-    return [file.schema.column(leaf).path for leaf in range(len(file.schema))]
+                raw = log.build_contexts(raw)
+            yield log.check_rows(raw, file, log.report, names)
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
@@ -185,118 +158,3 @@ def _batches(path: File, group: int, size: int, columns: list[str], encoded: lis
             except pa.ArrowNotImplementedError:
                 if not texts:
                     raise
-
-
-def _repeat_value(value: Any, rows: int) -> Any:
-    """Return an Arrow array that has one value in ``rows`` rows, in a compact form."""
-    if pa.types.is_string(value.type):
-        return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([value]))
-    if pa.types.is_list(value.type):
-        # All rows refer to the same list.
-        sizes = np.full(rows, len(value), np.int32)
-        return pa.ListViewArray.from_arrays(np.zeros(rows, np.int32), sizes, value.values)
-    return pa.repeat(value, rows)
-
-
-def _fill_columns(arrays: dict[str, Any], constants: dict[str, Any], rows: int) -> dict[str, Any]:
-    """Return all columns of the schema: columns as read, constants, and fillers or nulls for others."""
-    all_columns = {}
-    for field in SCHEMA:
-        if field.name in arrays:
-            all_columns[field.name] = nulls_for_empty_texts(_plain(arrays[field.name]), field.type)
-        else:
-            filler = constants.get(field.name, FILLERS.get(field.name))
-            all_columns[field.name] = (
-                pa.nulls(rows, field.type) if filler is None else pa.repeat(filler, rows)
-            )
-    return all_columns | {name: arrays[name] for name in arrays if name not in all_columns}
-
-
-def _plain(array: Any) -> Any:
-    """Return a column of lists with its texts decoded from dictionaries; other columns unchanged."""
-    if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
-        return array.cast(pa.list_(pa.string()))
-    return array
-
-
-def _is_valid(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
-    """True if a check of whole columns shows that every row is valid; False if rows need single checks."""
-    for name, array in arrays.items():
-        if name not in SCHEMA.names:
-            continue
-        kind = SCHEMA.field(name).type
-        if name in TEXTS:
-            texts = array.dictionary if pa.types.is_dictionary(array.type) else None
-            if texts is None or texts.type != kind or texts.null_count:
-                return False
-            longest = pc.max(pc.binary_length(texts)).as_py() or 0
-            if name == "key" and longest > MAX_NAME_BYTES:
-                return False
-        elif name != "arms" and array.type != kind:
-            return False
-        if array.null_count and not SCHEMA.field(name).nullable:
-            return False
-    return all(
-        array is None or _is_in_range(array, low, strict)
-        for array, low, strict in (
-            (arrays.get("propensity"), 0.0, True),
-            (arrays.get("position_propensity"), 0.0, True),
-            (arrays.get("reward"), 0.0, False),
-        )
-    ) and _has_valid_arms(arrays, constants)
-
-
-def _is_in_range(array: Any, low: float, strict: bool) -> bool:
-    """True if all values, except nulls, are from ``low`` to 1; with ``strict`` they must exceed ``low``."""
-    values = array.drop_null().to_numpy(zero_copy_only=False)
-    if not len(values):
-        return True
-    least, most = values.min(), values.max()
-    # A comparison with NaN is false.
-    return bool((least > low if strict else least >= low) and most <= 1.0)
-
-
-def _has_valid_arms(arrays: dict[str, Any], constants: dict[str, Any]) -> bool:
-    """True if contexts and positions are valid, and all rows share one valid offer that has their arms."""
-    if "context" in arrays:
-        values = arrays["context"].flatten()
-        if values.null_count or not np.isfinite(values.to_numpy()).all():
-            return False
-    if "position" in arrays and (pc.min(arrays["position"]).as_py() or 0) < 0:
-        return False
-    offer = _common_offer(arrays["arms"]) if "arms" in arrays else constants["arms"].as_py()
-    if not offer or None in offer or len(set(offer)) < len(offer):
-        return False
-    arm = arrays.get("arm")
-    if arm is None:
-        return constants["arm"].as_py() in offer
-    is_shown = np.bincount(arm.indices.to_numpy(), minlength=len(arm.dictionary)) > 0
-    is_offered = pc.is_in(arm.dictionary, value_set=pa.array(offer)).to_numpy(zero_copy_only=False)
-    return bool(is_offered[is_shown].all())
-
-
-def _common_offer(arms: Any) -> list[Any] | None:
-    """Return the list of arms that all rows share; None if they differ or that is expensive to tell."""
-    codes = common_list_codes(arms)
-    return None if codes is None else arms[0].as_py()
-
-
-def common_list_codes(arms: Any) -> Any:
-    """Return the codes of the list that all rows share, as an array; None if lists differ or are empty."""
-    if pa.types.is_list_view(arms.type):
-        return np.arange(len(arms[0])) if len(arms) else None
-    if not len(arms) or arms.null_count or not pa.types.is_list(arms.type):
-        return None
-    offsets = arms.offsets.to_numpy()
-    size = int(offsets[1] - offsets[0])
-    values = arms.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    if not size or len(values) != size * len(arms) or values.null_count:
-        return None
-    if pa.types.is_dictionary(values.type):
-        codes = values.indices.to_numpy()
-    else:
-        codes = values.dictionary_encode().indices.to_numpy()
-    if (np.diff(offsets) != size).any():
-        return None
-    table = codes.reshape(-1, size)
-    return table[0] if (table == table[0]).all() else None

@@ -108,13 +108,13 @@ class UbiReader(LogReader):
         self._places = list(files)
         # A query and its events may be in different files, so the log cannot be split.
         self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
-        self._constant_names = frozenset(constants or ())
 
-    def chunks(self) -> Iterator[Chunk]:
+    def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
         """Read the files twice, first events, then queries; yield one row per returned object in batches.
 
-        Each batch has its file and the row numbers of its queries. Replaces ``report`` and counts records
-        in it. At the end, queries of events that no file has are counted as rejected.
+        Each batch has its file and the row numbers of its queries, and all columns of the schema, whatever
+        ``names`` are. Replaces ``report`` and counts records in it. At the end, queries of events that no
+        file has are counted as rejected.
 
         Raises
         ------
