@@ -32,12 +32,12 @@ from click_lessons import check_lessons
 from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from forked import Forked
 from harness import PATIENCE, Client, eventually
+from placement_access import ItemsChange, open_store
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.search_records import SearchFields
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.items import ItemsChange
 
 CLIENTS = 6
 WORK = 20
@@ -46,7 +46,7 @@ import sys, time
 wall, skew = time.time_ns, int(float(sys.argv[2]) * 1e9)
 time.time_ns = lambda: wall() + skew
 from tacit.service.log import postgres
-from tacit.service.engine import upkeep as retention
+from placement_access import upkeep as retention
 postgres.START_SECONDS = float(sys.argv[3])
 retention.SEARCH_INTERVAL = 500_000
 from tacit.service.config.file import load_config
@@ -510,8 +510,6 @@ class Run:
         states, held = list(self.operator.left), list(self.operator.held)
         forgotten, items = list(self.operator.forgotten), list(self.operator.catalogue)
         config = load_config(self.path)
-        from tacit.service.engine.stores import open_store
-
         self.await_database()
         store = open_store(config.store)
         try:

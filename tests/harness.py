@@ -14,15 +14,13 @@ import apsw
 import pytest
 import stores
 from forked import Forked
+from placement_access import Engine, everything, fold, load_placement, patch_internal
 from stores import store_at
 
 from tacit.core.arrays import leaves
-from tacit.learning.learner import make_snapshot
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.requests import Clicked, FeedbackRequest
 from tacit.service.log.rows import CLICKS
 from tacit.service.maintenance.doctor import verify
@@ -141,15 +139,6 @@ def learned_arrays(learner):
     return keys, {field: content for field, content in held.items() if field.rpartition(".")[2] != "open"}
 
 
-def everything(placement):
-    """Return everything that a placement is, bit for bit."""
-    counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
-    counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
-    counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()
-    second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
-    return *arrays(placement.learner), placement.export_open_windows(), counted, second
-
-
 def learned(engine, name="home"):
     """Return everything that a placement of an engine is, bit for bit."""
     return everything(engine.placements[name])
@@ -201,7 +190,7 @@ def snapshots(path):
 def by_clock(config, clock):
     """Serve a configuration in a thread, by a clock that the test sets; yield its address."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        patch_internal(patched, LogClock=lambda: clock)
         with run_in_thread(config) as address:
             yield address
 

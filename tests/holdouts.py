@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 from harness import SECOND, with_home
+from placement_access import decide, get_mode, make_lift_report
 
 from tacit.client import Feedback, Impression
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
@@ -27,15 +27,12 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
     for i in range(rounds):
         rng = np.random.default_rng((i, size))
         engine.clock.now += 40 * SECOND
-        home = engine.placements[name]
         users = rng.integers(100, size=size).tolist()
         told = [
-            home.check_request(
-                DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
-            )
+            DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
             for j in range(size)
         ]
-        rows = await engine.decide_many(name, told)
+        rows = await decide(engine, *told, name=name)
         clicked = [row for row in rows if rng.random() < rates[row.arm]]
         if clicked:
             await engine.record_many(name, [FeedbackRequest(row.id, reward=1.0) for row in clicked])
@@ -52,7 +49,7 @@ def asked(holdout):
 async def closed(engine, name="home"):
     """Let all windows close."""
     engine.clock.now += 3600 * SECOND
-    await engine.ask(name, ModeOf(engine.placements[name].mode))
+    await engine.ask(name, ModeOf(get_mode(engine.placements[name])))
 
 
 def report(engine, **more):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
 from msgspec.json import encode as json_of
+from placement_access import ArmLifecycle, compute_floor, decide, get_config, get_learner, parse_interleaved
 from toy_asking import AskingDuel, AskingList
 
 import tacit
@@ -21,9 +22,6 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
-from tacit.service.placements.aspects.control_group import compute_floor
-from tacit.service.placements.duels import parse_interleaved
 from tacit.wire.control import ArmsOf, PinOf
 
 ARMS = ["control", "new", "bold"]
@@ -41,10 +39,9 @@ async def traffic(engine, rounds=8, best="bold", **more):
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
-        rows = list(await engine.decide_many("home", asked))
+        asked = [DecisionRequest("k", id=name, **more) for name in names]
+        rows = await decide(engine, *asked)
         clicks = [FeedbackRequest(row.id, reward=1.0) for row in rows if row.arm == best]
         await engine.record_many("home", clicks)
     return rows
@@ -83,11 +80,8 @@ async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
         assert shares(rows) == {"bold": 1.0}
         assert chances(rows) == {"bold": {1.0}}
         # A request that does not offer it is the policy's, with its promises.
-        asked = [
-            engine.placements["home"].check_request(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
-            for j in range(SIZE)
-        ]
-        rows = list(await engine.decide_many("home", asked))
+        asked = [DecisionRequest("k", ["control", "new"], id=f"x{j}") for j in range(SIZE)]
+        rows = await decide(engine, *asked)
         assert min(min(chances(rows)[arm]) - PROMISED[arm] for arm in shares(rows)) >= 0
         live = learned(engine)
     is_the_fold(config, path, live)
@@ -141,9 +135,8 @@ async def test_lists_have_what_is_promised_at_any_position(tmp_path):
     async with served(path, config) as engine:
         for i in range(8):
             engine.clock.now += 40 * SECOND
-            home = engine.placements["home"]
-            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(SIZE)]
-            rows = list(await engine.decide_many("home", asked))
+            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(SIZE)]
+            rows = await decide(engine, *asked)
             lists = [decode_list(row.shown).arms for row in rows]
             clicks = [[k for k, arm in enumerate(slate) if arm in ("bold", "old")] for slate in lists]
             sent = [
@@ -165,10 +158,9 @@ async def lists(engine, rounds=2, best="bold", **more):
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(SIZE)]
-        asked = [home.check_request(DecisionRequest("k", id=name, **more)) for name in names]
-        rows = list(await engine.decide_many("home", asked))
+        asked = [DecisionRequest("k", id=name, **more) for name in names]
+        rows = await decide(engine, *asked)
         sent = [
             FeedbackRequest(row.id, CLICKS, clicks=Clicked([decode_list(row.shown).arms.index(best)]))
             for row in rows
@@ -215,11 +207,8 @@ async def test_duels_have_what_is_promised_as_one_of_the_two(tmp_path):
     async with served(path, config) as engine:
         for i in range(3):
             engine.clock.now += 40 * SECOND
-            home = engine.placements["home"]
-            asked = [
-                home.check_request(DecisionRequest("k", id=f"{i} {j}", rankings=lists)) for j in range(SIZE)
-            ]
-            rows = list(await engine.decide_many("home", asked))
+            asked = [DecisionRequest("k", id=f"{i} {j}", rankings=lists) for j in range(SIZE)]
+            rows = await decide(engine, *asked)
             shown = [json.loads(row.shown) for row in rows]
             items = [[item for item in one["interleaved"]["items"] if "bold" in item] for one in shown]
             sent = [
@@ -323,10 +312,9 @@ async def searches(engine, rounds=3, count=SIZE, best="bold", key="k", **more):
     rows = []
     for _ in range(rounds):
         engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(count)]
-        asked = [home.check_request(DecisionRequest(key, id=name, rankings=LISTS, **more)) for name in names]
-        rows = list(await engine.decide_many("home", asked))
+        asked = [DecisionRequest(key, id=name, rankings=LISTS, **more) for name in names]
+        rows = await decide(engine, *asked)
         clicks = [[item for item in parse_interleaved(row)["items"] if best in item] for row in rows]
         sent = [
             FeedbackRequest(row.id, CLICKS, clicks=Clicked(items=items))
@@ -422,17 +410,17 @@ async def test_another_policy_keeps_what_was_promised(tmp_path):
         made = await engine.rebuild("home", "kl-ucb")
         assert made.policy_version.left.endswith("Z-MinimumShares-UCB1")
         assert [state.name for state in await engine.states("home")] == [made.policy_version.left]
-        policy = engine.placements["home"].config.policy
+        policy = get_config(engine.placements["home"]).policy
         assert dict(policy.at_least) == PROMISED
         assert isinstance(policy.policy, tacit.KLUCB)
         rows = await traffic(engine, rounds=2)
         assert abs(shares(rows)["control"] - 0.2) < 0.05 + 5.1 * np.sqrt(0.16 / SIZE)
         # One that says itself what it promises does so.
         await engine.rebuild("home", "minimum-shares(ucb1, at_least={'new': 0.3})")
-        assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.3}
+        assert dict(get_config(engine.placements["home"]).policy.at_least) == {"new": 0.3}
         # What the first 0.3 called it is its name still.
         await engine.rollback("home", made.policy_version.left.removesuffix("-UCB1"))
-        assert isinstance(engine.placements["home"].config.policy.policy, tacit.UCB1)
+        assert isinstance(get_config(engine.placements["home"]).policy.policy, tacit.UCB1)
         live = learned(engine)
     is_the_fold(config, path, live)
 
@@ -465,7 +453,7 @@ async def test_another_policy_of_lists_promises_the_same_or_is_refused(tmp_path,
     async with served(tmp_path / "s.db", with_home(**lists)) as engine:
         if refused is None:
             await engine.rebuild("home", policy)
-            assert dict(engine.placements["home"].config.policy.at_least) == PROMISED
+            assert dict(get_config(engine.placements["home"]).policy.at_least) == PROMISED
             return
         with pytest.raises(InvalidValue, match=refused):
             await engine.rebuild("home", policy)
@@ -577,7 +565,7 @@ async def test_promises_of_duels_hold_for_each_who_asks_in_the_service(tmp_path)
             rows = await searches(engine, rounds=2, count=120, best=best, context=[x])
         for x in (1.0, -1.0):
             rows = await searches(engine, rounds=1, best="nobody", context=[x])
-            learner = engine.placements["home"].learner
+            learner = get_learner(engine.placements["home"])
             inner = pairs_of(learner.policy.policy, learner.state, range(3), [x])
             chances = pairs_drawn(inner, range(3), 0.0, {0: 0.2})
             for row in rows:
@@ -607,7 +595,7 @@ async def test_promises_of_lists_hold_for_each_who_asks_in_the_service(tmp_path)
         await engine.ask("home", ArmsOf(["newer"], ["old"]))
         await lists(engine, rounds=1, context=[1.0])
         await engine.rebuild("home", AskingList([*ARMS, "old"], 2, epsilon=0.2))
-        assert dict(engine.placements["home"].config.policy.at_least) == {"new": 0.4}
+        assert dict(get_config(engine.placements["home"]).policy.at_least) == {"new": 0.4}
         rows = await lists(engine, context=[1.0])
         assert listed("new", rows) > 0.4 - 5.1 * np.sqrt(0.24 / SIZE)
         engine.clock.now += 100 * SECOND

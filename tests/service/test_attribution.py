@@ -15,6 +15,16 @@ from drawn import examples
 from harness import SECOND, Clock, everything, folded, reached, served, with_policy
 from hypothesis import example, given
 from hypothesis import strategies as st
+from placement_access import (
+    OpenWindows,
+    count_open,
+    decide,
+    get_learner,
+    get_mode,
+    get_outcomes,
+    get_secondary_learner,
+    patch_internal,
+)
 from policies_of_ones_own import Forgetful
 from stores import store_at
 
@@ -25,24 +35,12 @@ from tacit.learning.learner import Learner
 from tacit.logs import read_log
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, Rule, StoreConfig
 from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDecision
-from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, ChangeRow, DecisionRow, FeedbackRow
 from tacit.service.log.sql import save_snapshot
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.service.placements.attribution import (
-    DUPLICATE,
-    FROZEN,
-    INACTIVE,
-    LATE,
-    LEARNED,
-    NOTED,
-    PENDING,
-    REPEATED,
-    Attribution,
-)
 from tacit.wire.control import ModeOf
 
 ARMS = ("holiday", "film", "recipe")
@@ -53,23 +51,21 @@ ARMS = ("holiday", "film", "recipe")
 
 def rewarded(rule, *story):
     """Play (time, what, reward) against one decision at time 0; return what it taught, when."""
-    attribution, taught, outcomes = Attribution(rule), [], []
+    windows, taught, outcomes = OpenWindows(rule), [], []
 
     def advance(time):
-        taught.extend((time, reward) for reward in attribution.advance(time).values)
+        taught.extend((time, reward) for _, reward in windows.advance(time))
 
     deferred = int(any(what == ACTIVATE for _, what, _ in story))
-    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
-    attribution.open_windows(Block.from_rows(DecisionRow, [row]))
+    windows.open(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred))
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
-        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        became, parts = attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
+        became, learned = windows.apply(FeedbackRow(seq, 1, 1, None, time, what, reward))
         outcomes += became
-        taught.extend((time, reward) for rewards in parts for reward in rewards.values)
+        taught.extend((time, reward) for _, reward, _ in learned)
     for time in (29, 30, 31, 60, 90):
-        advance(max(time, attribution.time))
-    assert len(attribution) == 0
+        advance(max(time, windows.time))
+    assert len(windows) == 0
     return taught, outcomes
 
 
@@ -83,37 +79,47 @@ CLICK, HALF, NONE = 1.0, 0.5, 0.0
         ({}, [], [(30, 0.0)], []),
         ({"default": 0.25}, [], [(30, 0.25)], []),
         # The first counts at once; the others are only recorded.
-        ({}, [(5, REWARD, HALF), (6, REWARD, CLICK)], [(5, 0.5)], [LEARNED, REPEATED]),
-        ({}, [(29, REWARD, CLICK)], [(29, 1.0)], [LEARNED]),
+        ({}, [(5, REWARD, HALF), (6, REWARD, CLICK)], [(5, 0.5)], ["learned", "repeated"]),
+        ({}, [(29, REWARD, CLICK)], [(29, 1.0)], ["learned"]),
         # The window's end is no longer in it.
-        ({}, [(30, REWARD, CLICK)], [(30, 0.0)], [LATE]),
-        ({}, [(31, REWARD, CLICK)], [(31, 0.0)], [LATE]),
+        ({}, [(30, REWARD, CLICK)], [(30, 0.0)], ["late"]),
+        ({}, [(31, REWARD, CLICK)], [(31, 0.0)], ["late"]),
         # The last is known only at the end.
-        ({"aggregation": "last"}, [(5, REWARD, CLICK), (9, REWARD, HALF)], [(30, 0.5)], [PENDING, PENDING]),
+        (
+            {"aggregation": "last"},
+            [(5, REWARD, CLICK), (9, REWARD, HALF)],
+            [(30, 0.5)],
+            ["pending", "pending"],
+        ),
         # Sum and max are known once they are 1.
-        ({"aggregation": "sum"}, [(5, REWARD, 0.25), (6, REWARD, HALF)], [(30, 0.75)], [PENDING, PENDING]),
+        (
+            {"aggregation": "sum"},
+            [(5, REWARD, 0.25), (6, REWARD, HALF)],
+            [(30, 0.75)],
+            ["pending", "pending"],
+        ),
         (
             {"aggregation": "sum"},
             [(5, REWARD, HALF), (6, REWARD, 0.75), (7, REWARD, HALF)],
             [(6, 1.0)],
-            [PENDING, LEARNED, REPEATED],
+            ["pending", "learned", "repeated"],
         ),
-        ({"aggregation": "max"}, [(5, REWARD, HALF), (6, REWARD, 0.25)], [(30, 0.5)], [PENDING, PENDING]),
-        ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], [LEARNED]),
+        ({"aggregation": "max"}, [(5, REWARD, HALF), (6, REWARD, 0.25)], [(30, 0.5)], ["pending", "pending"]),
+        ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], ["learned"]),
         # What was not looked at says nothing, what was clicked was looked at.
         ({"seen": "examined"}, [], [], []),
-        ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], [NOTED]),
-        ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], [LEARNED]),
-        ({"seen": "examined", "aggregation": "last"}, [(3, REWARD, NONE)], [(30, 0.0)], [PENDING]),
+        ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], ["noted"]),
+        ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], ["learned"]),
+        ({"seen": "examined", "aggregation": "last"}, [(3, REWARD, NONE)], [(30, 0.0)], ["pending"]),
         # A deferred decision counts from its activation, if that comes in time.
         (
             {},
             [(3, REWARD, CLICK), (10, ACTIVATE, None), (39, REWARD, CLICK)],
             [(39, 1.0)],
-            [INACTIVE, NOTED, LEARNED],
+            ["inactive", "noted", "learned"],
         ),
-        ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], [NOTED, REPEATED]),
-        ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], [LATE, LATE]),
+        ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], ["noted", "repeated"]),
+        ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], ["late", "late"]),
     ],
 )
 def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
@@ -121,14 +127,12 @@ def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
 
 
 def test_windows_close_in_the_order_in_which_they_opened():
-    attribution = Attribution(Rule(window=30, activation=60))
+    windows = OpenWindows(Rule(window=30, activation=60))
     for seq, deferred in ((1, 1), (2, 0), (3, 0)):
-        row = DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred)
-        attribution.open_windows(Block.from_rows(DecisionRow, [row]))
-        attribution.advance(seq)
-    row = FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None)
-    attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
-    assert [seq for seq, _ in attribution.iterate_rewards(attribution.advance(33))] == [2, 3, 1]
+        windows.open(DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred))
+        windows.advance(seq)
+    windows.apply(FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None))
+    assert [seq for seq, _ in windows.advance(33)] == [2, 3, 1]
 
 
 def test_the_log_s_clock_does_not_jump():
@@ -151,12 +155,12 @@ def fold_of(path, config):
 
 
 def plays(engine, key="k"):
-    learner = engine.placements["home"].learner
+    learner = get_learner(engine.placements["home"])
     return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[learner.lane(key)].sum()
 
 
 def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.writer.TICK_SECONDS", 0.01)
+    patch_internal(monkeypatch, TICK_SECONDS=0.01)
     path, config, clock = tmp_path / "s.db", configured(), Clock()
 
     async def before():
@@ -168,7 +172,7 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
 
     async def after():
         async with served(path, config, clock) as engine:
-            assert len(engine.placements["home"].windows) == 2
+            assert count_open(engine.placements["home"]) == 2
             clock.now += SECOND
             await reached(lambda: plays(engine) != (0, 0))
             assert plays(engine) == (1, 0)
@@ -183,9 +187,9 @@ async def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, k
     async with served(path, config) as engine:
         row = await engine.decide("home", "k")
         engine.clock.now += 31 * SECOND
-        assert await engine.feedback("home", row.id, 1.0) == LATE
+        assert await engine.feedback("home", row.id, 1.0) == "late"
         assert plays(engine) == (1, 0)
-        assert engine.placements["home"].outcomes[LATE] == 1
+        assert get_outcomes(engine.placements["home"])["late"] == 1
         with pytest.raises(UnknownDecision):
             await engine.feedback("home", "never made", 1.0)
     (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
@@ -235,7 +239,11 @@ def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
             return outcome, everything(engine.placements["home"])
 
     # The second decision of the first session still waits when the last one comes.
-    for skew, expected in ((-86_400 * SECOND, LEARNED), (365 * 86_400 * SECOND, LATE), (-SECOND, PENDING)):
+    for skew, expected in (
+        (-86_400 * SECOND, "learned"),
+        (365 * 86_400 * SECOND, "late"),
+        (-SECOND, "pending"),
+    ):
         outcome, state = asyncio.run(session(skew))
         assert outcome == expected
         assert state == fold_of(path, config)
@@ -252,11 +260,11 @@ def test_time_goes_on_although_the_clock_was_set_back_before_the_start(tmp_path,
             clock.now += passed
             return await engine.feedback("home", row.id, 1.0)
 
-    assert asyncio.run(session(SECOND)) == LEARNED
+    assert asyncio.run(session(SECOND)) == "learned"
     clock.now -= 7200 * SECOND
-    assert asyncio.run(session(29 * SECOND)) == LEARNED
+    assert asyncio.run(session(29 * SECOND)) == "learned"
     clock.now -= 60 * SECOND
-    assert asyncio.run(session(31 * SECOND)) == LATE
+    assert asyncio.run(session(31 * SECOND)) == "late"
 
 
 async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
@@ -273,14 +281,14 @@ async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
             return_exceptions=True,
         )  # fmt: skip
         assert (one.key, type(other)) == ("a", InConflict)
-        assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == "learned"
     async with served(path, config) as engine:
         assert await engine.decide("home", **asked) == both[0]
         engine.clock.now += 3600 * SECOND
         assert await engine.decide("home", **asked) == both[0]
-        assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == "duplicate"
         both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
-        assert await asyncio.gather(*both) == [LATE, DUPLICATE]
+        assert await asyncio.gather(*both) == ["late", "duplicate"]
         with pytest.raises(InConflict):
             await engine.feedback("home", "page 1", 0.5, id="late")
         for id in ("", "x" * 257, "a\nb"):
@@ -318,31 +326,31 @@ def test_modes(tmp_path, kind):
                 return row, await engine.feedback("home", row.id, 1.0)
 
             def state():
-                return [a.tobytes() for _, a in leaves(placement.learner.state)]
+                return [a.tobytes() for _, a in leaves(get_learner(placement).state)]
 
             row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("online", LEARNED)
-            assert placement.learner.state.successes[0].sum() == 1
+            assert (row.mode, outcome) == ("online", "learned")
+            assert get_learner(placement).state.successes[0].sum() == 1
 
             await engine.ask("home", ModeOf("frozen"))
             before = state()
             row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("frozen", FROZEN)
+            assert (row.mode, outcome) == ("frozen", "frozen")
             engine.clock.now += 40 * SECOND
             await engine.decide("home", "k")
             assert state() == before
 
             await engine.ask("home", ModeOf("shadow"))
             shown = [await decide_and_click() for _ in range(10)]
-            assert {outcome for _, outcome in shown} == {LEARNED}
+            assert {outcome for _, outcome in shown} == {"learned"}
             # UCB1 plays what it knows nothing of, whatever is shown.
-            assert placement.secondary.learner.state.plays[0].sum() == 10
+            assert get_secondary_learner(placement).state.plays[0].sum() == 10
             assert {row.would for row, _ in shown} <= {"film", "recipe"}
-            assert placement.learner.state.successes[0].sum() == 11
+            assert get_learner(placement).state.successes[0].sum() == 11
             with pytest.raises(InvalidValue, match="mode"):
                 await engine.ask("home", ModeOf("asleep"))
         async with served(path, config) as engine:
-            assert engine.placements["home"].mode == "shadow"
+            assert get_mode(engine.placements["home"]) == "shadow"
             return everything(engine.placements["home"])
 
     assert asyncio.run(session()) == fold_of(path, config)
@@ -447,7 +455,7 @@ class Broken:
 
 
 def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
+    patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     path = tmp_path / "s.db"
     placements = {
         "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
@@ -467,7 +475,7 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
                     row = await engine.decide("home", "k")
                     made.append(row.id)
                     # The first decision waits for its reward.
-                    assert await engine.feedback("home", row.id, 1.0) == PENDING
+                    assert await engine.feedback("home", row.id, 1.0) == "pending"
                 except NotDurable:
                     refused += 1
             assert (len(made) - 1, refused) == (10, 5)
@@ -490,15 +498,13 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
 
 async def test_many_at_once_share_one_commit(tmp_path, kind):
     async with served(tmp_path / "s.db", configured()) as engine:
-        check = engine.placement("home").check_request
-        made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
+        made = await decide(engine, *(DecisionRequest(f"k {i}") for i in range(50)))
         told = [FeedbackRequest(row.id, REWARD, 1.0) for row in made]
         outcomes = await engine.record_many("home", [*told, FeedbackRequest("never made", REWARD, 1.0)])
-        assert outcomes[:50] == [LEARNED] * 50
+        assert outcomes[:50] == ["learned"] * 50
         assert isinstance(outcomes[50], UnknownDecision)
-        twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
         with pytest.raises(InConflict):
-            await engine.decide_many("home", twice)
+            await decide(engine, DecisionRequest("k", id="twice"), DecisionRequest("l", id="twice"))
         assert engine.store.end().seq == 100
 
 
@@ -563,7 +569,7 @@ def terminate(postgres):
 
 
 def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
+    patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     path, config = tmp_path / "s.db", configured()
 
     async def decided(engine, id):
@@ -607,9 +613,8 @@ def test_no_message_names_the_password():
 
 async def test_large_groups_are_copied(tmp_path, postgres):
     async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
-        check = engine.placement("home").check_request
         keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
-        made = await engine.decide_many("home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys])
+        made = await decide(engine, *(DecisionRequest(key, id=f"#{key!r}") for key in keys))
         found = engine.store.find([(row.placement, row.id) for row in made])
         assert [found[row.placement, row.id].decision for row in made] == made
         assert all(isinstance(row.arm, int) for row in made)

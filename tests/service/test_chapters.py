@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from harness import SECOND, START, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
+from placement_access import MAX_SUBPERIODS, LiftSums, get_lift, make_lift_report
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
 from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS
-from tacit.service.placements.aspects.reward_sums import LiftSums
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
 
@@ -30,7 +28,7 @@ def decisions(found):
 
 
 def parts(engine, name="home"):
-    lift = engine.placements[name].lift
+    lift = get_lift(engine.placements[name])
     return [(part.change, int(part.sums.counts.sum())) for part in lift.subperiods]
 
 
@@ -56,7 +54,7 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         await traffic(engine, 4, size=30, rates=ALL)
         await closed(engine)
         home = engine.placements["home"]
-        lift, live = home.lift, everything(home)
+        lift, live = get_lift(home), everything(home)
         assert lift.past_periods == []
         assert lift.reward.counts.sum() == 4 * 4 * 30
         assert lift.decided_counts.sum() == 4 * 4 * 30
@@ -84,7 +82,7 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
             # The baseline is the first arm on offer: another one's coming and going is nothing.
             await arms(engine, retire=["holiday"])
             await traffic(engine, 2, rates=ALL)
-            assert engine.placements["home"].lift.past_periods == []
+            assert get_lift(engine.placements["home"]).past_periods == []
             await arms(engine, retire=["film"], add=["song"])
             engine.clock.now += DAY
             await traffic(engine, 30, rates=ALL)
@@ -197,12 +195,12 @@ def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
             await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
             await closed(engine)
             after, live = report(engine), everything(home)
-            assert home.lift.look_sums.counts.sum() == 1000
+            assert get_lift(home).look_sums.counts.sum() == 1000
             parts = [take_snapshot(home)] * 2
             crashed = as_after_a_crash(path)
         whole = make_sharded_view("home", config.placements["home"])
         whole.show(parts)
-        assert whole.lift.look_sums.counts.sum() == 2000
+        assert get_lift(whole).look_sums.counts.sum() == 2000
         with recovered(crashed, config) as again:
             assert learned(again) == live
         return before, at, after
@@ -270,19 +268,21 @@ def test_shards_put_the_same_chapters_together(tmp_path):
         return whole, views
 
     whole, views = asyncio.run(session())
-    (past,) = whole.lift.past_periods
+    (past,) = get_lift(whole).past_periods
     assert past.reward.counts.sum() == 3 * 210
-    assert whole.lift.reward.counts.sum() == 2 * 90
+    assert get_lift(whole).reward.counts.sum() == 2 * 90
     assert [part.sums.counts.sum() for part in past.subperiods] == [360, 270]
-    assert whole.lift.excluded_shards == 1
-    found = make_lift_report(whole, whole.lift.time + DAY)
+    assert get_lift(whole).excluded_shards == 1
+    found = make_lift_report(whole, get_lift(whole).time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
     assert decisions(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
     other = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
     other.show([views[1], views[0], views[2]])
     for one, two in zip(
-        [whole.lift, *whole.lift.past_periods], [other.lift, *other.lift.past_periods], strict=True
+        [get_lift(whole), *get_lift(whole).past_periods],
+        [get_lift(other), *get_lift(other).past_periods],
+        strict=True,
     ):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)

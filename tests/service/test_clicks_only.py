@@ -14,6 +14,7 @@ from harness import START, Clock, by_clock, everything, is_the_fold, quiet, serv
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from placement_access import decide, get_learner, save_delays
 
 import tacit
 from tacit.cli import cli
@@ -81,7 +82,7 @@ RULES = [{}, {"aggregation": "sum"}, {"late": "correct"}, {"seen": "examined"}]
 
 def state_of(live):
     """Return everything that a placement is, and how long it knows that clicks take."""
-    return everything(live), live.windows.order.save_state()
+    return everything(live), save_delays(live)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -147,7 +148,7 @@ async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_le
     async with served(tmp_path / "s.db", placement(tacit.Thompson(list(RATES))), Clock(START)) as engine:
 
         def counts():
-            state = engine.placements["home"].learner.state
+            state = get_learner(engine.placements["home"]).state
             return state.successes[0].sum(), state.failures[0].sum()
 
         # Clicks come within a second, so that decisions are learned long before their window closes.
@@ -223,8 +224,8 @@ async def test_a_service_that_names_its_decisions_is_not_told_that_it_learns_not
     async with served(tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), Clock(START)) as engine:
         home = engine.placements["home"]
         for batch in range(11):
-            asked = [home.check_request(DecisionRequest("k", id=f"{batch} {i}")) for i in range(1000)]
-            rows = await engine.decide_many("home", asked)
+            asked = [DecisionRequest("k", id=f"{batch} {i}") for i in range(1000)]
+            rows = await decide(engine, *asked)
             await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[::3]])
             engine.clock.now += 2 * WINDOW
-        assert home.learner.decisions == 11_000
+        assert get_learner(home).decisions == 11_000

@@ -14,14 +14,14 @@ from collections import Counter
 import harness
 import pytest
 import stores
-from click_lessons import check_lessons, waiting_decisions
+from click_lessons import check_lessons
 from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from harness import PATIENCE, Client, arrays, eventually, snapshots, started, stopped
+from placement_access import Engine, list_waiting
 
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
@@ -265,7 +265,7 @@ def test_what_waited_at_a_kill_waits_again_in_the_same_order(kind, tmp_path):
     config = load_config(path)
     with contextlib.closing(stores.store_at(tmp_path / "s.db")) as store:
         placement = Engine(config, store).placements["slow"]
-        assert [row.id for row in waiting_decisions(placement)] == ids[1:]
+        assert [row.id for row in list_waiting(placement)] == ids[1:]
         assert verify(config, store) == []
     process, _ = started(path)
     assert unlearned() == 11

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from conftest import ROOT
 from harness import PATIENCE, Client, Clock, configured
+from placement_access import patch_internal
 
 from tacit.service.app.server import run_in_thread
 from tacit.service.http.metrics import OF_SHARD
@@ -53,7 +54,7 @@ def told(tmp_path_factory):
     # What was learned is in a snapshot now, and is read from it.
     clock = Clock(time.time_ns() // 1000 + HOUR)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        patch_internal(patched, LogClock=lambda: clock)
         with run_in_thread(config) as address:
             client = Client(address)
             for _ in range(40):

@@ -29,6 +29,19 @@ from harness import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    DuelTally,
+    Engine,
+    decide,
+    export_counts,
+    get_config,
+    get_learner,
+    get_secondary_learner,
+    get_shown_arms,
+    get_tallies,
+    parse_interleaved,
+    restore_decision,
+)
 from stores import store_at
 
 from tacit.core.arrays import leaves
@@ -38,7 +51,6 @@ from tacit.interleaving import Interleaved, TeamDraft, credit_clicks
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
@@ -46,8 +58,6 @@ from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.service.placements.attribution import LATE, LEARNED, PENDING, TIED
-from tacit.service.placements.duels import DuelTally, parse_interleaved
 from tacit.wire.control import ModeOf
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
@@ -63,8 +73,8 @@ learned = partial(harness.learned, name="search")
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
-    told = engine.placements["search"].check_request(DecisionRequest(key, id=id, rankings=rankings))
-    (row,) = await engine.decide_many("search", [told])
+    told = DecisionRequest(key, id=id, rankings=rankings)
+    (row,) = await decide(engine, told, name="search")
     return row
 
 
@@ -102,7 +112,7 @@ async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_pat
         rng = np.random.Generator(np.random.PCG64(0))
         for i in range(20):
             row = await dueled(engine, id=f"d{i}")
-            pair = engine.placements["search"].get_shown_arms(row)
+            pair = get_shown_arms(engine.placements["search"], row)
             assert row.arm == pair[0]
             Draws(7, "interleaving").begin(rng, f"d{i}")
             expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
@@ -113,29 +123,29 @@ async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_pat
 async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
     async with served(tmp_path / "s.db", configured(policy="rmed1", ties=ties)) as engine:
         placement = engine.placements["search"]
-        expected = Learner(placement.config.policy, seed=7)
+        expected = Learner(get_config(placement).policy, seed=7)
         duels = []
         for i in range(30):
             row = await dueled(engine)
             interleaved = Interleaved.from_dict(parse_interleaved(row))
             clicks = [[], [0], [1, 3], [0, 1]][i % 4]
             if clicks:
-                assert await clicked(engine, row, clicks) == PENDING
-            assert placement.tallies.get("all", DuelTally(3)).duels == len(
+                assert await clicked(engine, row, clicks) == "pending"
+            assert get_tallies(placement).get("all", DuelTally(3)).duels == len(
                 [duel for duel in duels if duel[0] != duel[1]]
             )
             engine.clock.now += WINDOW
-            left, right = placement.get_shown_arms(row)
+            left, right = get_shown_arms(placement, row)
             chance = credit_clicks(interleaved, clicks).chance
             duels.append((left, right, chance))
-            decision = placement.restore_decision(row, row.epoch)
+            decision = restore_decision(placement, row, row.epoch)
             expected.observe_decisions([decision])
             told = worth if chance == 0.5 else chance
             if told is not None:
                 expected.learn(decision, told)
             await dueled(engine, key="another")
             state = learned(engine)[1]
-            lane = placement.learner.lane("all")
+            lane = get_learner(placement).lane("all")
             for field, array in leaves(expected.state):
                 of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
                 np.testing.assert_array_equal(of_all, array[0])
@@ -153,7 +163,7 @@ def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
                 await dueled(engine, id=f"{i}")
                 engine.clock.now += SECOND
             await dueled(engine, key="another")
-            wins = engine.placements["search"].learner.state.margins.wins[0]
+            wins = get_learner(engine.placements["search"]).state.margins.wins[0]
             return wins.copy(), learned(engine)
 
     wins, first = asyncio.run(session(tmp_path / "a.db", 200))
@@ -171,21 +181,21 @@ async def test_unclicked_lists_can_be_nothing(tmp_path):
         engine.clock.now += WINDOW
         third = await dueled(engine)
         placement = engine.placements["search"]
-        assert placement.tallies == {}
-        assert not placement.learner.state.margins.wins.any()
+        assert get_tallies(placement) == {}
+        assert not get_learner(placement).state.margins.wins.any()
         await clicked(engine, third, [0])
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert placement.tallies["all"].duels == 1
-        assert await clicked(engine, second, [0]) == LATE
+        assert get_tallies(placement)["all"].duels == 1
+        assert await clicked(engine, second, [0]) == "late"
 
 
 @pytest.mark.parametrize(
     ("aggregation", "outcomes", "clicks"),
     [
-        ("union", [PENDING, PENDING], [0, 2]),
-        ("last", [PENDING, PENDING], [0]),
-        ("first", [LEARNED, "repeated"], [2]),
+        ("union", ["pending", "pending"], [0, 2]),
+        ("last", ["pending", "pending"], [0]),
+        ("first", ["learned", "repeated"], [2]),
     ],
 )
 async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
@@ -195,7 +205,7 @@ async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, click
         assert await clicked(engine, row, [0]) == outcomes[1]
         engine.clock.now += WINDOW
         await dueled(engine)
-        left, right = engine.placements["search"].get_shown_arms(row)
+        left, right = get_shown_arms(engine.placements["search"], row)
         chance = credit_clicks(Interleaved.from_dict(parse_interleaved(row)), clicks).chance
         _, report = engine.placements["search"].report()
         pair = RANKERS.index(left), RANKERS.index(right)
@@ -206,13 +216,13 @@ async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
     async with served(tmp_path / "s.db", configured(ties="again")) as engine:
         row = await dueled(engine, rankings=None)
         assert parse_interleaved(row) is None
-        assert await engine.feedback("search", row.id, 1.0) == LEARNED
+        assert await engine.feedback("search", row.id, 1.0) == "learned"
         assert await engine.feedback("search", row.id, 0.0) == "repeated"
-        left, right = engine.placements["search"].get_shown_arms(row)
+        left, right = get_shown_arms(engine.placements["search"], row)
         _, report = engine.placements["search"].report()
         assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
         tie = await dueled(engine, rankings=None)
-        assert await engine.feedback("search", tie.id, 0.5) == TIED
+        assert await engine.feedback("search", tie.id, 0.5) == "tied"
 
 
 async def test_examined_lists_only(tmp_path):
@@ -221,7 +231,7 @@ async def test_examined_lists_only(tmp_path):
         await engine.record_examination("search", seen.id)
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert engine.placements["search"].tallies["all"].unclicked == 1
+        assert get_tallies(engine.placements["search"])["all"].unclicked == 1
 
 
 async def test_modes(tmp_path):
@@ -233,7 +243,7 @@ async def test_modes(tmp_path):
         await clicked(engine, row, [0])
         engine.clock.now += WINDOW
         await engine.ask("search", ModeOf("frozen"))
-        shadow = engine.placements["search"].secondary.learner
+        shadow = get_secondary_learner(engine.placements["search"])
         assert shadow.state.bounds.wins[0].sum() == 1.0
         before = learned(engine)[1]
         frozen = await dueled(engine)
@@ -256,7 +266,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         await traffic(engine, 20)
         live = learned(engine)
         crashed = as_after_a_crash(path)
-    assert engine.placements["search"].export_counts(), "there were duels"
+    assert export_counts(engine.placements["search"]), "there were duels"
     with harness.recovered(crashed, configured(policy=policy)) as again:
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert learned(again) == live
@@ -326,7 +336,7 @@ async def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         row = await dueled(engine, id="one")
         assert await dueled(engine, id="one") == row
-        assert await clicked(engine, row, [1], id="click") == PENDING
+        assert await clicked(engine, row, [1], id="click") == "pending"
         assert await clicked(engine, row, [1], id="click") == "duplicate"
         crashed = as_after_a_crash(tmp_path / "s.db")
     async with served(crashed, configured()) as engine:
@@ -602,4 +612,4 @@ async def test_every_method_can_be_configured(tmp_path, name, method):
         await clicked(engine, row, [0, 1])
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert engine.placements["search"].tallies["all"].duels == 1
+        assert get_tallies(engine.placements["search"])["all"].duels == 1

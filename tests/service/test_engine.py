@@ -16,6 +16,20 @@ from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    Engine,
+    Placement,
+    Series,
+    check_request,
+    count_feedback,
+    fold,
+    get_learner,
+    get_series,
+    load_placement,
+    patch_internal,
+    uniform_estimate,
+)
+from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
 
 import tacit
@@ -24,17 +38,12 @@ from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, UnknownDecision
 from tacit.service.log.ids import Draws, create_decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import VERSION, SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, REPEATED
-from tacit.service.placements.placement import Placement
-from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
 
 ARM_NAMES = ("holiday", "film", "recipe")
 # So long that windows of 30 s close in the course of a test.
@@ -88,7 +97,7 @@ def with_two():
 async def traffic(engine, rounds, seed, start=0):
     """Send decisions and feedback in groups; return what was decided."""
     shown = []
-    dim = engine.placements["home"].learner.policy.context_dim
+    dim = get_learner(engine.placements["home"]).policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng((seed, i))
         engine.clock.now = START + i * ROUND_TIME
@@ -110,7 +119,7 @@ async def traffic(engine, rounds, seed, start=0):
 async def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         row = await engine.decide("home", "tomato", ["film", "recipe"])
-        assert await engine.feedback("home", row.id, 1.0) == LEARNED
+        assert await engine.feedback("home", row.id, 1.0) == "learned"
         first, second = engine.store.events(0)
         assert first == row
         assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
@@ -221,7 +230,7 @@ async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path)
 
 
 async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
+    patch_internal(monkeypatch, RETRY_SECONDS=0.0)
     goes_on = threading.Event()
 
     class Hanging(FailingStore):
@@ -262,7 +271,7 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
             engine.writer.run_between_groups(partial(engine.writer.read_frozen, copy))
         )
         await harness.reached(begun.is_set)
-        named = engine.placements["home"].check_request(DecisionRequest("a", id="client-1"))
+        named = check_request(engine.placements["home"], DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))
         buffered = asyncio.create_task(engine.decide("other", "b"))
         await harness.reached(lambda: engine.waiting == 2)
@@ -295,9 +304,9 @@ async def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
                 await engine.feedback("home", row.id, reward)
         told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
         once, again = await asyncio.gather(*told, return_exceptions=True)
-        assert (once, again) == (LEARNED, REPEATED)
-        assert await engine.feedback("home", row.id, 1.0) == REPEATED
-        assert engine.placements["home"].feedback == 3
+        assert (once, again) == ("learned", "repeated")
+        assert await engine.feedback("home", row.id, 1.0) == "repeated"
+        assert count_feedback(engine.placements["home"]) == 3
         for _ in range(97):
             await engine.feedback("home", row.id, 1.0)
         with pytest.raises(RepeatedFeedback, match="100 times"):
@@ -312,11 +321,11 @@ async def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path
         rows = [await engine.decide("home", "a") for _ in range(4)]
         # All at once: the second one restarts the key, so the rest comes too late.
         told = [engine.feedback("home", row.id, 1.0) for row in rows]
-        outcomes = [LEARNED, LEARNED, LATE_EPOCH, LATE_EPOCH]
+        outcomes = ["learned", "learned", "late-epoch", "late-epoch"]
         assert await asyncio.gather(*told) == outcomes
         after = await engine.decide("home", "a")
         assert after.epoch == 1
-        (shift,) = engine.placements["home"].series.shifts
+        (shift,) = get_series(engine.placements["home"]).shifts
         assert (shift.key, shift.epoch) == ("a", 1)
 
 
@@ -358,7 +367,7 @@ async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, afte
         logged = 4 if after else 1
         assert engine.store.end().seq == logged
         assert (learned(engine) == before) is not after
-        assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
+        assert get_learner(engine.placements["home"]).keys == (["a", "b"] if after else ["a"])
         await engine.decide("home", "c")
     # Whatever happened, the state is what the log says.
     everything = learned(engine)
@@ -434,7 +443,7 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
             for i in range(300):
                 decision = await engine.decide("home", "a")
                 await engine.feedback("home", decision.id, float(i % 3 == 0))
-            return engine.placements["home"].learner.policy, learned(engine)
+            return get_learner(engine.placements["home"]).policy, learned(engine)
 
     asyncio.run(session(with_policy(began)))
     policy, there = asyncio.run(session(with_policy(now)))
@@ -443,7 +452,7 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     assert not verify(with_policy(now), store)
     anew = load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
     fold({anew.id: anew}, store)
-    assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
+    assert {f: a[:1].tobytes() for f, a in leaves(get_learner(anew).state)} == there[1]
     other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
         load_placement("home", other, store, 0)
@@ -514,10 +523,10 @@ def test_series_keep_every_sum_when_buckets_merge():
     assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
     ends, sums = series.resample(50)
     assert len(ends) <= 50
-    assert sums[:, ARMS:].sum() == 1000
+    assert sums[:, series_module.ARMS :].sum() == 1000
     again = Series.from_bytes(series.to_bytes())
     assert again.to_bytes() == series.to_bytes()
-    assert again.table.shape == (BUCKETS, ARMS + 2)
+    assert again.table.shape == (series_module.BUCKETS, series_module.ARMS + 2)
 
 
 def test_uniform_exploration_is_estimated_without_bias():

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from harness import START, Client, Clock, as_after_a_crash, learned, quiet, recovered, with_home
+from placement_access import decide, get_learner
 from stores import store_at
 
 from tacit.cli import cli
@@ -44,8 +45,7 @@ configured = partial(harness.configured, placements={"search": SEARCH, "home": {
 async def searched(engine, user, count=1, first=0):
     for i in range(first, first + count):
         request = DecisionRequest("all", id=f"{user} {i}", rankings=LISTS, user=user)
-        placement = engine.placements["search"]
-        await engine.decide_many("search", [placement.check_request(request)])
+        await decide(engine, request, name="search")
 
 
 def units(store):
@@ -63,13 +63,13 @@ def test_a_user_is_forgotten_and_what_was_learned_stays(kind, tmp_path):
             # When their windows have closed; one more is open.
             clock.now += 60_000_000
             await searched(engine, "open")
-            before = harness.arrays(engine.placements["search"].learner)
+            before = harness.arrays(get_learner(engine.placements["search"]))
             known = units(engine.store)
             assert len({unit for unit in known if unit}) == 3
             done = await engine.forget(Subject("user", "id"), "ann")
             assert {name: tuple(found) for name, found in done.items()} == {"search": (3, 0)}
             assert units(engine.store) == [None] * 3 + known[3:]
-            assert harness.arrays(engine.placements["search"].learner) == before
+            assert harness.arrays(get_learner(engine.placements["search"])) == before
             # Sent once more, it is the same.
             await searched(engine, "id", 1)
             await searched(engine, "open")

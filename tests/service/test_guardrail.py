@@ -8,6 +8,22 @@ import numpy as np
 import pytest
 from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
 from holdouts import FEATURED
+from placement_access import (
+    check_request,
+    decide,
+    get_arm_indices,
+    get_config,
+    get_degradations,
+    get_learner,
+    get_lift,
+    get_mode,
+    get_offer,
+    get_shown_arms,
+    list_changes,
+    make_lift_report,
+    save_guardrail,
+    settle_sums,
+)
 from toy_asking import AskingArm
 
 from tacit import Impression
@@ -20,8 +36,6 @@ from tacit.service.maintenance.log_export import export
 from tacit.service.page.overview import describe_guardrail, list_problems
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import describe_change
-from tacit.service.placements.lift_report import make_lift_report
-from tacit.service.placements.placement import list_changes
 from tacit.uplift import ALARM
 from tacit.uplift.metric_degradation import DegradationSums, count_comparisons
 from tacit.wire.control import ArmsOf, EndHoldout, ModeOf, PinOf, Unpin
@@ -44,13 +58,9 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
     for i in range(rounds):
         rng = np.random.default_rng((i, size))
         engine.clock.now += 40 * SECOND
-        home = engine.placements["home"]
         # Names that are the same in each run, so that the draws are.
-        asked = [
-            home.check_request(DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more))
-            for j in range(size)
-        ]
-        made = list(await engine.decide_many("home", asked))
+        asked = [DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more) for j in range(size)]
+        made = await decide(engine, *asked)
         chances = rng.random((size, 2))
         told = [
             Told(
@@ -69,7 +79,7 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
 
 def seen(placement):
     """Return everything that a placement is, and what its guardrail knows."""
-    return everything(placement), placement.guardrail.save_state(placement), placement.offer.arms
+    return everything(placement), save_guardrail(placement), get_offer(placement).arms
 
 
 async def history(engine):
@@ -87,10 +97,10 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
     async with served(path, config) as engine:
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert home.offer.arms == ["a", "c"]
+        assert get_offer(home).arms == ["a", "c"]
         assert {row.arm for row in rows[:256]} == set(ARMS)
         assert "b" not in {row.arm for row in rows[-256:]}
-        (harm,) = home.guardrail.degradations
+        (harm,) = get_degradations(home)
         assert (harm.arm, harm.then, harm.metric) == ("b", "retire", "returns")
         assert 0.02 < harm.low < 0.28 < harm.high
         assert await history(engine) == [
@@ -105,8 +115,8 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         # Who brings it back knows better: it is not retired twice.
         await engine.ask("home", ArmsOf((), (), ["b"]))
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=10)
-        assert home.offer.arms == ARMS
-        assert len(home.guardrail.degradations) == 1
+        assert get_offer(home).arms == ARMS
+        assert len(get_degradations(home)) == 1
         assert "b was retired." in list_problems(home, engine.clock())[0]
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
@@ -122,19 +132,18 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
-        wrong = home.check_request(DecisionRequest("key 0", id="wrong"))._replace(
+        wrong = check_request(home, DecisionRequest("key 0", id="wrong"))._replace(
             details=ClientDecision("b", 1e-300)
         )
-        large = home.check_request(DecisionRequest("key 0", id="large"))
+        large = check_request(home, DecisionRequest("key 0", id="large"))
         await engine.decide_many("home", [wrong, large])
         told = [Told(id, reward=1.0, metrics=encode_metrics({"returns": 1e308})) for id in ("wrong", "large")]
         # Past the checks of today.
         await engine.writer.ask(Record("home", told))
         engine.clock.now += 40 * SECOND
         await engine.wait_until_durable(["home"])
-        home.guardrail.settle(home)
-        home.lift.settle()
-        for saved in (home.guardrail.save_state(home), home.lift.save_state()):
+        settle_sums(home)
+        for saved in (save_guardrail(home), get_lift(home).save_state()):
             assert math.isfinite(sum(numbers(saved)))
         live = seen(home)
     is_the_fold(config, path, live, seen)
@@ -162,7 +171,7 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
     async with served(tmp_path / "s.db", guarded(RETIRE | {"then": "tell"})) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert home.offer.arms == ARMS
+        assert get_offer(home).arms == ARMS
         assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
         assert "Nothing was done" in list_problems(home, engine.clock())[0]
         *_, change = await engine.history("home")
@@ -174,13 +183,13 @@ async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.35, "d": 0.4})
-        assert home.offer.arms == ["a"]
+        assert get_offer(home).arms == ["a"]
         with pytest.raises(InvalidValue, match="the guardrail holds the others against it"):
             await engine.ask("home", ArmsOf(["d"], ["a"]))
         # One that comes later is watched, too.
         await engine.ask("home", ArmsOf(["d"]))
         await traffic(engine, {"a": 0.02, "d": 0.4}, rounds=30)
-        assert (home.offer.arms, home.offer.retired) == (["a"], ["b", "c", "d"])
+        assert (get_offer(home).arms, get_offer(home).retired) == (["a"], ["b", "c", "d"])
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -190,7 +199,7 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
         await traffic(engine, {"a": 0.02, "c": 0.02}, arms=["a", "c"], rounds=10)
         # Seldom on offer, where everything is returned more often: that is no harm of its own.
         await traffic(engine, {"a": 0.3, "b": 0.3}, arms=["b", "a"], rounds=10)
-        assert engine.placements["home"].guardrail.degradations == []
+        assert get_degradations(engine.placements["home"]) == []
 
 
 async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
@@ -202,16 +211,16 @@ async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_aft
         rows = await traffic(engine, returns, rounds=10)
         assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
         # Nothing was shown to compare it with.
-        assert (home.guardrail.degradations, home.offer.arms) == ([], ARMS)
+        assert (get_degradations(home), get_offer(home).arms) == ([], ARMS)
         await engine.ask("home", Unpin())
         await traffic(engine, returns)
-        assert home.offer.arms == ["a", "c"]
+        assert get_offer(home).arms == ["a", "c"]
         # What was retired cannot be pinned; another one can, and nobody is retired by that.
         with pytest.raises(InvalidValue, match="on offer are a, c"):
             await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         await engine.ask("home", PinOf(["c"], as_text(engine.clock.now + 3600 * SECOND)))
         await traffic(engine, returns, rounds=2)
-        assert home.offer.arms == ["a", "c"]
+        assert get_offer(home).arms == ["a", "c"]
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -222,7 +231,7 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         home, rng = engine.placements["home"], np.random.default_rng(1)
         made = []
         for i in range(12):
-            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
+            asked = [check_request(home, DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
             made += list(await engine.decide_many("home", asked))
         # All windows are open yet: what harms is not known, and is pinned.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 10_000 * SECOND)))
@@ -234,8 +243,8 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         await engine.record_many("home", told)
         engine.clock.now += 4000 * SECOND
         await engine.wait_until_durable(["home"])
-        assert home.offer.arms == ["a", "c"]
-        asked = [home.check_request(DecisionRequest("k", id=f"later {j}")) for j in range(50)]
+        assert get_offer(home).arms == ["a", "c"]
+        asked = [check_request(home, DecisionRequest("k", id=f"later {j}")) for j in range(50)]
         rows = await engine.decide_many("home", asked)
         assert {row.arm for row in rows} <= {"a", "c"}
         assert {row.mode for row in rows} == {"online"}
@@ -248,7 +257,7 @@ async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_h
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert home.offer.arms == ["a", "c"]
+        assert get_offer(home).arms == ["a", "c"]
         rows = await traffic(engine, {"a": 0.02, "c": 0.02}, rounds=2)
         assert min(row.propensity for row in rows if row.arm == "c") >= 0.1
         # Who brings it back, brings back its promise.
@@ -267,8 +276,8 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
-        assert len(home.guardrail.degradations) == 1
-        assert home.mode == "control"
+        assert len(get_degradations(home)) == 1
+        assert get_mode(home) == "control"
         rows = await traffic(engine, {"a": 0.02}, rounds=2)
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
         live = seen(home)
@@ -282,10 +291,10 @@ async def test_an_arm_that_the_guardrail_could_not_weigh_does_not_come(tmp_path)
         with pytest.raises(InvalidValue, match=r"add: \['d'\] .* guardrail cannot weigh .* at_least"):
             await engine.ask("home", ArmsOf(add=["d"]))
         await engine.ask("home", ArmsOf(restore=["c"]))
-        assert engine.placements["home"].offer.arms == ARMS
+        assert get_offer(engine.placements["home"]).arms == ARMS
     async with served(tmp_path / "t.db", guarded(policy="auto", at_least={"a": 0.1})) as engine:
         await engine.ask("home", ArmsOf(add=["d"]))
-        assert engine.placements["home"].offer.arms == [*ARMS, "d"]
+        assert get_offer(engine.placements["home"]).arms == [*ARMS, "d"]
 
 
 async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
@@ -302,8 +311,8 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
             for x in (1.0, -1.0):
                 await traffic(engine, returns, rounds=rounds, context=[x])
                 names = [f"{engine.clock.now} {j}" for j in range(100)]
-                asked = [home.check_request(DecisionRequest("key 1", id=name, context=[x])) for name in names]
-                made = list(await engine.decide_many("home", asked))
+                asked = [DecisionRequest("key 1", id=name, context=[x]) for name in names]
+                made = await decide(engine, *asked)
                 for row, chance in zip(made, chances(x, made), strict=True):
                     assert row.propensity == pytest.approx(chance, rel=1e-12)
                 rows += made
@@ -311,40 +320,40 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
 
         def chances(x, rows):
             """Return f + (1 − F)·p of what was shown, by enumeration of the policy's own p."""
-            offer = [home.lifecycle.arm_indices[arm] for arm in home.offer.arms]
-            learner, own = home.learner, home.config.policy.policy
+            offer = get_arm_indices(home, get_offer(home).arms)
+            learner, own = get_learner(home), get_config(home).policy.policy
             impression, lane = Impression(np.array(offer), np.array([x])), learner.keys.index("key 1")
-            kept = sum(promised.get(arm, 0.0) for arm in home.offer.arms)
+            kept = sum(promised.get(arm, 0.0) for arm in get_offer(home).arms)
             found = {
                 arm: promised.get(arm, 0.0)
                 + (1 - kept) * own.propensity(own.params, learner.state, lane, impression, slot)
-                for arm, slot in zip(home.offer.arms, offer, strict=True)
+                for arm, slot in zip(get_offer(home).arms, offer, strict=True)
             }
             assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
             return [found[row.arm] for row in rows]
 
         assert {row.arm for row in await both(fine)} == set(ARMS)
-        assert home.guardrail.degradations == []
+        assert get_degradations(home) == []
         # A pin stands above promises, and what is pinned is no evidence, however it harms.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         for x in (1.0, -1.0):
             rows = await traffic(engine, fine | {"b": 0.6}, rounds=3, context=[x])
             assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
-        assert home.guardrail.degradations == []
+        assert get_degradations(home) == []
         await engine.ask("home", Unpin())
         # The other promised one does harm: it goes, its promise with it, and the first promise holds.
         assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=8)} == {"a", "b"}
-        assert [harm.arm for harm in home.guardrail.degradations] == ["c"]
+        assert [harm.arm for harm in get_degradations(home)] == ["c"]
         # Another policy keeps promises and who was retired.
         await engine.rebuild("home", AskingArm(ARMS))
         home = engine.placements["home"]
-        assert dict(home.config.policy.at_least) == promised
+        assert dict(get_config(home).policy.at_least) == promised
         assert {row.arm for row in await both(fine)} == {"a", "b"}
         # The last but one goes, too; the last one stays, alone, with whatever it does.
         assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=10)} == {"a"}
         rows = await traffic(engine, {"a": 0.9}, rounds=3, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
-        assert (home.offer.arms, [harm.arm for harm in home.guardrail.degradations]) == (["a"], ["c", "b"])
+        assert (get_offer(home).arms, [harm.arm for harm in get_degradations(home)]) == (["a"], ["c", "b"])
         pages = Pages(engine)
         page, overview = await pages.placement("home", {}), await pages.overview()
         assert all(f"arm retired: {arm}" in page for arm in "bc")
@@ -370,13 +379,13 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
         for i in range(6):
             for x, returns in ((1.0, 0.3), (-1.0, 0.02)):
                 await traffic(engine, dict.fromkeys(ARMS, returns), rounds=2, context=[x])
-            assert home.guardrail.degradations == [], i
+            assert get_degradations(home) == [], i
         # To one of two contexts b does harm.
         for _ in range(8):
             for x, more in ((1.0, 0.5), (-1.0, 0.0)):
                 returns = {"a": 0.02, "b": 0.02 + more, "c": 0.02}
                 await traffic(engine, {arm: returns[arm] for arm in ARMS}, rounds=2, context=[x])
-        assert home.offer.arms == ["a", "c"]
+        assert get_offer(home).arms == ["a", "c"]
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -392,8 +401,8 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         for i in range(30):
             rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
-            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}")) for j in range(128)]
-            rows = await engine.decide_many("home", asked)
+            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(128)]
+            rows = await decide(engine, *asked)
             told = [
                 Told(
                     row.id,
@@ -405,9 +414,9 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
                 for row in rows
             ]
             await engine.record_many("home", told)
-            if home.mode == "control":
+            if get_mode(home) == "control":
                 break
-        assert home.mode == "control"
+        assert get_mode(home) == "control"
         assert await history(engine) == [
             ("guardrail", "returns harmed by the policy: retire"),
             ("guardrail", "mode: control"),
@@ -430,8 +439,8 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         # Who lets the policy decide again knows better.
         await engine.ask("home", ModeOf("online"))
         await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.02}, rounds=6)
-        assert home.mode == "online"
-        assert len(home.guardrail.degradations) == 1
+        assert get_mode(home) == "online"
+        assert len(get_degradations(home)) == 1
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
     is_the_fold(config, path, after, seen)
@@ -441,14 +450,14 @@ async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
     path = tmp_path / "s.db"
     async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
         await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02})
-        told = engine.placements["home"].guardrail.degradations
+        told = get_degradations(engine.placements["home"])
         assert [harm.arm for harm in told] == ["b"]
     async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
-        assert engine.placements["home"].guardrail.degradations == told
+        assert get_degradations(engine.placements["home"]) == told
         await engine.reload(guarded())
-        assert engine.placements["home"].guardrail.degradations == []
+        assert get_degradations(engine.placements["home"]) == []
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=40)
-        assert engine.placements["home"].offer.arms == ["a", "c"]
+        assert get_offer(engine.placements["home"]).arms == ["a", "c"]
         live = seen(engine.placements["home"])
     is_the_fold(guarded(), path, live, seen)
 
@@ -510,15 +519,15 @@ async def test_a_control_that_decides_everything_shows_what_it_always_showed(
         home = engine.placements["home"]
         await engine.ask("home", ModeOf("control"))
         for i in range(3):
-            asked = [home.check_request(DecisionRequest("k", id=f"{i} {j}", **request_of)) for j in range(10)]
-            rows = await engine.decide_many("home", asked)
-            assert {home.get_shown_arms(row) for row in rows} == {shown}
+            asked = [DecisionRequest("k", id=f"{i} {j}", **request_of) for j in range(10)]
+            rows = await decide(engine, *asked)
+            assert {get_shown_arms(home, row) for row in rows} == {shown}
             assert {(row.mode, row.propensity, row.control) for row in rows} == {("control", 1.0, 1)}
             engine.clock.now += 40 * SECOND
         await engine.wait_until_durable(["home"])
         # Nobody was held out: the coin was not asked.
-        assert not home.lift.reward.counts.any()
-        assert not home.lift.decided_counts.any()
+        assert not get_lift(home).reward.counts.any()
+        assert not get_lift(home).decided_counts.any()
         live = everything(home)
     is_the_fold(config, path, live)
 

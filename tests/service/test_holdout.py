@@ -11,6 +11,21 @@ import numpy as np
 import pytest
 from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
+from placement_access import (
+    Control,
+    Engine,
+    HoldoutAssigner,
+    check_request,
+    decide,
+    fold,
+    get_holdout,
+    get_learner,
+    get_lift,
+    get_mode,
+    get_secondary_learner,
+    get_unit,
+    load_placement,
+)
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
@@ -20,14 +35,11 @@ from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NO_VALUES, Decision
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, HOLDOUT, ChangeRow, DecisionRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.control_group import Control, HoldoutAssigner
 from tacit.uplift.boundary import BUCKETS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
@@ -154,11 +166,14 @@ def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, contr
 
     config, home, rows = asyncio.run(session())
     assert {row.control for row in rows} == {0, 1}
-    for held, learner, of in ((1, home.secondary.learner, config.shadow), (0, home.learner, config.policy)):
+    for held, learner, of in (
+        (1, get_secondary_learner(home), config.shadow),
+        (0, get_learner(home), config.policy),
+    ):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
-    assert home.lift.reward.counts.sum() == len(rows)
-    assert home.lift.scores.overall[0] == len(rows)
+    assert get_lift(home).reward.counts.sum() == len(rows)
+    assert get_lift(home).scores.overall[0] == len(rows)
 
 
 @pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
@@ -203,9 +218,9 @@ async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
     async with served(path, configured(holdout=holdout)) as engine:
         await traffic(engine, 4, size=20)
         await closed(engine)
-        before = by_key(engine.placements["home"].learner)
+        before = by_key(get_learner(engine.placements["home"]))
     async with served(path, configured(holdout=None), engine.clock) as engine:
-        assert by_key(engine.placements["home"].learner) == before
+        assert by_key(get_learner(engine.placements["home"])) == before
 
 
 def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
@@ -220,16 +235,18 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
             home = engine.placements["home"]
             for _ in range(60):
                 engine.clock.now += SECOND
-                told = home.check_request(
-                    DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
-                )
-                (row,) = await engine.decide_many("home", [told])
+                told = DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
+                (row,) = await decide(engine, told)
                 await engine.feedback("home", row.id, float(row.arm == "b"))
             await closed(engine)
             again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
             anew = again.placements["home"]
             assert everything(anew) == everything(home)
-            assert arrays(anew.secondary.learner) == arrays(home.secondary.learner) != arrays(home.learner)
+            assert (
+                arrays(get_secondary_learner(anew))
+                == arrays(get_secondary_learner(home))
+                != arrays(get_learner(home))
+            )
             again.store.close()
             return report(engine)
 
@@ -256,10 +273,10 @@ def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
         return again.placements["home"]
 
     home = asyncio.run(session())
-    assert home.lift.reward.counts.sum() == 11 * 40
-    assert home.lift.decided_counts.sum() == 12 * 40
-    assert home.lift.scores.overall[0] == 11 * 40
-    assert (home.lift.reward.buckets is not None) == (unit == "user")
+    assert get_lift(home).reward.counts.sum() == 11 * 40
+    assert get_lift(home).decided_counts.sum() == 12 * 40
+    assert get_lift(home).scores.overall[0] == 11 * 40
+    assert (get_lift(home).reward.buckets is not None) == (unit == "user")
 
 
 async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
@@ -267,14 +284,14 @@ async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
         home = engine.placements["home"]
         first = await engine.decide("home", "k", id="a")
         await engine.feedback("home", first.id, 1.0)
-        assert home.lift.reward.counts.sum() == 0
+        assert get_lift(home).reward.counts.sum() == 0
         second = await engine.decide("home", "k", id="b")
         engine.clock.now += 31 * SECOND
         await engine.decide("home", "k", id="c")
         assert await engine.feedback("home", second.id, 1.0) == "late"
-        assert home.lift.reward.counts.sum() == 2
-        assert home.lift.reward.totals.sum() == 1
-        assert home.lift.answered_counts.sum() == 1
+        assert get_lift(home).reward.counts.sum() == 2
+        assert get_lift(home).reward.totals.sum() == 1
+        assert get_lift(home).answered_counts.sum() == 1
 
 
 async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
@@ -282,24 +299,24 @@ async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_o
     async with served(path, configured()) as engine:
         await traffic(engine, 3, size=10)
         home = engine.placements["home"]
-        assert home.lift.reward.counts.sum() == 20
+        assert get_lift(home).reward.counts.sum() == 20
         await engine.ask("home", ModeOf("frozen"))
-        assert home.lift.reward.counts.sum() == 20
+        assert get_lift(home).reward.counts.sum() == 20
         await traffic(engine, 2, size=10)
         # Of the coin, the mode knows nothing; what was open was decided before.
-        assert home.lift.reward.counts.sum() == 40
-        parts = [(part.change, part.sums.counts.sum()) for part in home.lift.subperiods]
+        assert get_lift(home).reward.counts.sum() == 40
+        parts = [(part.change, part.sums.counts.sum()) for part in get_lift(home).subperiods]
         assert parts == [("", 30), ("mode frozen", 10)]
         await engine.reload(configured(holdout={"share": 0.25}))
         home = engine.placements["home"]
-        assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
-        assert [one.reward.counts.sum() for one in home.lift.past_periods] == [40]
+        assert (get_lift(home).reward.counts.sum(), get_mode(home)) == (0, "frozen")
+        assert [one.reward.counts.sum() for one in get_lift(home).past_periods] == [40]
         await traffic(engine, 2, size=10)
-        assert home.lift.reward.counts.sum() == 10
+        assert get_lift(home).reward.counts.sum() == 10
         await engine.reload(configured(holdout={"share": 0.25}))
-        assert engine.placements["home"].lift.reward.counts.sum() == 10
+        assert get_lift(engine.placements["home"]).reward.counts.sum() == 10
         await engine.reload(configured(holdout=None))
-        assert engine.placements["home"].lift.terms == "null"
+        assert get_lift(engine.placements["home"]).terms == "null"
         rows = list(engine.store.events(0))
     marks = [row.value for row in rows if isinstance(row, ChangeRow) and row.kind == HOLDOUT]
     assert len(marks) == 3
@@ -317,14 +334,14 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
             await traffic(engine, 3, size=40)
             live = everything(engine.placements["home"])
             copy = as_after_a_crash(path)
-            terms, held = engine.placements["home"].lift.terms, engine.placements["home"].holdout
+            terms, held = get_lift(engine.placements["home"]).terms, get_holdout(engine.placements["home"])
         for store in (copy, path):
             again = store_at(store)
             assert verify(config, again) == []
             for snapshot in (True, False):
                 home = load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
                 fold({home.id: home}, again)
-                assert (home.lift.terms, home.holdout) == (terms, held)
+                assert (get_lift(home).terms, get_holdout(home)) == (terms, held)
                 assert everything(home) == live or store is path
             again.close()
         return held
@@ -332,7 +349,7 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     def holds(holdout):
         async def step(engine):
             await engine.ask("home", asked(holdout), "lead")
-            assert engine.placements["home"].holdout == holdout
+            assert get_holdout(engine.placements["home"]) == holdout
 
         return step
 
@@ -359,13 +376,10 @@ def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
     async def session():
         config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            asked = [
-                home.check_request(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)
-            ]
+            asked = [DecisionRequest("k", ["holiday", "film"], id=f"{i}") for i in range(40)]
             # What was checked before does not know of the control's arm.
             await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
-            return list(await engine.decide_many("home", asked))
+            return await decide(engine, *asked)
 
     rows = asyncio.run(session())
     assert {row.control for row in rows} == {0, 1}
@@ -428,20 +442,18 @@ def test_other_modes_have_one(tmp_path, mode):
 
 async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
-        home = engine.placements["home"]
         with pytest.warns(
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
-            await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d1"))])
+            await decide(engine, DecisionRequest("k", id="d1"))
 
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
     config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
     async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
         asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
-        rows = await engine.decide_many("home", list(map(home.check_request, asked)))
+        rows = await decide(engine, *asked)
         if told:
             await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
         await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
@@ -453,26 +465,21 @@ async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
 
 async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
-        home = engine.placements["home"]
         for i in range(20):
-            told = home.check_request(DecisionRequest("k", id=f"d{i}", user="ann"))
-            (first,) = await engine.decide_many("home", [told])
-            (again,) = await engine.decide_many("home", [told])
+            told = DecisionRequest("k", id=f"d{i}", user="ann")
+            (first,) = await decide(engine, told)
+            (again,) = await decide(engine, told)
             assert first == again
         rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
             with pytest.raises(InConflict, match="decision_id: 'd0'"):
-                await engine.decide_many(
-                    "home", [home.check_request(DecisionRequest("k", id="d0", user=other))]
-                )
+                await decide(engine, DecisionRequest("k", id="d0", user=other))
     # What was decided before the holdout had other units cannot be held against these.
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
-        asked = engine.placements["home"].check_request(
-            DecisionRequest("k", id="d0", user="ann", session="s")
-        )
-        assert await engine.decide_many("home", [asked]) == [rows[0]]
+        asked = DecisionRequest("k", id="d0", user="ann", session="s")
+        assert await decide(engine, asked) == [rows[0]]
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -481,25 +488,25 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
     async with served(path, configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
-            engine.placements["home"].check_request(DecisionRequest("k", session="s"))
+            check_request(engine.placements["home"], DecisionRequest("k", session="s"))
         await engine.reload(held)
-        asked = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
+        asked = check_request(engine.placements["home"], DecisionRequest("k", id="d0", session="s"))
         (before,) = await engine.decide_many("home", [asked])
         if by == "verb":
             await engine.ask("home", EndHoldout())
         else:
             await engine.reload(configured(holdout=None))
         for session in ("s", "t"):
-            asked = engine.placements["home"].check_request(DecisionRequest("k", session=session))
+            asked = check_request(engine.placements["home"], DecisionRequest("k", session=session))
             await engine.decide_many("home", [asked])
-        again = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
-        assert await engine.decide_many("home", [again]) == [before]
+        again = DecisionRequest("k", id="d0", session="s")
+        assert await decide(engine, again) == [before]
     async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
         home = engine.placements["home"]
-        assert home.holdout is None
-        assert home.get_unit(home.check_request(DecisionRequest("k", session="s"))) is None
+        assert get_holdout(home) is None
+        assert get_unit(home, check_request(home, DecisionRequest("k", session="s"))) is None
         with pytest.raises(InvalidValue, match="session"):
-            home.check_request(DecisionRequest("k", session=""))
+            check_request(home, DecisionRequest("k", session=""))
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -536,22 +543,19 @@ async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_grou
         await engine.reload(configured(holdout={"unit": "session"}))
         await engine.reload(configured(holdout=None))
         request = DecisionRequest("k", **{unit: "ann"})
-        asked = [engine.placements["home"].check_request(request._replace(id=f"d{i}")) for i in range(20)]
+        asked = [check_request(engine.placements["home"], request._replace(id=f"d{i}")) for i in range(20)]
         await engine.reload(sticky)
         rows = await engine.decide_many("home", asked)
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for row in rows:
-            again = engine.placements["home"].check_request(request._replace(id=row.id))
+            again = check_request(engine.placements["home"], request._replace(id=row.id))
             assert await engine.decide_many("home", [again]) == [row]
 
 
 async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
-        home = engine.placements["home"]
-        asked = [
-            home.check_request(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)
-        ]
-        first, *others = await engine.decide_many("home", asked)
+        asked = [DecisionRequest("k", id="d0", user=user) for user in ("ann", "bob", None)]
+        first, *others = await decide(engine, *asked)
         assert others == [first, first]
 
 
@@ -562,15 +566,13 @@ def test_features_have_a_holdout(tmp_path):
             home = engine.placements["home"]
             for i in range(200):
                 engine.clock.now += SECOND
-                told = home.check_request(
-                    DecisionRequest(
-                        "k",
-                        ["a", "b", "c"][: 2 + i % 2],
-                        relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
-                        examination=[[1]] * (2 + i % 2),
-                    )
+                told = DecisionRequest(
+                    "k",
+                    ["a", "b", "c"][: 2 + i % 2],
+                    relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                    examination=[[1]] * (2 + i % 2),
                 )
-                (row,) = await engine.decide_many("home", [told])
+                (row,) = await decide(engine, told)
                 await engine.feedback("home", row.id, float(row.arm == "b"))
             await closed(engine)
             found = report(engine)
@@ -623,9 +625,9 @@ async def test_requests_that_do_not_fit_are_refused(tmp_path):
     config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
     async with served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
-        assert home.get_unit(home.check_request(DecisionRequest("k", session="s1"))) == "s1"
-        assert home.get_unit(home.check_request(DecisionRequest("k", user="u1"))) is None
+        assert get_unit(home, check_request(home, DecisionRequest("k", session="s1"))) == "s1"
+        assert get_unit(home, check_request(home, DecisionRequest("k", user="u1"))) is None
         with pytest.raises(InvalidValue, match="film"):
-            home.check_request(DecisionRequest("k", ["recipe"]))
+            check_request(home, DecisionRequest("k", ["recipe"]))
         with pytest.raises(InvalidValue, match="user"):
-            home.check_request(DecisionRequest("k", user="\n"))
+            check_request(home, DecisionRequest("k", user="\n"))

@@ -31,6 +31,7 @@ from harness import (
     with_home,
 )
 from items_of_ones_own import LikedLists
+from placement_access import check_request, decide, export_counts, get_config, get_holdout, get_learner
 from stores import store_at
 
 import tacit
@@ -47,7 +48,6 @@ from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
-from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf
 from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
 
@@ -92,7 +92,7 @@ async def traffic(engine, rounds, seed=0, kinds=6):
         home = engine.placements["home"]
         ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
         said = {"device": ["ios", "web"][i % 2]}
-        more = {"user": f"u{i % 5}"} if home.holdout else {}
+        more = {"user": f"u{i % 5}"} if get_holdout(home) else {}
         asked = [
             DecisionRequest("k", ids, said, **more),
             DecisionRequest("k", None, said, segment="news", id=f"d{seed}-{i}" if i % 2 else None, **more),
@@ -101,8 +101,8 @@ async def traffic(engine, rounds, seed=0, kinds=6):
             DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
             DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
         ]
-        told = [home.check_request(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
-        for row in await engine.decide_many("home", told):
+        told = [asked[(i + j) % kinds] for j in range(1 + i % 4)]
+        for row in await decide(engine, *told):
             if rng.random() < 0.7:
                 places = rng.permutation(len(decode_list(row.shown).arms))[: rng.integers(3)]
                 await clicked(engine, row, sorted(places.tolist()))
@@ -121,7 +121,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
     with recovered(crashed, config) as again:
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert learned(again) == live
-        assert again.placements["home"].export_counts()[0][0] > 10 or mode == "frozen"
+        assert export_counts(again.placements["home"])[0][0] > 10 or mode == "frozen"
     is_the_fold(config, crashed, live)
 
 
@@ -133,14 +133,13 @@ async def test_many_decisions_among_many_items_are_made_in_pieces(tmp_path, monk
     config = configured(kind=kind, policy=policy)
     async with served(tmp_path / "s.db", config) as engine:
         await put(engine)
-        home = engine.placements["home"]
-        told = [home.check_request(DecisionRequest(f"key {i}", None, {})) for i in range(50)]
-        rows = await engine.decide_many("home", told)
+        told = [DecisionRequest(f"key {i}", None, {}) for i in range(50)]
+        rows = await decide(engine, *told)
         assert [row.key for row in rows] == [f"key {i}" for i in range(50)]
         assert len({row.id for row in rows}) == 50
         assert [row.seq for row in rows] == list(range(rows[0].seq, rows[0].seq + 50))
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", told)
+        await decide(engine, *told)
         live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
     is_the_fold(config, crashed, live)
@@ -149,16 +148,13 @@ async def test_many_decisions_among_many_items_are_made_in_pieces(tmp_path, monk
 async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path):
     config = with_home(kind="slates", policy="cascade-ec(relevance_dim=2, examination_dim=1)", positions=2)
     async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
         for i in range(12):
             engine.clock.now = START + i * 40 * SECOND
             given = {
                 "relevance": vectors(4, i)[:, :2].tolist(),
                 "examination": vectors(4, i)[:, 2:3].tolist(),
             }
-            (row,) = await engine.decide_many(
-                "home", [home.check_request(DecisionRequest("k", list("abcd"), **given))]
-            )
+            (row,) = await decide(engine, DecisionRequest("k", list("abcd"), **given))
             await clicked(engine, row, [i % 2])
         live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
@@ -172,13 +168,13 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
-        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        expected, known = Learner(get_config(home).policy, seed=0), vectors(12)
         rng, made = np.random.default_rng(3), []
         for i in range(20):
             offer, said = rng.permutation(12)[: 2 + i % 9], {"device": "ios"} if i % 2 else {}
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], said, id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.check_request(request)])
-            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
+            (row,) = await decide(engine, request)
+            assert (await decide(engine, request)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", said, request.arms, relevance=known[offer])
             shown = decode_list(row.shown)
@@ -193,12 +189,12 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
             await put(engine)
             made.append((decision, clicks))
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
+        await decide(engine, DecisionRequest("k", None, {}))
         for decision, clicks in made:
             expected.learn(decision, [float(k in clicks) for k in range(3)])
-        pairs = zip(leaves(home.learner.state), leaves(expected.state), strict=True)
+        pairs = zip(leaves(get_learner(home).state), leaves(expected.state), strict=True)
         assert all(np.array_equal(a, b) for (_, a), (_, b) in pairs)
-        assert len(home.learner.items) == 12
+        assert len(get_learner(home).items) == 12
 
 
 def test_it_learns_over_http_what_users_like(tmp_path):
@@ -258,7 +254,7 @@ def test_it_is_asked_over_http(tmp_path):
         one = client.slate("home", "k", context={}, arms=["gone", "news"], unknown="skip")
         assert one.slate == ["news"]
         clock.now += 60 * SECOND
-        assert client.clicks("home", made.decision_id, [0]).outcome == LATE
+        assert client.clicks("home", made.decision_id, [0]).outcome == "late"
         page = httpx.get(f"{url}/placements/home").text
         assert "3 items in the catalogue, version 1, in 2 segments." in page
         assert 'data-field="clicked" data-value="0.25"' in page
@@ -284,7 +280,7 @@ async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):
         await engine.ask("home", PinOf(["doc-3", "doc-1"], "2100-01-01"))
         home = engine.placements["home"]
         offers = [f"doc-{i}" for i in (1, 2, 3)], ["doc-3", "doc-5"], None
-        told = [home.check_request(DecisionRequest("k", offer, {})) for offer in offers]
+        told = [check_request(home, DecisionRequest("k", offer, {})) for offer in offers]
         rows = await engine.decide_many("home", told)
         assert [row.mode for row in rows] == ["pinned", "online", "pinned"]
         assert decode_list(rows[2].shown).arms == ["doc-3", "doc-1"]
@@ -392,8 +388,8 @@ async def served_lists(path, config, kinds):
         await traffic(engine, 24, kinds=kinds)
         home = engine.placements["home"]
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
-        return [array.copy() for _, array in leaves(home.learner.state)]
+        await decide(engine, DecisionRequest("k", None, {}))
+        return [array.copy() for _, array in leaves(get_learner(home).state)]
 
 
 async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(tmp_path):

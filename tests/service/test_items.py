@@ -27,6 +27,18 @@ from harness import (
     stopped,
     with_home,
 )
+from placement_access import (
+    Engine,
+    batches,
+    check_request,
+    count_decisions,
+    decide,
+    get_config,
+    get_learner,
+    group,
+    parse_shown_item,
+    writer,
+)
 from stores import store_at
 
 from tacit.cli import cli
@@ -36,15 +48,12 @@ from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine import batches, group, writer
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Decide, DecisionRequest
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
-from tacit.service.placements.aspects.items import parse_shown_item
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
@@ -83,7 +92,6 @@ async def traffic(engine, rounds, seed=0):
         if i % 11 == 5:
             await engine.ask("home", ItemsGone([f"doc-{11 - i % 3}"]))
             await put(engine, 1, i, 11 - i % 3)
-        home = engine.placements["home"]
         ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
         asked = [
             DecisionRequest("k", ids),
@@ -91,14 +99,14 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k"),
             DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
         ]
-        told = [home.check_request(asked[(i + j) % 4]) for j in range(1 + i % 3)]
-        for row in await engine.decide_many("home", told):
+        told = [asked[(i + j) % 4] for j in range(1 + i % 3)]
+        for row in await decide(engine, *told):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
 
 def catalogue(engine):
-    items = engine.placements["home"].learner.items
+    items = get_learner(engine.placements["home"]).items
     ids, segments, halves = items.columns()
     return list(ids), list(segments), halves.tobytes(), items.version
 
@@ -122,14 +130,13 @@ async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
 async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_path, recwarn):
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
-        home = engine.placements["home"]
         for id in (None, "d"):
             asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
-            await engine.decide_many("home", [home.check_request(asked)])
+            await decide(engine, asked)
         assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
-            await engine.decide_many("home", [home.check_request(given)])
+            await decide(engine, given)
 
 
 @contextlib.asynccontextmanager
@@ -153,10 +160,12 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
     async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
-        asked = [home.check_request(DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)]
+        asked = [
+            check_request(home, DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)
+        ]
         batch = asyncio.create_task(engine.decide_many("home", asked))
         await asyncio.sleep(0)
-        (row,) = await engine.decide_many("home", [home.check_request(DecisionRequest("other"))])
+        (row,) = await engine.decide_many("home", [check_request(home, DecisionRequest("other"))])
         assert row.key == "other"
         assert not batch.done()
         rows = await batch
@@ -174,7 +183,7 @@ async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypat
 
 async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
     async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
-        asked = [home.check_request(DecisionRequest(f"k{i}")) for i in range(9)]
+        asked = [check_request(home, DecisionRequest(f"k{i}")) for i in range(9)]
         await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
         assert sum(map(sum, groups)) == 9
         assert max(map(sum, groups)) <= 2
@@ -186,11 +195,11 @@ async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, 
 )
 async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, monkeypatch, last, error):
     async with stepped(tmp_path, monkeypatch) as (engine, home, _):
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d"))])
+        await decide(engine, DecisionRequest("k", id="d"))
         asked = [DecisionRequest("k") for _ in range(20)]
         with pytest.raises(error):
-            await engine.decide_many("home", list(map(home.check_request, [*asked, last])))
-        assert home.decisions == 1
+            await decide(engine, *asked, last)
+        assert count_decisions(home) == 1
 
 
 async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
@@ -198,29 +207,31 @@ async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
     async with served(tmp_path / "s.db", configured(values=limits)) as engine:
         await put(engine)
         home = engine.placements["home"]
-        asked = [home.check_request(DecisionRequest("k")) for _ in range(9)]
+        asked = [check_request(home, DecisionRequest("k")) for _ in range(9)]
         with pytest.raises(
             InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
         ):
             await engine.decide_many("home", asked)
-        assert home.decisions == 0
+        assert count_decisions(home) == 0
         assert len(await engine.decide_many("home", asked[:8])) == 8
         # By id and of a segment there are fewer.
         few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
-        assert len(await engine.decide_many("home", [*asked[:7], *map(home.check_request, few)])) == 9
+        assert (
+            len(await engine.decide_many("home", [*asked[:7], *map(partial(check_request, home), few)])) == 9
+        )
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
-        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        expected, known = Learner(get_config(home).policy, seed=0), vectors(12)
         rng = np.random.default_rng(3)
         for i in range(20):
             offer = rng.permutation(12)[:4]
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.check_request(request)])
-            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
+            (row,) = await decide(engine, request)
+            assert (await decide(engine, request)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", arms=request.arms, relevance=known[offer])
             assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
@@ -230,7 +241,8 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
             await put(engine)
             expected.learn(decision, float(i % 2))
         assert all(
-            np.array_equal(a, b) for a, b in zip(home.learner.state.kept, expected.state.kept, strict=True)
+            np.array_equal(a, b)
+            for a, b in zip(get_learner(home).state.kept, expected.state.kept, strict=True)
         )
 
 
@@ -238,7 +250,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
         with pytest.raises(InvalidValue, match=r"relevance: .* put items into the catalogue"):
-            await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
+            await decide(engine, DecisionRequest("k"))
         await put(engine)
         for request, says in (
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
@@ -252,9 +264,9 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
-                await engine.decide_many("home", [home.check_request(request)])
-        skipped = home.check_request(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
-        (row,) = await engine.decide_many("home", [skipped])
+                await decide(engine, request)
+        skipped = DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip")
+        (row,) = await decide(engine, skipped)
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
         for change, says in (
@@ -265,7 +277,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
                 await engine.ask("home", change)
-        assert (len(home.learner.items), engine.store.end()) == (12, end)
+        assert (len(get_learner(home).items), engine.store.end()) == (12, end)
     async with served(tmp_path / "t.db", with_home(arms=2)) as engine:
         with pytest.raises(InvalidValue, match="no catalogue"):
             await put(engine)
@@ -276,7 +288,6 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
     policy = POLICY if kind == "features" else "item-list-mix"
     async with served(tmp_path / "s.db", configured(kind=kind, policy=policy)) as engine:
         await put(engine)
-        home = engine.placements["home"]
         asked = [
             DecisionRequest("k", ["doc-1", "doc-4", "doc-7"], id="named"),
             DecisionRequest("k", ["doc-99", "doc-4", "doc-1"], id="skipping", unknown="skip"),
@@ -284,17 +295,17 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
             DecisionRequest("k", id="whole"),
         ]
         # The same question twice at once is one decision.
-        twice = [home.check_request(request) for request in (*asked, *asked)]
-        made = await engine.decide_many("home", twice)
+        twice = [*asked, *asked]
+        made = await decide(engine, *twice)
         assert made[:4] == made[4:]
         await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
         for request, row in zip(asked, made, strict=False):
-            assert await engine.decide_many("home", [home.check_request(request)]) == [row]
+            assert await decide(engine, request) == [row]
         for other in (asked[0]._replace(arms=["doc-1", "doc-4"]), asked[2]._replace(segment="sport")):
             with pytest.raises(InConflict):
-                await engine.decide_many("home", [home.check_request(other)])
+                await decide(engine, other)
         with pytest.raises(InvalidValue, match="0 candidates"):
-            await engine.decide_many("home", [home.check_request(asked[3]._replace(id="new"))])
+            await decide(engine, asked[3]._replace(id="new"))
 
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
@@ -322,9 +333,8 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
     async with served(tmp_path / "s.db", config) as engine:
         await put(engine)
         await traffic(engine, 30)
-        home = engine.placements["home"]
         engine.clock.now += 60_000_000
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
+        await decide(engine, DecisionRequest("k"))
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")

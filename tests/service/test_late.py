@@ -11,6 +11,16 @@ from drawn import examples
 from harness import SECOND, START, Clock, everything, served, with_home, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    OpenWindows,
+    check_request,
+    get_config,
+    get_learner,
+    get_outcomes,
+    get_secondary_learner,
+    get_series,
+    make_lift_report,
+)
 
 import tacit
 from tacit.core.arrays import leaves
@@ -21,21 +31,10 @@ from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
-from tacit.service.log.blocks import Block
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
-from tacit.service.placements.attribution import (
-    CORRECTED,
-    DUPLICATE,
-    FROZEN,
-    LATE,
-    LEARNED,
-    PENDING,
-    Attribution,
-)
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ModeOf
 from tests.service.test_attribution import ARMS, configured, fold_of
 
@@ -108,37 +107,35 @@ def test_what_cannot_be_corrected_is_refused():
 @pytest.mark.parametrize(
     ("story", "outcomes"),
     [
-        ([(30, REWARD, 1.0)], [CORRECTED]),
-        ([(129, REWARD, 0.5)], [CORRECTED]),
-        ([(130, REWARD, 1.0)], [LATE]),
-        ([(40, REWARD, 1.0), (41, REWARD, 0.5)], [CORRECTED, LATE]),
-        ([(40, EXAMINED, None), (41, REWARD, 0.5)], [LATE, CORRECTED]),
+        ([(30, REWARD, 1.0)], ["corrected"]),
+        ([(129, REWARD, 0.5)], ["corrected"]),
+        ([(130, REWARD, 1.0)], ["late"]),
+        ([(40, REWARD, 1.0), (41, REWARD, 0.5)], ["corrected", "late"]),
+        ([(40, EXAMINED, None), (41, REWARD, 0.5)], ["late", "corrected"]),
         # What had its reward has no default to correct.
-        ([(10, REWARD, 0.5), (40, REWARD, 1.0)], [LEARNED, LATE]),
+        ([(10, REWARD, 0.5), (40, REWARD, 1.0)], ["learned", "late"]),
     ],
 )
 def test_the_first_late_reward_corrects_the_default(story, outcomes):
-    attribution = Attribution(Rule(window=30, late="correct", correction=100, default=0.25))
-    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None)
-    attribution.open_windows(Block.from_rows(DecisionRow, [row]))
+    windows = OpenWindows(Rule(window=30, late="correct", correction=100, default=0.25))
+    windows.open(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None))
     told, corrections = [], []
     for seq, (time, what, reward) in enumerate(story, 2):
-        attribution.advance(time)
-        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        (outcome,), parts = attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
+        windows.advance(time)
+        (outcome,), learned = windows.apply(FeedbackRow(seq, 1, 1, None, time, what, reward))
         told.append(outcome)
-        if outcome == CORRECTED:
-            corrections += [(one.previous, *one.values) for one in parts]
+        if outcome == "corrected":
+            corrections += learned
     assert told == outcomes
-    assert len(corrections) == (CORRECTED in outcomes)
-    assert all(before == 0.25 for before, _ in corrections)
-    attribution.advance(1000)
-    assert list(attribution.export_defaults(lambda slots: ())) == []
+    assert len(corrections) == ("corrected" in outcomes)
+    assert all(before == 0.25 for *_, before in corrections)
+    windows.advance(1000)
+    assert list(windows.export_defaults()) == []
 
 
 def sums(engine):
     """Return plays and rewards of the key k, all arms together."""
-    learner = engine.placements["home"].learner
+    learner = get_learner(engine.placements["home"])
     lane = learner.lane("k")
     return learner.state.plays[lane].sum(), learner.state.rewards[lane].sum()
 
@@ -153,16 +150,16 @@ def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
             engine.clock.now += 31 * SECOND
             assert (await engine.decide("home", "k")).seq
             assert sums(engine) == (2, 0)
-            assert await engine.feedback("home", row.id, 1.0, id="click") == CORRECTED
+            assert await engine.feedback("home", row.id, 1.0, id="click") == "corrected"
             assert sums(engine) == (2, 1)
-            assert await engine.feedback("home", row.id, 1.0, id="click") == DUPLICATE
-            assert await engine.feedback("home", row.id, 1.0) == LATE
+            assert await engine.feedback("home", row.id, 1.0, id="click") == "duplicate"
+            assert await engine.feedback("home", row.id, 1.0) == "late"
             engine.clock.now += 100 * SECOND
-            assert await engine.feedback("home", other.id, 1.0) == LATE
+            assert await engine.feedback("home", other.id, 1.0) == "late"
             assert sums(engine) == (3, 1)
             placement = engine.placements["home"]
-            assert placement.series.rewards == 1.0
-            assert placement.outcomes[CORRECTED] == 1
+            assert get_series(placement).rewards == 1.0
+            assert get_outcomes(placement)["corrected"] == 1
             assert verify(config, engine.store) == []
             return everything(placement)
 
@@ -176,14 +173,14 @@ async def test_what_was_not_learned_is_not_corrected(tmp_path):
         engine.clock.now += 31 * SECOND
         await engine.decide("home", "k")
         await engine.ask("home", ModeOf("frozen"))
-        assert await engine.feedback("home", row.id, 1.0) == FROZEN
+        assert await engine.feedback("home", row.id, 1.0) == "frozen"
         frozen = await engine.decide("home", "k")
         engine.clock.now += 31 * SECOND
         await engine.decide("home", "k")
         await engine.ask("home", ModeOf("online"))
-        assert await engine.feedback("home", frozen.id, 1.0) == LATE
+        assert await engine.feedback("home", frozen.id, 1.0) == "late"
         assert sums(engine) == (2, 0)
-        assert await engine.feedback("home", again.id, 1.0) == CORRECTED
+        assert await engine.feedback("home", again.id, 1.0) == "corrected"
         assert sums(engine) == (2, 1)
 
 
@@ -195,7 +192,7 @@ def test_the_second_policy_is_corrected_too(tmp_path):
             row = await engine.decide("home", "k")
             engine.clock.now += 31 * SECOND
             await engine.feedback("home", row.id, 1.0)
-            shadow = engine.placements["home"].secondary.learner
+            shadow = get_secondary_learner(engine.placements["home"])
             return shadow.state.plays.sum(), shadow.state.rewards.sum()
 
     assert asyncio.run(session()) == (1, 1)
@@ -248,7 +245,7 @@ def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every
         state = asyncio.run(piece(start, length, waiting))
         assert state == fold_of(path, config)
         start += length
-    assert outcomes <= {LEARNED, PENDING, CORRECTED, LATE}
+    assert outcomes <= {"learned", "pending", "corrected", "late"}
 
 
 @pytest.mark.parametrize("policy", ["exp3", "thompson(discount=0.9)", "glr-kl-ucb"])
@@ -263,12 +260,12 @@ async def test_auto_stays_what_it_is_where_late_rewards_correct(tmp_path):
     async with served(path, with_home(arms=list(ARMS))) as engine:
         await engine.decide("home", "key")
         await engine.reload(late)
-        assert engine.placements["home"].config.rule.late == "correct"
-        assert type(engine.placements["home"].learner.policy) is type(tacit.auto(ARMS))
+        assert get_config(engine.placements["home"]).rule.late == "correct"
+        assert type(get_learner(engine.placements["home"]).policy) is type(tacit.auto(ARMS))
 
 
 def successes_and_failures(engine):
-    learner = engine.placements["home"].learner
+    learner = get_learner(engine.placements["home"])
     lane = learner.lane("k")
     return learner.state.successes[lane].sum(), learner.state.failures[lane].sum()
 
@@ -282,11 +279,11 @@ def test_a_policy_that_cannot_unlearn_learns_a_late_reward_as_one_more_success(t
             engine.clock.now += 31 * SECOND
             await engine.decide("home", "k")
             silent = successes_and_failures(engine)
-            assert await engine.feedback("home", row.id, 1.0) == CORRECTED
+            assert await engine.feedback("home", row.id, 1.0) == "corrected"
             learned = successes_and_failures(engine)
-            assert await engine.feedback("home", row.id, 1.0) == LATE
+            assert await engine.feedback("home", row.id, 1.0) == "late"
             assert successes_and_failures(engine) == learned
-            assert engine.placements["home"].series.rewards == 1.0
+            assert get_series(engine.placements["home"]).rewards == 1.0
             assert verify(config, engine.store) == []
             return silent, learned, everything(engine.placements["home"])
 
@@ -314,10 +311,10 @@ async def test_what_came_after_the_window_is_in_no_lift_which_says_so(tmp_path):
     config = with_home(arms=ARMS, holdout={"share": 0.5}, **table)
     async with served(tmp_path / "s.db", config, Clock()) as engine:
         home = engine.placements["home"]
-        rows = await engine.decide_many("home", [home.check_request(DecisionRequest("k"))] * 40)
+        rows = await engine.decide_many("home", [check_request(home, DecisionRequest("k"))] * 40)
         engine.clock.now += 31 * SECOND
         came = await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0) for row in rows[:7]])
-        assert came == [CORRECTED] * 7
+        assert came == ["corrected"] * 7
         found = make_lift_report(home, engine.clock())
     assert sum(group.rewards for group in found.groups.values()) == 0
     left_out = "This leaves out rewards that came after the window: 7 so far; a longer attribution_window"

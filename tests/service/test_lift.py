@@ -25,6 +25,18 @@ from harness import (
 from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    ClosedDecisions,
+    LiftSums,
+    Placement,
+    TimeBins,
+    check_client_decision,
+    decide,
+    encode_terms,
+    get_lift,
+    make_lift_report,
+    wrap_choices,
+)
 
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
 from tacit.cluster.shard import make_sharded_view, take_snapshot
@@ -35,11 +47,6 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.client_decisions import check_client_decision
-from tacit.service.placements.aspects.lift_periods import TimeBins, encode_terms
-from tacit.service.placements.aspects.reward_sums import ClosedDecisions, LiftSums
-from tacit.service.placements.lift_report import make_lift_report
-from tacit.service.placements.placement import Placement
 from tacit.uplift import decisions_needed
 from tacit.wire.control import ArmsOf
 from tests.cli.test_cli import tacit
@@ -208,16 +215,13 @@ def test_propensities_that_are_wrong_raise_an_alarm(tmp_path):
     async def session():
         config = configured(holdout={"share": 0.5}, policy="uniform-random")
         async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            honest = home.choose_many
 
-            def wrong(*given):
-                made = honest(*given)
+            def wrong(made):
                 # Recipe is shown as often, and logged as if it was rare.
                 chances = np.where(made.actions[:, 0] == 1, 0.1, 0.9)
                 return dataclasses.replace(made, propensities=chances)
 
-            home.choose_many = wrong
+            wrap_choices(engine.placements["home"], wrong)
             await traffic(engine, 12)
             await closed(engine)
             return report(engine)
@@ -235,11 +239,10 @@ def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, control):
     async def session():
         config = configured(holdout={"share": 0.3, "unit": "user", "control": control}, policy=policy)
         async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
             for i in range(30):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}", user=f"u{j % 10}") for j in range(50)]
-                rows = await engine.decide_many("home", list(map(home.check_request, asked)))
+                rows = await decide(engine, *asked)
                 sent = [Told(row.id, reward=float(row.arm == "film")) for row in rows]
                 await engine.record_many("home", sent)
             await closed(engine)
@@ -421,15 +424,15 @@ def test_shards_are_added_up(tmp_path):
 
     whole, parts = asyncio.run(session())
     lifts = [part.aspects["reward_sums"] for part in parts]
-    assert whole.lift.reward.counts.sum() == 3 * 30 + 3 * 31
+    assert get_lift(whole).reward.counts.sum() == 3 * 30 + 3 * 31
     expected = sum(lift.reward.totals for lift in lifts)
-    np.testing.assert_allclose(whole.lift.reward.totals, expected, rtol=1e-12)
-    assert whole.lift.time == min(lift.time for lift in lifts)
-    found = make_lift_report(whole, whole.lift.time + SECOND)
+    np.testing.assert_allclose(get_lift(whole).reward.totals, expected, rtol=1e-12)
+    assert get_lift(whole).time == min(lift.time for lift in lifts)
+    found = make_lift_report(whole, get_lift(whole).time + SECOND)
     assert found.groups["control"].decisions > 0
-    lifts[1].begin(encode_terms(HoldoutConfig(0.1), {}), 1, whole.lift.time + 1)
+    lifts[1].begin(encode_terms(HoldoutConfig(0.1), {}), 1, get_lift(whole).time + 1)
     whole.show(parts)
-    told = make_lift_report(whole, whole.lift.time + SECOND)
+    told = make_lift_report(whole, get_lift(whole).time + SECOND)
     assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
     # What it did before is of the chapter that the first shard is in.
     assert sum(group.decisions for group in told.groups.values()) == 3 * 30 + 3 * 31
@@ -452,8 +455,8 @@ def test_a_lift_over_uniform_is_not_claimed_from_what_was_never_shown(tmp_path, 
             for _ in range(60):
                 engine.clock.now += 40 * SECOND
                 users = rng.choice([-1.0, 1.0], 50)
-                asked = [home.check_request(DecisionRequest("k", context=[user])) for user in users.tolist()]
-                rows = await engine.decide_many("home", asked)
+                asked = [DecisionRequest("k", context=[user]) for user in users.tolist()]
+                rows = await decide(engine, *asked)
                 liked = [row.arm == (user > 0) for row, user in zip(rows, users, strict=True)]
                 clicks = [row for row, likes in zip(rows, liked, strict=True) if rng.random() < 0.9 * likes]
                 await engine.record_many("home", [Told(row.id, reward=1.0) for row in clicks])
@@ -568,7 +571,7 @@ async def test_what_was_never_shown_stays_unknown_when_arms_change(tmp_path):
         await engine.ask("home", ArmsOf(retire=["song"]))
         assert [report(engine).verdict, before[:10]] == [before, "Not known:"]
         assert "hardly ever shown" in before
-        saved = engine.placements["home"].lift.save_state()
+        saved = get_lift(engine.placements["home"]).save_state()
         again = LiftSums(3, {})
         again.reach(3, 2)
         again.restore(json.loads(json.dumps(saved)))
@@ -582,7 +585,7 @@ async def test_snapshots_of_the_first_0_3_know_what_was_never_shown(tmp_path):
         async with served(tmp_path / f"{len(covered)}.db", config) as engine:
             await elsewhere(engine, arms, 1 / len(set(arms)))
             await closed(engine)
-            saved = json.loads(json.dumps(engine.placements["home"].lift.save_state()))
+            saved = json.loads(json.dumps(get_lift(engine.placements["home"]).save_state()))
         # They had no sum of the differences from the uniform control.
         del saved["scores"]["uniform"][3], saved["uniform"][6]
         sums = LiftSums(3, {})

@@ -23,6 +23,16 @@ from harness import (
     served,
     with_home,
 )
+from placement_access import (
+    ListControl,
+    check_request,
+    count_open,
+    decide,
+    get_lift,
+    get_tallies,
+    make_lift_report,
+    parse_interleaved,
+)
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -30,10 +40,6 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.log_export import export
-from tacit.service.placements.aspects.control_group import ListControl
-from tacit.service.placements.attribution import HELD_OUT
-from tacit.service.placements.duels import parse_interleaved
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import Impression as Wanted
 from tests.cli.test_cli import tacit
@@ -45,10 +51,10 @@ RANKINGS = {"old": [1, 2, 3, 4], "new": [4, 3, 2, 1]}
 
 async def told(engine, *asked):
     """Decide, each a second after the other; return the rows."""
-    home, rows = engine.placements["home"], []
+    rows = []
     for one in asked:
         engine.clock.now += SECOND
-        rows += await engine.decide_many("home", [home.check_request(one)])
+        rows += await decide(engine, one)
     return rows
 
 
@@ -127,19 +133,19 @@ def test_lists_have_a_holdout(tmp_path, control, policy):
 async def _clicked_lists(engine, rows, rng, path, config):
     # The windows are closed by now: what is clicked below counts, what was shown above does not.
     home = engine.placements["home"]
-    told = [home.check_request(DecisionRequest("k", user=f"u{i % 30}")) for i in range(len(rows))]
-    made = await engine.decide_many("home", told)
+    told = [DecisionRequest("k", user=f"u{i % 30}") for i in range(len(rows))]
+    made = await decide(engine, *told)
     some = 0
     for row in made:
         positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
         some += bool(positions)
         await clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
-    before = home.lift.reward.totals.copy()
+    before = get_lift(home).reward.totals.copy()
     assert before.sum() == 0
     found = await finished(engine, path, config)
-    assert home.lift.reward.totals.sum() == some
-    assert home.lift.metrics["revenue"].totals.sum() == 2.0 * len(made)
-    rows = [row for row in rows if row.seq >= home.lift.seq]
+    assert get_lift(home).reward.totals.sum() == some
+    assert get_lift(home).metrics["revenue"].totals.sum() == 2.0 * len(made)
+    rows = [row for row in rows if row.seq >= get_lift(home).seq]
     groups = {name: type(g)(g.decisions - n, g.rewards) for (name, g), n in zip(
         found.groups.items(),
         (sum(r.control == 1 for r in made), sum(r.control == 0 for r in made)),
@@ -160,12 +166,11 @@ def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     async def session():
         config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
         async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
             rows = []
             for i in range(20):
                 engine.clock.now += 40 * SECOND
-                asked = [home.check_request(DecisionRequest("k")) for _ in range(100)]
-                rows += await engine.decide_many("home", asked)
+                asked = [DecisionRequest("k") for _ in range(100)]
+                rows += await decide(engine, *asked)
                 for row in rows[-100::3]:
                     await clicked(engine, row, [i % 2])
             return rows
@@ -218,14 +223,14 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
             for one in asked:
                 (row,) = await told(engine, one)
                 outcome = await clicked(engine, row, [0])
-                assert (outcome == HELD_OUT) == bool(row.control)
+                assert (outcome == "held-out") == bool(row.control)
                 rows.append(row)
             with pytest.raises(InvalidValue, match="rankings"):
-                home.check_request(DecisionRequest("k"))
+                check_request(home, DecisionRequest("k"))
             found = await finished(engine, path, config)
             written = export(config, engine.store, tmp_path / "out")
             assert written["duels-home"] == sum(not row.control for row in rows)
-            return rows, found, home.tallies["k"].duels, home.lift.reward.counts.sum()
+            return rows, found, get_tallies(home)["k"].duels, get_lift(home).reward.counts.sum()
 
     rows, found, duels, counted = asyncio.run(session())
     held = [row for row in rows if row.control]
@@ -250,11 +255,11 @@ def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
     async def session():
         config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
         async with served(tmp_path / "s.db", config) as engine:
-            home, rows = engine.placements["home"], []
+            rows = []
             for _ in range(20):
                 engine.clock.now += 40 * SECOND
-                asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(100)]
-                rows += await engine.decide_many("home", asked)
+                asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(100)]
+                rows += await decide(engine, *asked)
                 for row in rows[-100::2]:
                     await clicked(engine, row, [0])
             return rows
@@ -275,8 +280,8 @@ def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
             await engine.ask("home", ModeOf(mode))
-            asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(40)]
-            rows = await engine.decide_many("home", asked)
+            asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(40)]
+            rows = await decide(engine, *asked)
             held = [row for row in rows if row.control]
             assert held
             for row in held:
@@ -284,7 +289,7 @@ def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path
             engine.clock.now += 3600 * SECOND
             # What closes the windows is committed.
             await engine.ask("home", ModeOf("online"))
-            assert home.pending == 0
+            assert count_open(home) == 0
             assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
             live = learned(engine)
         is_the_fold(config, tmp_path / "s.db", live)

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from harness import SECOND, Clock, as_after_a_crash, everything, served
 from holdouts import FEATURED, METRICS, closed, configured, report
+from placement_access import Engine, PlanQuery, decide, get_lift
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import Uniform
-from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
@@ -24,7 +24,6 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.charts import format_reward
 from tacit.service.page.pages import Pages
-from tacit.service.placements.lift_report import PlanQuery
 
 
 def test_metrics_are_added_up_and_judged(tmp_path):
@@ -35,11 +34,8 @@ def test_metrics_are_added_up_and_judged(tmp_path):
             for i in range(40):
                 rng = np.random.default_rng(i)
                 engine.clock.now += 40 * SECOND
-                told = [
-                    engine.placements["home"].check_request(DecisionRequest("k", id=f"{i} {j}"))
-                    for j in range(50)
-                ]
-                rows = await engine.decide_many("home", told)
+                told = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+                rows = await decide(engine, *told)
                 for part in (rows[:25], rows[25:]):
                     sent = []
                     for row in part:
@@ -57,7 +53,7 @@ def test_metrics_are_added_up_and_judged(tmp_path):
             store = SqliteStore(as_after_a_crash(path))
         again = Engine(config, store, Clock(engine.clock.now))
         assert everything(again.placements["home"]) == live
-        sums = again.placements["home"].lift.metrics
+        sums = get_lift(again.placements["home"]).metrics
         store.close()
         return found, sums
 
@@ -122,7 +118,7 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
             home, home_rows = engine.placements["home"], []
             for amount in amounts:
                 told = DecisionRequest("k", **(asked if kind == "features" else {}))
-                (row,) = await engine.decide_many("home", [home.check_request(told)])
+                (row,) = await decide(engine, told)
                 home_rows.append(row)
                 content = encode_metrics({"revenue": amount})
                 sent = [Told(row.id, metrics=content)]
@@ -138,7 +134,7 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
             await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
             rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
             await closed(engine)
-            return home.lift, rows
+            return get_lift(home), rows
 
     lift, rows = asyncio.run(session())
     assert [row.reward for row in rows[:3]] == worths
@@ -200,11 +196,11 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
 
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
-            home, sent = engine.placements["home"], {}
+            sent = {}
             for i in range(20):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                for row in await engine.decide_many("home", list(map(home.check_request, asked))):
+                for row in await decide(engine, *asked):
                     sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
                     await engine.record_many(
                         "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
@@ -251,11 +247,11 @@ def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
 
     async def session():
         async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
-            home, rng = engine.placements["home"], np.random.default_rng(2)
+            rng = np.random.default_rng(2)
             for i in range(20):
                 engine.clock.now += 40 * SECOND
                 asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                rows = await engine.decide_many("home", list(map(home.check_request, asked)))
+                rows = await decide(engine, *asked)
                 sent = [
                     Told(
                         row.id,

@@ -12,6 +12,15 @@ from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    DuelOptions,
+    Engine,
+    check_request,
+    get_config,
+    get_offer,
+    get_shown_arms,
+    set_new_ids,
+)
 from stores import store_at
 
 import tacit
@@ -20,14 +29,11 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, ChangeRow
 from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
-from tacit.service.placements.attribution import LEARNED
-from tacit.service.placements.duels import DuelOptions
 from tacit.wire.control import ArmsOf
 
 NAMES = ("a", "b", "c")
@@ -66,9 +72,9 @@ def asked(engine, key, id=None, arms=None):
     """Return an impression as a client of this kind asks for it."""
     placement = engine.placements["home"]
     rankings = None
-    if placement.config.kind == "duels":
+    if get_config(placement).kind == "duels":
         rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
-    return placement.check_request(DecisionRequest(key, arms, id=id, rankings=rankings))
+    return check_request(placement, DecisionRequest(key, arms, id=id, rankings=rankings))
 
 
 async def decided(engine, key, id=None, arms=None):
@@ -77,7 +83,7 @@ async def decided(engine, key, id=None, arms=None):
 
 
 def shown(engine, row):
-    return set(engine.placements["home"].get_shown_arms(row))
+    return set(get_shown_arms(engine.placements["home"], row))
 
 
 STEPS = st.lists(
@@ -102,16 +108,15 @@ async def take_step(engine, i, what, number, waiting):
 
 
 async def stepped(engine, i, what, number, waiting):
-    offer = engine.placements["home"].offer
+    offer = get_offer(engine.placements["home"])
     arm = offer.names[number % len(offer.names)]
     if what == "decide":
         impressions = [asked(engine, f"key {(number + j) % 3}", f"{i} {j}") for j in range(3)]
         # Without names of the client's, they are decided together.
         if number % 2:
             impressions = [told._replace(id=None) for told in impressions]
-            engine.placements["home"].new_ids = lambda time, keys, seq: [
-                f"s{seq} {j}" for j in range(len(keys))
-            ]
+            new_ids = lambda time, keys, seq: [f"s{seq} {j}" for j in range(len(keys))]  # noqa: E731
+            set_new_ids(engine.placements["home"], new_ids)
         rows = list(await engine.decide_many("home", impressions))
         waiting.extend(rows)
         assert all(shown(engine, row) <= set(offer.arms) for row in rows)
@@ -128,7 +133,7 @@ async def stepped(engine, i, what, number, waiting):
         named = [name for i, name in enumerate((*NAMES, "new")) if number >> i & 1]
         if len(named) > 1:
             await engine.reload(renamed(engine.config, named))
-        return engine.placements["home"].offer.arms
+        return get_offer(engine.placements["home"]).arms
     return None
 
 
@@ -176,7 +181,9 @@ def test_going_on_after_stops_equals_never_having_stopped(
     folder = tmp_path_factory.mktemp("stops")
     config = of_kind(kind, snapshot_every=snapshot_every)
     # The last group closes all windows that have ended.
-    check_stops(folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: home.offer.retired)
+    check_stops(
+        folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: get_offer(home).retired
+    )
 
 
 @pytest.mark.usefixtures("kind")
@@ -214,7 +221,7 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
         assert {one.arm for one in after} == {"b", "c"}
         assert [one.propensity for one in after] == pytest.approx([0.5] * 50)
         # What it showed before is learned still.
-        assert client.feedback("home", first.decision_id, 1.0).outcome == LEARNED
+        assert client.feedback("home", first.decision_id, 1.0).outcome == "learned"
         with pytest.raises(InvalidRequest, match="'a' is not on offer, as it is retired; on offer"):
             client.decide("home", "q", arms=["a", "b"])
         with pytest.raises(InvalidRequest, match=r"'z' is not on offer; on offer are \['b', 'c'\]"):
@@ -251,7 +258,7 @@ async def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
         with pytest.raises(error, match=message):
             await engine.ask("home", ArmsOf(**change))
         assert engine.store.end() == end
-        assert engine.placements["home"].offer.arms == ["b", "c"]
+        assert get_offer(engine.placements["home"]).arms == ["b", "c"]
         # To retire what is retired says nothing new.
         await engine.ask("home", ArmsOf(retire=["a"]))
         assert engine.store.end() == end
@@ -312,12 +319,12 @@ async def test_rankers_whose_lists_came_duel(tmp_path):
         await engine.ask("home", ArmsOf(["d"], ["a"]))
         lists = {name: [f"{name}1", "x"] for name in "abc"}
         for i in range(20):
-            told = placement.check_request(DecisionRequest("q", rankings=lists, id=f"{i}"))
+            told = check_request(placement, DecisionRequest("q", rankings=lists, id=f"{i}"))
             (row,) = await engine.decide_many("home", [told])
             assert row.offered == '["b","c"]'
             assert shown(engine, row) <= {"b", "c"}
             assert await engine.decide_many("home", [told]) == [row]
-        told = placement.check_request(DecisionRequest("q", rankings={"a": ["x"]}))
+        told = check_request(placement, DecisionRequest("q", rankings={"a": ["x"]}))
         with pytest.raises(InvalidValue, match="on offer are b, c, d"):
             await engine.decide_many("home", [told])
 

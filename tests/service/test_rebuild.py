@@ -18,6 +18,21 @@ from drawn import examples, is_long
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
+from placement_access import (
+    Engine,
+    check_client_decision,
+    count_decisions,
+    decide,
+    fold,
+    get_config,
+    get_last_pin,
+    get_learner,
+    get_mode,
+    get_offer,
+    load_placement,
+    patch_internal,
+    rebuilding,
+)
 from stores import store_at
 
 import tacit
@@ -25,19 +40,17 @@ from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.policies import policy_to_spec
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine import rebuilding
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import NotDurable, StoreError
+from tacit.service.log.change_events import PolicyVersion
 from tacit.service.log.ids import Shard, as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 from tests.service import test_control as control
 from tests.service import test_living as living
@@ -62,7 +75,7 @@ async def traffic(engine, start, count):
 
 
 def policy_of(placement):
-    return type(placement.learner.policy).__name__
+    return type(get_learner(placement).policy).__name__
 
 
 def known(placement):
@@ -131,8 +144,8 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
                 if move == "home":
                     made.append(await living.decided(engine, f"key {len(made) % 2}"))
                 elif move == "other":
-                    request = engine.placements["other"].check_request(DecisionRequest("key"))
-                    await engine.decide_many("other", [request])
+                    request = DecisionRequest("key")
+                    await decide(engine, request, name="other")
                 elif move == "click" and made:
                     await engine.feedback("home", made.pop(0).id, 1.0)
                 elif move == "wait":
@@ -160,15 +173,15 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 20)
-            at_first = harness.learned_arrays(engine.placements["home"].learner)
+            at_first = harness.learned_arrays(get_learner(engine.placements["home"]))
             await engine.rebuild("home", "ucb1")
-            assert harness.arrays(engine.placements["home"].learner) == await as_if(engine, ucb)
+            assert harness.arrays(get_learner(engine.placements["home"])) == await as_if(engine, ucb)
             engine.clock.now += 10 * living.ROUND_TIME
             await traffic(engine, 40, 20)
             (state,) = await engine.states("home")
             made = await engine.rollback("home", state.name)
             assert made.policy_version.policy["name"] == "Thompson"
-            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
+            assert harness.learned_arrays(get_learner(engine.placements["home"])) == at_first
             # The one before is now what was left.
             back = await engine.rollback("home")
             assert back.policy_version.policy["name"] == "UCB1"
@@ -182,11 +195,11 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
         with_it = msgspec.structs.replace(other.placements["home"], rebuild=True)
         placement = load_placement(
             "home", with_it, store, 7, snapshot=False,
-            as_if=rebuilding.PolicyVersion("rebuild", rebuilding.policy_to_spec(with_it.policy), 1, ""),
+            as_if=PolicyVersion("rebuild", policy_to_spec(with_it.policy), 1, ""),
         )  # fmt: skip
         fold({placement.id: placement}, store)
         store.close()
-        return harness.arrays(placement.learner)
+        return harness.arrays(get_learner(placement))
 
     live = asyncio.run(session())
     is_the_fold(config, path, live)
@@ -206,13 +219,13 @@ def test_pins_arms_and_modes_come_along(tmp_path):
             await engine.ask("home", ModeOf("online"))
             await engine.rebuild("home", "epsilon-greedy(0.2)")
             placement = engine.placements["home"]
-            assert (placement.offer.arms, placement.offer.retired) == (["b", "c", "d"], ["a"])
-            assert placement.pins.last.arms == ["d"]
+            assert (get_offer(placement).arms, get_offer(placement).retired) == (["b", "c", "d"], ["a"])
+            assert get_last_pin(placement).arms == ["d"]
             await engine.ask("home", ArmsOf(["e"], (), ["a"]))
             await traffic(engine, 15, 5)
             await engine.rollback("home")
             placement = engine.placements["home"]
-            assert placement.offer.arms == ["a", "b", "c", "d", "e"]
+            assert get_offer(placement).arms == ["a", "b", "c", "d", "e"]
             await traffic(engine, 20, 5)
             return learned(engine), policy_of(placement)
 
@@ -238,7 +251,7 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
             assert "10 decisions" in said
             assert "folded away by retention" in said
             placement = engine.placements["home"]
-            assert placement.decisions == 11
+            assert count_decisions(placement) == 11
             rebuilt = learned(engine), policy_of(placement)
             assert await engine.writer.call_store(folded_in, config, engine.store, False) == rebuilt
             # By now the log begins with what the new policy has learned.
@@ -279,7 +292,7 @@ class Failing:
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monkeypatch, durability, after):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.01)
+    patch_internal(monkeypatch, RETRY_SECONDS=0.01)
     config, path = configured(durability=durability), tmp_path / "s.db"
 
     async def session():
@@ -429,7 +442,7 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
     async with harness.served(path, rebuilt) as engine:
         await harness.reached(lambda: not engine.configuration_logger.rebuilding)
     async with harness.served(path, other) as engine:
-        assert engine.placements["home"].config.policy == other.placements["home"].policy
+        assert get_config(engine.placements["home"]).policy == other.placements["home"].policy
 
 
 AGE, DEVICE = {"age": "number"}, {"device": ["ios", "web"]}
@@ -477,7 +490,7 @@ async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, 
         await traffic(engine, 0, 3)
     other = harness.with_home(arms=list(NAMES), mode="frozen")
     async with harness.served(path, other) as engine:
-        assert (engine.placements["home"].mode, said in caplog.text) == ("online", True)
+        assert (get_mode(engine.placements["home"]), said in caplog.text) == ("online", True)
         assert "tacit placement mode home --mode frozen" in caplog.text
 
 
@@ -526,9 +539,9 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
         await engine.feedback("home", "rare", 1.0)
         await engine.rebuild("home", "exp3s")
         before = learned(engine)
-        state = engine.placements["home"].learner.state
+        state = get_learner(engine.placements["home"]).state
         assert all(np.isfinite(array).all() for _, array in leaves(state))
-        assert engine.placements["home"].learner.probabilities("key 0").max() < 0.99
+        assert get_learner(engine.placements["home"]).probabilities("key 0").max() < 0.99
     async with harness.served(path, config) as engine:
         assert learned(engine) == before
 
@@ -552,13 +565,13 @@ def test_it_moves_to_another_store(tmp_path):
             await engine.rollback("home")
             await traffic(engine, 12, 4)
             export(config, engine.store, tmp_path / "out")
-            return harness.arrays(engine.placements["home"].learner)
+            return harness.arrays(get_learner(engine.placements["home"]))
 
     live = asyncio.run(session())
     store = store_at(tmp_path / "t.db")
     import_log(store, tmp_path / "out")
     again = Engine(config, store)
-    assert harness.arrays(again.placements["home"].learner) == live
+    assert harness.arrays(get_learner(again.placements["home"])) == live
     store.close()
 
 

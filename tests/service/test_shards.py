@@ -17,6 +17,18 @@ from drawn import examples
 from harness import PATIENCE, START, reached, recovered, served
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    FencedStore,
+    Layout,
+    LayoutStore,
+    count_open,
+    decide,
+    get_learner,
+    get_offer,
+    list_stores,
+    name_schema,
+    open_store,
+)
 from policies_of_ones_own import Pooled
 
 import tacit
@@ -26,8 +38,6 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import to_natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.shard_layout import FencedStore, Layout, LayoutStore, list_stores, name_schema
-from tacit.service.engine.stores import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import (
     PARTITIONS,
@@ -57,7 +67,7 @@ class Clock(harness.Clock):
 
 def one_key(engine, key, name="home"):
     """Return what was learned of a key alone, bit for bit."""
-    learner = engine.placements[name].learner
+    learner = get_learner(engine.placements[name])
     lane = learner.lane(key)
     return {
         field: array[lane].tobytes()
@@ -150,7 +160,7 @@ def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
                         plays[ARMS.index(row.arm)] += 1
                 await exchange(*engines)
                 for engine in engines:
-                    state = engine.placements["home"].learner.state
+                    state = get_learner(engine.placements["home"]).state
                     assert state.plays[0].tolist() == plays.tolist()
             rows = [engine.health().events for engine in engines]
             await exchange(*engines)
@@ -189,9 +199,9 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             await exchange(*engines)
             await exchange(*engines)
             for engine in engines:
-                offer = engine.placements["home"].offer
+                offer = get_offer(engine.placements["home"])
                 assert offer.arms == ["holiday", "recipe", "spring"]
-                state = engine.placements["home"].learner.state
+                state = get_learner(engine.placements["home"]).state
                 assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
                 kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
                 assert kinds.count("arms") == 1
@@ -207,9 +217,9 @@ async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(t
         later = Config({"home": msgspec.structs.replace(home, policy=named)})
         await here.reload(later)
         await there.reload(later)
-        assert there.placements["home"].offer.arms == list(ARMS)
+        assert get_offer(there.placements["home"]).arms == list(ARMS)
         await there.reload(later, here.exchange.arms())
-        assert there.placements["home"].offer.arms == list(named.arms)
+        assert get_offer(there.placements["home"]).arms == list(named.arms)
         assert there.exchange.arms() == here.exchange.arms()
 
 
@@ -220,10 +230,8 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
     async def learn(engine, count):
         for _ in range(count):
             relevance, examination = rng.random((2, 3, 2)).tolist()
-            impression = engine.placement("home").check_request(
-                DecisionRequest("hot", None, None, None, False, relevance, examination)
-            )
-            (row,) = await engine.decide_many("home", [impression])
+            impression = DecisionRequest("hot", None, None, None, False, relevance, examination)
+            (row,) = await decide(engine, impression)
             await engine.feedback("home", row.id, float(rng.random() < 0.4))
 
     async def session():
@@ -239,7 +247,7 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
             await here.exchange.import_learning(
                 "home", await there.exchange.export_learning("home", everything=True)
             )
-            parts = [to_natural(e.placements["home"].learner.state) for e in (here, there)]
+            parts = [to_natural(get_learner(e.placements["home"]).state) for e in (here, there)]
             for mine, its in zip(*parts, strict=True):
                 np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
             rows = here.health().events, there.health().events
@@ -258,14 +266,14 @@ def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
         for context in contexts:
             row = await engine.decide("home", key, context=[context])
             await engine.feedback("home", row.id, 1.0 if row.arm == "film" else 0.0)
-        return engine.placements["home"].learner.epoch(key)
+        return get_learner(engine.placements["home"]).epoch(key)
 
     async def session():
         async with two_shards(tmp_path, policy) as (config, (here, there)):
             # Tests end with nothing changed: then 0.5 is labelled false, and is no event any more.
             assert await impressions(here, "a", [0.5] * 40) > 0
             await exchange(here, there)
-            knows = [e.placements["home"].learner.state.classifier for e in (here, there)]
+            knows = [get_learner(e.placements["home"]).state.classifier for e in (here, there)]
             assert knows[1].low.tolist() == knows[0].low.tolist() == [[0.5]]
             assert await impressions(there, "b", [0.5] * 40) == 0
             rows = here.health().events, there.health().events
@@ -281,7 +289,7 @@ def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
 
 def pool_of(engine):
     """Return what all keys of a shard share, wherever wrappers have it."""
-    state = engine.placements["home"].learner.state
+    state = get_learner(engine.placements["home"]).state
     return {
         name.rpartition(".")[2]: array.tolist() for name, array in leaves(state) if ".shared." in f".{name}"
     }
@@ -354,7 +362,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await here.ask("home", ArmsOf(["spring"]))
             await there.exchange.apply_arms(here.exchange.arms())
             await exchange(here, there)
-            mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
+            mine, its = (get_learner(e.placements["home"]).state.shared.priors for e in (here, there))
             assert mine.tails.tolist() == its.tails.tolist()
             assert mine.rounds.tolist() == its.rounds.tolist() == [120]
             for priors in (mine, its):
@@ -407,12 +415,12 @@ async def test_a_frozen_placement_takes_nothing_in(tmp_path):
         row = await here.decide("home", "hot")
         await here.feedback("home", row.id, 1.0)
         await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
-        assert there.placements["home"].learner.keys == []
+        assert get_learner(there.placements["home"]).keys == []
         await there.ask("home", ModeOf("online"))
         await there.exchange.import_learning(
             "home", await here.exchange.export_learning("home", everything=True)
         )
-        assert there.placements["home"].learner.keys == ["hot"]
+        assert get_learner(there.placements["home"]).keys == ["hot"]
 
 
 @pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
@@ -543,7 +551,9 @@ def shard_stores(config):
 
 def by_key(engines, name):
     return {
-        key: one_key(engine, key, name) for engine in engines for key in engine.placements[name].learner.keys
+        key: one_key(engine, key, name)
+        for engine in engines
+        for key in get_learner(engine.placements[name]).keys
     }
 
 
@@ -551,12 +561,12 @@ async def let_windows_close(engines, clock):
     """Let nothing wait for its turn to be learned: a shard has turns of its own."""
     clock.now += 3600 * harness.SECOND
     for engine in engines:
-        await reached(lambda engine=engine: not any(len(each.windows) for each in engine.placements.values()))
+        await reached(lambda engine=engine: not any(count_open(each) for each in engine.placements.values()))
 
 
 def plays_of(engines):
     """Return the plays of all keys that the shards of a pool have together."""
-    return sum(engine.placements["pool"].learner.state.shared.plays[0] for engine in engines)
+    return sum(get_learner(engine.placements["pool"]).state.shared.plays[0] for engine in engines)
 
 
 def all_rows(stores_):

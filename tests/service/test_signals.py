@@ -14,6 +14,21 @@ from drawn import examples
 from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import (
+    Engine,
+    PlacementSignals,
+    check_request,
+    decide,
+    fold,
+    get_learner,
+    get_outcomes,
+    get_secondary_learner,
+    get_series,
+    load_placement,
+    read_signals,
+    save_signals,
+    upkeep,
+)
 from stores import store_at
 
 import tacit
@@ -24,9 +39,6 @@ from tacit.logs import read_log
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
-from tacit.service.engine import upkeep as retention
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
@@ -34,7 +46,6 @@ from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.wire.control import ArmsOf
 
 ARM_NAMES = ("holiday", "film", "recipe")
@@ -51,24 +62,21 @@ configured = partial(
 
 async def traffic(engine, rounds, start=0):
     """Send groups of decisions, feedback and activations, each a function of its number alone."""
-    placement = engine.placements["home"]
     for i in range(start, start + rounds):
         rng = np.random.default_rng((5, i))
         engine.clock.now = START + i * 7 * SECOND
         asked = [
-            placement.check_request(
-                DecisionRequest(
-                    f"key {rng.integers(4)}",
-                    [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
-                    [rng.random()],
-                    f"{i} {j}" if rng.integers(3) else None,
-                    bool(rng.integers(4) == 0),
-                    session=[None, "ann", "bob"][rng.integers(3)],
-                )
+            DecisionRequest(
+                f"key {rng.integers(4)}",
+                [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
+                [rng.random()],
+                f"{i} {j}" if rng.integers(3) else None,
+                bool(rng.integers(4) == 0),
+                session=[None, "ann", "bob"][rng.integers(3)],
             )
             for j in range(3)
         ]
-        rows = await engine.decide_many("home", asked)
+        rows = await decide(engine, *asked)
         ids = [row.id for row in rows if rng.integers(2)]
         told = [FeedbackRequest(id, REWARD, float(rng.integers(2))) for id in ids]
         told += [FeedbackRequest(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
@@ -78,9 +86,9 @@ async def traffic(engine, rounds, start=0):
 def known(engine):
     """Return everything that the placement is, bit for bit, but for ids that it made up."""
     placement = engine.placements["home"]
-    learner = placement.learner
+    learner = get_learner(placement)
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
-    return learner.keys, arrays, placement.signals.save_state(placement), dict(placement.outcomes)
+    return learner.keys, arrays, save_signals(placement), dict(get_outcomes(placement))
 
 
 @examples(6)
@@ -115,13 +123,13 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [home.check_request(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
+        asked = [check_request(home, DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
         for row in await engine.decide_many("home", asked):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
-            assert home.signals.get_signals(row)["new-arms"] >= 1 / 3
+            assert read_signals(home, row)["new-arms"] >= 1 / 3
         for i, arms in enumerate((["holiday", "spring"], None)):
-            asked = [home.check_request(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
+            asked = [check_request(home, DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
             (row,) = await engine.decide_many("home", asked)
             await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
         before = known(engine)
@@ -134,7 +142,7 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
 @pytest.mark.parametrize("kind", stores.KINDS)
 def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(stores, "chosen", kind)
-    monkeypatch.setattr(retention, "ROWS", 8)
+    monkeypatch.setattr(upkeep, "ROWS", 8)
     path = tmp_path / "s.db"
     config = configured(retention=60 / 86_400)
 
@@ -157,8 +165,8 @@ def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     again = load_placement("home", config.placements["home"], store, 0)
     fold({again.id: again}, store)
     store.close()
-    assert again.signals.save_state(again) == before[2]
-    assert again.learner.keys == before[0]
+    assert save_signals(again) == before[2]
+    assert get_learner(again).keys == before[0]
 
 
 async def traffic_at(engine, now):
@@ -192,7 +200,7 @@ def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypa
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert anew.signals.save_state(anew) == before[2]
+    assert save_signals(anew) == before[2]
 
 
 def test_an_exported_log_has_the_whole_contexts(tmp_path):
@@ -221,12 +229,12 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             engine.clock.now = START + second * SECOND
             row = await engine.decide("home", "independence day")
             if second == 2970:
-                quiet = placement.signals.get_signals(row)
-        busy = placement.signals.get_signals(row)
+                quiet = read_signals(placement, row)
+        busy = read_signals(placement, row)
         assert abs(quiet["volume"] - 0.5) < 0.05
         assert busy["volume"] > 0.85
         assert json.loads(row.context) == list(busy.values())
-        shift = placement.series.shifts[-1]
+        shift = get_series(placement).shifts[-1]
         assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
         told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
         assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
@@ -237,17 +245,17 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
         placement = engine.placements["home"]
         row = await engine.decide("home", "tomato", None, [0.25], id="a")
         assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
-        assert placement.signals.get_signals(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+        assert read_signals(placement, row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
         engine.clock.now += 10 * SECOND
         # Asked again, it is the same decision, and counts once.
-        before = placement.signals.save_state(placement)
+        before = save_signals(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-        assert placement.signals.save_state(placement) == before
+        assert save_signals(placement) == before
         with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
-        other = placement.check_request(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
+        other = DecisionRequest("tomato", None, [0.25], "a", session="ann")
         with pytest.raises(InConflict):
-            await engine.decide_many("home", [other])
+            await decide(engine, other)
         for context in (None, [], [0.1, 0.2]):
             with pytest.raises(InvalidValue, match="1 finite number"):
                 await engine.decide("home", "tomato", None, context)
@@ -255,10 +263,8 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
 
 async def test_no_session_is_in_the_log(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
-        asked = engine.placements["home"].check_request(
-            DecisionRequest("tomato", None, [0.5], session="ann 1934")
-        )
-        (row,) = await engine.decide_many("home", [asked])
+        asked = DecisionRequest("tomato", None, [0.5], session="ann 1934")
+        (row,) = await decide(engine, asked)
         assert "ann" not in str(row)
         assert len(json.loads(row.asked)["session"]) == 16
 
@@ -304,7 +310,7 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     async def session(config, length, start=0):
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, length, start)
-            return engine.placements["home"].signals.save_state(engine.placements["home"])
+            return save_signals(engine.placements["home"])
 
     asyncio.run(session(configured(), 10))
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
@@ -313,7 +319,7 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     fold({anew.id: anew}, folded.store)
     folded.store.close()
     placement = folded.placements["home"]
-    assert placement.signals.save_state(placement) == anew.signals.save_state(anew)
+    assert save_signals(placement) == save_signals(anew)
 
 
 def test_signals_over_http(tmp_path):
@@ -352,7 +358,7 @@ def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, 12)
-            shadow = engine.placements["home"].secondary.learner
+            shadow = get_secondary_learner(engine.placements["home"])
             assert shadow.keys
             assert verify(config, engine.store) == []
             return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
@@ -380,7 +386,7 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
         async with served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
-            return list(engine.placements["home"].secondary.learner.keys)
+            return list(get_secondary_learner(engine.placements["home"]).keys)
 
     assert asyncio.run(session(plain, None)) == ["tomato"]
     assert asyncio.run(session(later, [0.5])) == ["tomato"]

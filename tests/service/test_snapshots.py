@@ -11,18 +11,24 @@ import harness
 import numpy as np
 import pytest
 from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, reached, recovered, served
+from placement_access import (
+    MIN_WORKSPACE,
+    Engine,
+    apply_rows,
+    get_learner,
+    get_snapshot_time,
+    load_placement,
+    patch_internal,
+)
 from stores import sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, make_snapshot, restore_learner
 from tacit.learning.snapshot import PIECE, CopyBuffer, from_bytes, iter_pieces
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import apply_rows, load_placement
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.log.sql import save_snapshot
 from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
-from tacit.service.placements.snapshots import MIN_WORKSPACE
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
 
@@ -68,7 +74,7 @@ async def begun(store, times):
 
 @pytest.fixture(params=[MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
 def least_room(request, monkeypatch):
-    monkeypatch.setattr("tacit.service.placements.snapshots.MIN_WORKSPACE", request.param)
+    patch_internal(monkeypatch, MIN_WORKSPACE=request.param)
 
 
 @pytest.mark.usefixtures("kind", "least_room")
@@ -86,12 +92,12 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
             # Only one is under way, however much would be due.
             assert store.begun == 1
             assert store.snapshot(1) is None
-            assert engine.placements["home"].snapshot_time is None
+            assert get_snapshot_time(engine.placements["home"]) is None
             store.goes_on.set()
             await engine.writer.upkeep.wait_for_snapshot()
             snapshot = store.snapshot(1)
             assert 20 <= snapshot.seq <= at_copy < engine.health().events
-            assert engine.placements["home"].snapshot_time == snapshot.time
+            assert get_snapshot_time(engine.placements["home"]) == snapshot.time
         return engine.placements["home"], snapshot
 
     live, snapshot = asyncio.run(session())
@@ -99,7 +105,7 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     kept = load_placement("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
     apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(kept.learner)
+    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(get_learner(kept))
     # The snapshot of the middle and the rest of the log lead to what was live.
     save_snapshot(store, snapshot)
     with recovered(store, config) as again:
@@ -252,7 +258,7 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     live = asyncio.run(decided(200, 15))
     with recovered(path, config) as folded:
         assert learned(folded) == live
-        assert folded.placements["home"].learner.state.plays.sum() == 10 + 3 + 15
+        assert get_learner(folded.placements["home"]).state.plays.sum() == 10 + 3 + 15
 
 
 def test_a_log_that_ends_before_its_base_is_refused(tmp_path):

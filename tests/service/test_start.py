@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness import Client, Clock, as_after_a_crash, folded, is_the_fold, learned
+from placement_access import check_request, check_starts, count_keys, get_learner, store_start_learner
 from stores import cluster, schema_of, store_at
 
 import tacit
@@ -20,8 +21,6 @@ from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine.fold import store_start_learner
-from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
@@ -64,14 +63,14 @@ def starting(path, kind="arms", **more):
 
 
 async def traffic(engine, first, count):
-    policy = engine.placements["home"].learner.policy
+    policy = get_learner(engine.placements["home"]).policy
     for i in range(first, first + count):
         engine.clock.now = harness.START + i * living.ROUND_TIME
         key, id = f"key {i % 3}", f"{i}"
         given = {"context": [0.01 * i, 0.5]} if policy.context_dim else {}
         given |= {"relevance": [[0.1 * i, 1], [1, 0.5]]} if policy.feature_dims[0] else {}
         told = living.asked(engine, key, id) if not given else None
-        told = told or engine.placements["home"].check_request(DecisionRequest(key, id=id, **given))
+        told = told or check_request(engine.placements["home"], DecisionRequest(key, id=id, **given))
         (row,) = await engine.decide_many("home", [told])
         if i % 3:
             await living.feedback(engine, row, i)
@@ -145,7 +144,7 @@ def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_path, kin
             return learned(engine), as_after_a_crash(place)
 
     def begun(engine):
-        assert harness.arrays(engine.placements["home"].learner) == before
+        assert harness.arrays(get_learner(engine.placements["home"])) == before
         file.write_bytes(b"another one by now")
 
     live, crashed = asyncio.run(session(0, path, begun))
@@ -174,7 +173,7 @@ def test_it_is_told_once_and_shown_in_words(tmp_path):
 
 
 def plays(engine):
-    known = engine.placements["home"].learner.state
+    known = get_learner(engine.placements["home"]).state
     return known.successes.sum() + known.failures.sum()
 
 
@@ -185,12 +184,12 @@ def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 9)
-            at_first = harness.learned_arrays(engine.placements["home"].learner)
+            at_first = harness.learned_arrays(get_learner(engine.placements["home"]))
             since = plays(engine) - 40
             made = await engine.rebuild("home", "ucb1")
             (note,) = made.policy_version.approximate
             assert note.startswith("what one.tacit taught was for Thompson: the new policy")
-            assert engine.placements["home"].learner.state.plays.sum() == since > 0
+            assert get_learner(engine.placements["home"]).state.plays.sum() == since > 0
             # The policy that the start was for has it again, with all that was logged since.
             await traffic(engine, 9, 9)
             back = await engine.rebuild("home", "thompson")
@@ -199,7 +198,7 @@ def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_path):
             last = learned(engine)
             states = await engine.states("home")
             await engine.rollback("home", states[0].name)
-            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
+            assert harness.learned_arrays(get_learner(engine.placements["home"])) == at_first
             await engine.rollback("home")
             assert learned(engine)[:2] == last[:2]
             return learned(engine)
@@ -219,7 +218,7 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
             return await step(engine)
 
     async def nothing(engine):
-        return harness.arrays(engine.placements["home"].learner)
+        return harness.arrays(get_learner(engine.placements["home"]))
 
     asyncio.run(session(without, nothing))
     # A process that died before a mark said that it had started.
@@ -239,7 +238,7 @@ def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
         # What comes with a reload starts, too.
         more = engine.config.placements | {"more": starting(first).placements["home"]}
         await engine.reload(Config(more))
-        assert engine.placements["more"].key_count == 2
+        assert count_keys(engine.placements["more"]) == 2
         return learned(engine)
 
     is_the_fold(starting(second), path, asyncio.run(session(starting(second), decided)))
@@ -292,7 +291,7 @@ def test_numbered_arms_are_those_that_a_log_names_so(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", Config({"home": numbered})) as engine:
             (row,) = await engine.decide_many("home", [living.asked(engine, "key 0")])
-            return row.arm, engine.placements["home"].learner.state.plays[0].sum()
+            return row.arm, get_learner(engine.placements["home"]).state.plays[0].sum()
 
     arm, plays = asyncio.run(session())
     assert arm in (0, 1)

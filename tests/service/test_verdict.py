@@ -16,6 +16,8 @@ from drawn import examples
 from harness import Clock, eventually, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import decide, verdicts
+from placement_access import verdicts as searches
 from stores import store_at
 
 from tacit.client import Client as ServiceClient
@@ -26,8 +28,6 @@ from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine import verdicts
-from tacit.service.engine import verdicts as searches
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
@@ -56,8 +56,8 @@ configured = partial(
 
 async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
     request = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
-    told = engine.placements["search"].check_request(request)
-    (row,) = await engine.decide_many("search", [told])
+    told = request
+    (row,) = await decide(engine, told, name="search")
     return row
 
 
