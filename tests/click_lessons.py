@@ -6,15 +6,7 @@ import itertools
 from bisect import bisect_left
 from dataclasses import dataclass, field
 
-from placement_access import (
-    export_open_windows,
-    fold,
-    get_snapshot_seq,
-    list_waiting,
-    load_placement,
-    record_lessons,
-    save_delays,
-)
+import placement_access as access
 
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 
@@ -36,12 +28,12 @@ class Report:
 def check_lessons(name, config, store):
     """Compare what a log of clicks alone teaches with its rows, and with a restart; return a report."""
     report, each = Report(), config.placements[name]
-    anew = load_placement(name, each, store, 0, snapshot=False)
-    kept = load_placement(name, each, store, 0)
-    begin = get_snapshot_seq(anew)
-    lessons, waited = record_lessons(anew), {row.seq for row in list_waiting(anew)}
+    anew = access.load_placement(name, each, store, 0, snapshot=False)
+    kept = access.load_placement(name, each, store, 0)
+    begin = access.get_snapshot_seq(anew)
+    lessons, waited = access.record_lessons(anew), {row.seq for row in access.list_waiting(anew)}
     for placement in (anew, kept):
-        fold({placement.id: placement}, store)
+        access.fold({placement.id: placement}, store)
     decisions, clicks = {}, {}
     for event in store.events(0):
         if event.placement != anew.id:
@@ -51,7 +43,7 @@ def check_lessons(name, config, store):
         elif isinstance(event, FeedbackRow):
             clicks.setdefault(event.decision, event.time)
     report.lessons = len(lessons)
-    waiting = [row.seq for row in list_waiting(anew)]
+    waiting = [row.seq for row in access.list_waiting(anew)]
     report.waiting, report.waiting_clicked = len(waiting), len(clicks.keys() & set(waiting))
     end, window = store.end().time, each.rule.window
     report.closing = sum(abs(row.time + window - end) <= CLOSING for row in decisions.values())
@@ -89,11 +81,11 @@ def wrong_order(decisions, waiting, learned):
 def differences_after_restart(kept, anew):
     """Return what a restart from a snapshot has otherwise than the log: what waits, and delays."""
     problems = []
-    if [row.seq for row in list_waiting(kept)] != [row.seq for row in list_waiting(anew)]:
+    if [row.seq for row in access.list_waiting(kept)] != [row.seq for row in access.list_waiting(anew)]:
         problems.append("other decisions wait after a restart")
-    if export_open_windows(kept) != export_open_windows(anew):
+    if access.export_open_windows(kept) != access.export_open_windows(anew):
         problems.append("open windows are not those of the log")
-    after, by_log = save_delays(kept), save_delays(anew)
+    after, by_log = access.save_delays(kept), access.save_delays(anew)
     for what, value in by_log.items():
         problems += [] if after[what] == value else [f"{what}: {after[what]}, by the log {value}"]
     return problems

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import msgspec
 import numpy as np
+import placement_access as access
 import psycopg
 import pytest
 import stores
@@ -15,16 +16,6 @@ from drawn import examples
 from harness import SECOND, Clock, everything, folded, reached, served, with_policy
 from hypothesis import example, given
 from hypothesis import strategies as st
-from placement_access import (
-    OpenWindows,
-    count_open,
-    decide,
-    get_learner,
-    get_mode,
-    get_outcomes,
-    get_secondary_learner,
-    patch_internal,
-)
 from policies_of_ones_own import Forgetful
 from stores import store_at
 
@@ -51,7 +42,7 @@ ARMS = ("holiday", "film", "recipe")
 
 def rewarded(rule, *story):
     """Play (time, what, reward) against one decision at time 0; return what it taught, when."""
-    windows, taught, outcomes = OpenWindows(rule), [], []
+    windows, taught, outcomes = access.OpenWindows(rule), [], []
 
     def advance(time):
         taught.extend((time, reward) for _, reward in windows.advance(time))
@@ -127,7 +118,7 @@ def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
 
 
 def test_windows_close_in_the_order_in_which_they_opened():
-    windows = OpenWindows(Rule(window=30, activation=60))
+    windows = access.OpenWindows(Rule(window=30, activation=60))
     for seq, deferred in ((1, 1), (2, 0), (3, 0)):
         windows.open(DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred))
         windows.advance(seq)
@@ -155,12 +146,12 @@ def fold_of(path, config):
 
 
 def plays(engine, key="k"):
-    learner = get_learner(engine.placements["home"])
+    learner = access.get_learner(engine.placements["home"])
     return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[learner.lane(key)].sum()
 
 
 def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
-    patch_internal(monkeypatch, TICK_SECONDS=0.01)
+    access.patch_internal(monkeypatch, TICK_SECONDS=0.01)
     path, config, clock = tmp_path / "s.db", configured(), Clock()
 
     async def before():
@@ -172,7 +163,7 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
 
     async def after():
         async with served(path, config, clock) as engine:
-            assert count_open(engine.placements["home"]) == 2
+            assert access.count_open(engine.placements["home"]) == 2
             clock.now += SECOND
             await reached(lambda: plays(engine) != (0, 0))
             assert plays(engine) == (1, 0)
@@ -189,7 +180,7 @@ async def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, k
         engine.clock.now += 31 * SECOND
         assert await engine.feedback("home", row.id, 1.0) == "late"
         assert plays(engine) == (1, 0)
-        assert get_outcomes(engine.placements["home"])["late"] == 1
+        assert access.get_outcomes(engine.placements["home"])["late"] == 1
         with pytest.raises(UnknownDecision):
             await engine.feedback("home", "never made", 1.0)
     (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
@@ -313,67 +304,61 @@ def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
         assert learner.choose("k").arm == arm
 
 
-def test_modes(tmp_path, kind):
+async def test_modes(tmp_path, kind):
     path = tmp_path / "s.db"
     config = with_policy(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
+    async with served(path, config) as engine:
+        placement = engine.placements["home"]
 
-    async def session():
-        async with served(path, config) as engine:
-            placement = engine.placements["home"]
+        async def decide_and_click(key="k"):
+            row = await engine.decide("home", key, ["recipe", "film"])
+            return row, await engine.feedback("home", row.id, 1.0)
 
-            async def decide_and_click(key="k"):
-                row = await engine.decide("home", key, ["recipe", "film"])
-                return row, await engine.feedback("home", row.id, 1.0)
+        def state():
+            return [a.tobytes() for _, a in leaves(access.get_learner(placement).state)]
 
-            def state():
-                return [a.tobytes() for _, a in leaves(get_learner(placement).state)]
+        row, outcome = await decide_and_click()
+        assert (row.mode, outcome) == ("online", "learned")
+        assert access.get_learner(placement).state.successes[0].sum() == 1
 
-            row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("online", "learned")
-            assert get_learner(placement).state.successes[0].sum() == 1
+        await engine.ask("home", ModeOf("frozen"))
+        before = state()
+        row, outcome = await decide_and_click()
+        assert (row.mode, outcome) == ("frozen", "frozen")
+        engine.clock.now += 40 * SECOND
+        await engine.decide("home", "k")
+        assert state() == before
 
-            await engine.ask("home", ModeOf("frozen"))
-            before = state()
-            row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("frozen", "frozen")
-            engine.clock.now += 40 * SECOND
-            await engine.decide("home", "k")
-            assert state() == before
-
-            await engine.ask("home", ModeOf("shadow"))
-            shown = [await decide_and_click() for _ in range(10)]
-            assert {outcome for _, outcome in shown} == {"learned"}
-            # UCB1 plays what it knows nothing of, whatever is shown.
-            assert get_secondary_learner(placement).state.plays[0].sum() == 10
-            assert {row.would for row, _ in shown} <= {"film", "recipe"}
-            assert get_learner(placement).state.successes[0].sum() == 11
-            with pytest.raises(InvalidValue, match="mode"):
-                await engine.ask("home", ModeOf("asleep"))
-        async with served(path, config) as engine:
-            assert get_mode(engine.placements["home"]) == "shadow"
-            return everything(engine.placements["home"])
-
-    assert asyncio.run(session()) == fold_of(path, config)
+        await engine.ask("home", ModeOf("shadow"))
+        shown = [await decide_and_click() for _ in range(10)]
+        assert {outcome for _, outcome in shown} == {"learned"}
+        # UCB1 plays what it knows nothing of, whatever is shown.
+        assert access.get_secondary_learner(placement).state.plays[0].sum() == 10
+        assert {row.would for row, _ in shown} <= {"film", "recipe"}
+        assert access.get_learner(placement).state.successes[0].sum() == 11
+        with pytest.raises(InvalidValue, match="mode"):
+            await engine.ask("home", ModeOf("asleep"))
+    async with served(path, config) as engine:
+        assert access.get_mode(engine.placements["home"]) == "shadow"
+        result = everything(engine.placements["home"])
+    assert result == fold_of(path, config)
 
 
-def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
+async def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     policy = tacit.BWC(
         classifier=tacit.classifiers.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
     )
     config = with_policy(policy)
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k", context=[0.5])
-            before = everything(engine.placements["home"])[1]
-            await engine.ask("home", ModeOf("frozen"))
-            for i in range(5):
-                await engine.decide("home", "k", context=[i / 5])
-            assert everything(engine.placements["home"])[1] == before
-            await engine.decide("home", "new", context=[0.1])
-            return everything(engine.placements["home"])
-
-    assert asyncio.run(session()) == fold_of(tmp_path / "s.db", config)
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("home", "k", context=[0.5])
+        before = everything(engine.placements["home"])[1]
+        await engine.ask("home", ModeOf("frozen"))
+        for i in range(5):
+            await engine.decide("home", "k", context=[i / 5])
+        assert everything(engine.placements["home"])[1] == before
+        await engine.decide("home", "new", context=[0.1])
+        result = everything(engine.placements["home"])
+    assert result == fold_of(tmp_path / "s.db", config)
 
 
 @pytest.mark.parametrize(
@@ -454,43 +439,39 @@ class Broken:
         return getattr(self._store, name)
 
 
-def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
-    patch_internal(monkeypatch, RETRY_SECONDS=0.05)
+async def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     path = tmp_path / "s.db"
     placements = {
         "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
         "safe": PlacementConfig(tacit.UCB1(ARMS), 7),
     }
     config = Config(placements, store=StoreConfig(buffer=20))
-
-    async def session():
-        async with served(path, config, wrap=Broken) as engine:
-            first = await engine.decide("home", "k", id="first")
-            await engine.decide("safe", "k")
-            engine.store.broken = True
-            refused = 0
-            made = [first.id]
-            for _ in range(15):
-                try:
-                    row = await engine.decide("home", "k")
-                    made.append(row.id)
-                    # The first decision waits for its reward.
-                    assert await engine.feedback("home", row.id, 1.0) == "pending"
-                except NotDurable:
-                    refused += 1
-            assert (len(made) - 1, refused) == (10, 5)
-            for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
-                with pytest.raises(NotDurable):
-                    await request
-            assert engine.health()[0] is False
-            assert engine.health().buffered == 20
-            engine.store.broken = False
-            await reached(lambda: engine.health().ready)
-            assert engine.health().buffered == 0
-            await engine.decide("safe", "k")
-            return made, everything(engine.placements["home"])
-
-    made, state = asyncio.run(session())
+    async with served(path, config, wrap=Broken) as engine:
+        first = await engine.decide("home", "k", id="first")
+        await engine.decide("safe", "k")
+        engine.store.broken = True
+        refused = 0
+        made = [first.id]
+        for _ in range(15):
+            try:
+                row = await engine.decide("home", "k")
+                made.append(row.id)
+                # The first decision waits for its reward.
+                assert await engine.feedback("home", row.id, 1.0) == "pending"
+            except NotDurable:
+                refused += 1
+        assert (len(made) - 1, refused) == (10, 5)
+        for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
+            with pytest.raises(NotDurable):
+                await request
+        assert engine.health()[0] is False
+        assert engine.health().buffered == 20
+        engine.store.broken = False
+        await reached(lambda: engine.health().ready)
+        assert engine.health().buffered == 0
+        await engine.decide("safe", "k")
+        state = everything(engine.placements["home"])
     logged = [e.id for e in rows(path) if isinstance(e, DecisionRow)]
     assert [id for id in logged if id in made] == made
     assert state == fold_of(path, config)
@@ -498,33 +479,29 @@ def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkey
 
 async def test_many_at_once_share_one_commit(tmp_path, kind):
     async with served(tmp_path / "s.db", configured()) as engine:
-        made = await decide(engine, *(DecisionRequest(f"k {i}") for i in range(50)))
+        made = await access.decide(engine, *(DecisionRequest(f"k {i}") for i in range(50)))
         told = [FeedbackRequest(row.id, REWARD, 1.0) for row in made]
         outcomes = await engine.record_many("home", [*told, FeedbackRequest("never made", REWARD, 1.0)])
         assert outcomes[:50] == ["learned"] * 50
         assert isinstance(outcomes[50], UnknownDecision)
         with pytest.raises(InConflict):
-            await decide(engine, DecisionRequest("k", id="twice"), DecisionRequest("l", id="twice"))
+            await access.decide(engine, DecisionRequest("k", id="twice"), DecisionRequest("l", id="twice"))
         assert engine.store.end().seq == 100
 
 
 # The log as a whole --------------------------------------------------------------------------
 
 
-def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
+async def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS), snapshot_every=5)
-
-    async def session():
-        async with served(path, config) as engine:
-            for i in range(12):
-                row = await engine.decide("home", f"k {i % 2}", id=None if i % 2 else f"id {i}")
-                if i % 3:
-                    await engine.feedback("home", row.id, i % 2, id="click")
-                engine.clock.now += 4 * SECOND
-            await engine.ask("home", ModeOf("frozen"))
-            await engine.decide("home", "k 0", ["film", "recipe"])
-
-    asyncio.run(session())
+    async with served(path, config) as engine:
+        for i in range(12):
+            row = await engine.decide("home", f"k {i % 2}", id=None if i % 2 else f"id {i}")
+            if i % 3:
+                await engine.feedback("home", row.id, i % 2, id="click")
+            engine.clock.now += 4 * SECOND
+        await engine.ask("home", ModeOf("frozen"))
+        await engine.decide("home", "k 0", ["film", "recipe"])
     store = store_at(path)
     events = list(store.events(0))
     assert verify(config, store) == []
@@ -569,7 +546,7 @@ def terminate(postgres):
 
 
 def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
-    patch_internal(monkeypatch, RETRY_SECONDS=0.05)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     path, config = tmp_path / "s.db", configured()
 
     async def decided(engine, id):
@@ -614,7 +591,7 @@ def test_no_message_names_the_password():
 async def test_large_groups_are_copied(tmp_path, postgres):
     async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
         keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
-        made = await decide(engine, *(DecisionRequest(key, id=f"#{key!r}") for key in keys))
+        made = await access.decide(engine, *(DecisionRequest(key, id=f"#{key!r}") for key in keys))
         found = engine.store.find([(row.placement, row.id) for row in made])
         assert [found[row.placement, row.id].decision for row in made] == made
         assert all(isinstance(row.arm, int) for row in made)

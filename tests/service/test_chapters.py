@@ -72,42 +72,37 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         assert learned(again) == live
 
 
-def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
+async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
-
-    async def session():
-        async with served(path, config) as engine:
-            await traffic(engine, 30, rates=ALL)
-            # The baseline is the first arm on offer: another one's coming and going is nothing.
-            await arms(engine, retire=["holiday"])
-            await traffic(engine, 2, rates=ALL)
-            assert get_lift(engine.placements["home"]).past_periods == []
-            await arms(engine, retire=["film"], add=["song"])
-            engine.clock.now += DAY
-            await traffic(engine, 30, rates=ALL)
-            for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
-                await engine.ask("home", asked(holdout))
-                await traffic(engine, 20, rates=ALL)
-            await engine.ask("home", HoldoutOf(0.4))
-            engine.clock.now += DAY
-            await traffic(engine, 10, rates=ALL)
-            await closed(engine)
-            whole = report(engine)
-            third = report(engine, time_range=("3", "3"))
-            last = report(engine, time_range=("3", None))
-            for wrong in ("0", "7"):
-                with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
-                    report(engine, time_range=(wrong, None))
-            with pytest.raises(InvalidValue, match="give the number of a chapter"):
-                report(engine, time_range=("2023-01-01", None))
-            live = everything(engine.placements["home"])
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return whole, third, last
-
-    whole, third, last = asyncio.run(session())
+    async with served(path, config) as engine:
+        await traffic(engine, 30, rates=ALL)
+        # The baseline is the first arm on offer: another one's coming and going is nothing.
+        await arms(engine, retire=["holiday"])
+        await traffic(engine, 2, rates=ALL)
+        assert get_lift(engine.placements["home"]).past_periods == []
+        await arms(engine, retire=["film"], add=["song"])
+        engine.clock.now += DAY
+        await traffic(engine, 30, rates=ALL)
+        for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
+            await engine.ask("home", asked(holdout))
+            await traffic(engine, 20, rates=ALL)
+        await engine.ask("home", HoldoutOf(0.4))
+        engine.clock.now += DAY
+        await traffic(engine, 10, rates=ALL)
+        await closed(engine)
+        whole = report(engine)
+        third = report(engine, time_range=("3", "3"))
+        last = report(engine, time_range=("3", None))
+        for wrong in ("0", "7"):
+            with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
+                report(engine, time_range=(wrong, None))
+        with pytest.raises(InvalidValue, match="give the number of a chapter"):
+            report(engine, time_range=("2023-01-01", None))
+        live = everything(engine.placements["home"])
+        crashed = as_after_a_crash(path)
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
     assert [(one.number, one.ended) for one in whole.chapters] == [
         (1, "what the control shows changed"),
         (2, "the share became 50 %, the control became uniform"),
@@ -138,18 +133,15 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     assert whole.difference.estimate == pytest.approx(policy - control)
 
 
-def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
-            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
-            engine.clock.now += 20 * DAY
-            await arms(engine, add=["holiday"])
-            before = report(engine)
-            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2, "holiday": 0.2})
-            await closed(engine)
-            return before, report(engine)
-
-    before, found = asyncio.run(session())
+async def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+        await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
+        engine.clock.now += 20 * DAY
+        await arms(engine, add=["holiday"])
+        before = report(engine)
+        await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2, "holiday": 0.2})
+        await closed(engine)
+        found = report(engine)
     (chapter,) = found.chapters
     assert found.claim == "better"
     assert "arms changed" not in before.verdict
@@ -160,18 +152,14 @@ def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path
     assert found.groups == chapter.groups
 
 
-def test_both_name_their_time_and_their_count(tmp_path):
+async def test_both_name_their_time_and_their_count(tmp_path):
     """Two looks with no traffic between differ in what they say of windows that were open."""
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
-            await traffic(engine, 20)
-            open_ = report(engine)
-            engine.clock.now += 60 * SECOND
-            await engine.ask("home", ModeOf("online"))
-            return open_, report(engine)
-
-    first, later = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+        await traffic(engine, 20)
+        open_ = report(engine)
+        engine.clock.now += 60 * SECOND
+        await engine.ask("home", ModeOf("online"))
+        first, later = open_, report(engine)
     assert (decisions(first), first.pending) == (950, 50)
     assert (decisions(later), later.pending, later.pending_until) == (1000, 0, None)
     assert first.as_of < first.pending_until <= later.as_of
@@ -180,32 +168,27 @@ def test_both_name_their_time_and_their_count(tmp_path):
     assert later.counted == "As of 14 November 22:27:40 (UTC), over 1,000 decisions."
 
 
-def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
+async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
-
-    async def session():
-        async with served(path, config) as engine:
-            home = engine.placements["home"]
-            assert report(engine).look.reached is False
-            await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
-            before = report(engine)
-            engine.clock.now += 2 * DAY
-            at = report(engine)
-            await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
-            await closed(engine)
-            after, live = report(engine), everything(home)
-            assert get_lift(home).look_sums.counts.sum() == 1000
-            parts = [take_snapshot(home)] * 2
-            crashed = as_after_a_crash(path)
-        whole = make_sharded_view("home", config.placements["home"])
-        whole.show(parts)
-        assert get_lift(whole).look_sums.counts.sum() == 2000
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return before, at, after
-
-    before, at, after = asyncio.run(session())
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        assert report(engine).look.reached is False
+        await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
+        before = report(engine)
+        engine.clock.now += 2 * DAY
+        at = report(engine)
+        await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
+        await closed(engine)
+        after, live = report(engine), everything(home)
+        assert get_lift(home).look_sums.counts.sum() == 1000
+        parts = [take_snapshot(home)] * 2
+        crashed = as_after_a_crash(path)
+    whole = make_sharded_view("home", config.placements["home"])
+    whole.show(parts)
+    assert get_lift(whole).look_sums.counts.sum() == 2000
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
     assert before.look.verdict.startswith("One look is planned on 15 November")
     for found in (at, after):
         assert found.look.reached
@@ -246,28 +229,21 @@ def test_the_oldest_parts_are_joined():
     assert (sums.subperiods[0].change, sums.subperiods[-1].seq) == ("", MAX_SUBPERIODS + 19)
 
 
-def test_shards_put_the_same_chapters_together(tmp_path):
+async def test_shards_put_the_same_chapters_together(tmp_path):
     """One that lags behind is in the chapter that it has; nothing of it is lost."""
-
-    async def session():
-        config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
-        for number in range(3):
-            async with served(tmp_path / f"{number}.db", config) as engine:
-                engine.clock.now += number * SECOND
-                await traffic(engine, 4, size=30)
-                await arms(engine, add=["holiday"])
+    config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
+    for number in range(3):
+        async with served(tmp_path / f"{number}.db", config) as engine:
+            engine.clock.now += number * SECOND
+            await traffic(engine, 4, size=30)
+            await arms(engine, add=["holiday"])
+            await traffic(engine, 4, size=30, rates=ALL)
+            if number < 2:
+                await engine.ask("home", HoldoutOf(0.2, unit="user"))
                 await traffic(engine, 4, size=30, rates=ALL)
-                if number < 2:
-                    await engine.ask("home", HoldoutOf(0.2, unit="user"))
-                    await traffic(engine, 4, size=30, rates=ALL)
-                views.append(take_snapshot(engine.placements["home"]))
-        whole = make_sharded_view(
-            "home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"]
-        )
-        whole.show(views)
-        return whole, views
-
-    whole, views = asyncio.run(session())
+            views.append(take_snapshot(engine.placements["home"]))
+    whole = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+    whole.show(views)
     (past,) = get_lift(whole).past_periods
     assert past.reward.counts.sum() == 3 * 210
     assert get_lift(whole).reward.counts.sum() == 2 * 90

@@ -12,6 +12,7 @@ from functools import partial
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from drawn import examples
 from harness import (
@@ -29,19 +30,6 @@ from harness import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    DuelTally,
-    Engine,
-    decide,
-    export_counts,
-    get_config,
-    get_learner,
-    get_secondary_learner,
-    get_shown_arms,
-    get_tallies,
-    parse_interleaved,
-    restore_decision,
-)
 from stores import store_at
 
 from tacit.core.arrays import leaves
@@ -74,7 +62,7 @@ learned = partial(harness.learned, name="search")
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
     told = DecisionRequest(key, id=id, rankings=rankings)
-    (row,) = await decide(engine, told, name="search")
+    (row,) = await access.decide(engine, told, name="search")
     return row
 
 
@@ -112,40 +100,40 @@ async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_pat
         rng = np.random.Generator(np.random.PCG64(0))
         for i in range(20):
             row = await dueled(engine, id=f"d{i}")
-            pair = get_shown_arms(engine.placements["search"], row)
+            pair = access.get_shown_arms(engine.placements["search"], row)
             assert row.arm == pair[0]
             Draws(7, "interleaving").begin(rng, f"d{i}")
             expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
-            assert Interleaved.from_dict(parse_interleaved(row)) == expected
+            assert Interleaved.from_dict(access.parse_interleaved(row)) == expected
 
 
 @pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
 async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, worth):
     async with served(tmp_path / "s.db", configured(policy="rmed1", ties=ties)) as engine:
         placement = engine.placements["search"]
-        expected = Learner(get_config(placement).policy, seed=7)
+        expected = Learner(access.get_config(placement).policy, seed=7)
         duels = []
         for i in range(30):
             row = await dueled(engine)
-            interleaved = Interleaved.from_dict(parse_interleaved(row))
+            interleaved = Interleaved.from_dict(access.parse_interleaved(row))
             clicks = [[], [0], [1, 3], [0, 1]][i % 4]
             if clicks:
                 assert await clicked(engine, row, clicks) == "pending"
-            assert get_tallies(placement).get("all", DuelTally(3)).duels == len(
+            assert access.get_tallies(placement).get("all", access.DuelTally(3)).duels == len(
                 [duel for duel in duels if duel[0] != duel[1]]
             )
             engine.clock.now += WINDOW
-            left, right = get_shown_arms(placement, row)
+            left, right = access.get_shown_arms(placement, row)
             chance = credit_clicks(interleaved, clicks).chance
             duels.append((left, right, chance))
-            decision = restore_decision(placement, row, row.epoch)
+            decision = access.restore_decision(placement, row, row.epoch)
             expected.observe_decisions([decision])
             told = worth if chance == 0.5 else chance
             if told is not None:
                 expected.learn(decision, told)
             await dueled(engine, key="another")
             state = learned(engine)[1]
-            lane = get_learner(placement).lane("all")
+            lane = access.get_learner(placement).lane("all")
             for field, array in leaves(expected.state):
                 of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
                 np.testing.assert_array_equal(of_all, array[0])
@@ -163,7 +151,7 @@ def test_a_fair_coin_decides_ties_and_is_thrown_once(tmp_path):
                 await dueled(engine, id=f"{i}")
                 engine.clock.now += SECOND
             await dueled(engine, key="another")
-            wins = get_learner(engine.placements["search"]).state.margins.wins[0]
+            wins = access.get_learner(engine.placements["search"]).state.margins.wins[0]
             return wins.copy(), learned(engine)
 
     wins, first = asyncio.run(session(tmp_path / "a.db", 200))
@@ -181,12 +169,12 @@ async def test_unclicked_lists_can_be_nothing(tmp_path):
         engine.clock.now += WINDOW
         third = await dueled(engine)
         placement = engine.placements["search"]
-        assert get_tallies(placement) == {}
-        assert not get_learner(placement).state.margins.wins.any()
+        assert access.get_tallies(placement) == {}
+        assert not access.get_learner(placement).state.margins.wins.any()
         await clicked(engine, third, [0])
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert get_tallies(placement)["all"].duels == 1
+        assert access.get_tallies(placement)["all"].duels == 1
         assert await clicked(engine, second, [0]) == "late"
 
 
@@ -201,12 +189,12 @@ async def test_unclicked_lists_can_be_nothing(tmp_path):
 async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
     async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
         row = await dueled(engine)
-        assert await clicked(engine, row, items=[parse_interleaved(row)["items"][2]]) == outcomes[0]
+        assert await clicked(engine, row, items=[access.parse_interleaved(row)["items"][2]]) == outcomes[0]
         assert await clicked(engine, row, [0]) == outcomes[1]
         engine.clock.now += WINDOW
         await dueled(engine)
-        left, right = get_shown_arms(engine.placements["search"], row)
-        chance = credit_clicks(Interleaved.from_dict(parse_interleaved(row)), clicks).chance
+        left, right = access.get_shown_arms(engine.placements["search"], row)
+        chance = credit_clicks(Interleaved.from_dict(access.parse_interleaved(row)), clicks).chance
         _, report = engine.placements["search"].report()
         pair = RANKERS.index(left), RANKERS.index(right)
         assert report.scores[pair] == chance
@@ -215,10 +203,10 @@ async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, click
 async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
     async with served(tmp_path / "s.db", configured(ties="again")) as engine:
         row = await dueled(engine, rankings=None)
-        assert parse_interleaved(row) is None
+        assert access.parse_interleaved(row) is None
         assert await engine.feedback("search", row.id, 1.0) == "learned"
         assert await engine.feedback("search", row.id, 0.0) == "repeated"
-        left, right = get_shown_arms(engine.placements["search"], row)
+        left, right = access.get_shown_arms(engine.placements["search"], row)
         _, report = engine.placements["search"].report()
         assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
         tie = await dueled(engine, rankings=None)
@@ -231,7 +219,7 @@ async def test_examined_lists_only(tmp_path):
         await engine.record_examination("search", seen.id)
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert get_tallies(engine.placements["search"])["all"].unclicked == 1
+        assert access.get_tallies(engine.placements["search"])["all"].unclicked == 1
 
 
 async def test_modes(tmp_path):
@@ -243,7 +231,7 @@ async def test_modes(tmp_path):
         await clicked(engine, row, [0])
         engine.clock.now += WINDOW
         await engine.ask("search", ModeOf("frozen"))
-        shadow = get_secondary_learner(engine.placements["search"])
+        shadow = access.get_secondary_learner(engine.placements["search"])
         assert shadow.state.bounds.wins[0].sum() == 1.0
         before = learned(engine)[1]
         frozen = await dueled(engine)
@@ -266,39 +254,35 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         await traffic(engine, 20)
         live = learned(engine)
         crashed = as_after_a_crash(path)
-    assert export_counts(engine.placements["search"]), "there were duels"
+    assert access.export_counts(engine.placements["search"]), "there were duels"
     with harness.recovered(crashed, configured(policy=policy)) as again:
         assert 0 < again.store.snapshot(1).seq < again.store.end().seq
         assert learned(again) == live
 
 
 @pytest.mark.usefixtures("kind")
-def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 12)
-            engine.clock.now += WINDOW
-            await dueled(engine)
-            first = await dueled(engine, id="open")
-            live, (key, report) = learned(engine), engine.placements["search"].report()
-        store = store_at(tmp_path / "s.db")
-        counts = export(configured(), store, tmp_path / "out")
-        store.close()
-        assert counts["clicks"] == 0, "duels are no clicks on one arm"
-        there = store_at(tmp_path / "there.db")
-        import_log(there, tmp_path / "out")
-        assert verify(configured(), there) == []
-        there.close()
-        async with served(tmp_path / "there.db", configured()) as engine:
-            engine.clock.now = first.time
-            assert learned(engine) == live
-            assert await dueled(engine, id="open") == first
-        return key, report
-
+async def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    key, report = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 12)
+        engine.clock.now += WINDOW
+        await dueled(engine)
+        first = await dueled(engine, id="open")
+        live, (key, report) = learned(engine), engine.placements["search"].report()
+    store = store_at(tmp_path / "s.db")
+    counts = export(configured(), store, tmp_path / "out")
+    store.close()
+    assert counts["clicks"] == 0, "duels are no clicks on one arm"
+    there = store_at(tmp_path / "there.db")
+    import_log(there, tmp_path / "out")
+    assert verify(configured(), there) == []
+    there.close()
+    async with served(tmp_path / "there.db", configured()) as engine:
+        engine.clock.now = first.time
+        assert learned(engine) == live
+        assert await dueled(engine, id="open") == first
     duels = pq.read_table(tmp_path / "out" / "duels-search.parquet")
     pq.write_table(duels.filter(pc.field("key") == key), tmp_path / "one.parquet")
     read, rows = read_duels(tmp_path / "one.parquet")
@@ -419,12 +403,12 @@ def test_duels_survive_kill_9(tmp_path):
     events = list(store.events(0))
     rows = {row.id: row for row in events if isinstance(row, DecisionRow)}
     feedback = {row.decision: row for row in events if isinstance(row, FeedbackRow)}
-    assert {id: parse_interleaved(rows[id])["items"] for id in shown} == shown
+    assert {id: access.parse_interleaved(rows[id])["items"] for id in shown} == shown
     assert {id: json.loads(feedback[rows[id].seq].clicks) for id in told} == told
     assert store.snapshot(1) is not None, "no snapshot took part"
     config = load_config(tmp_path / "tacit.toml")
     assert verify(config, store) == []
-    counts = Engine(config, store).placements["search"].export_counts()
+    counts = access.Engine(config, store).placements["search"].export_counts()
     assert sum(sum(map(sum, tally[0])) for tally in counts.values()) > 0
     store.close()
 
@@ -608,8 +592,8 @@ def test_duel_policies_are_for_duels():
 async def test_every_method_can_be_configured(tmp_path, name, method):
     async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
         row = await dueled(engine)
-        assert parse_interleaved(row)["method"] == method
+        assert access.parse_interleaved(row)["method"] == method
         await clicked(engine, row, [0, 1])
         engine.clock.now += WINDOW
         await dueled(engine)
-        assert get_tallies(engine.placements["search"])["all"].duels == 1
+        assert access.get_tallies(engine.placements["search"])["all"].duels == 1

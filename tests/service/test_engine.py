@@ -11,24 +11,12 @@ from functools import partial
 import apsw
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    Engine,
-    Placement,
-    Series,
-    check_request,
-    count_feedback,
-    fold,
-    get_learner,
-    get_series,
-    load_placement,
-    patch_internal,
-    uniform_estimate,
-)
 from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
 
@@ -97,7 +85,7 @@ def with_two():
 async def traffic(engine, rounds, seed, start=0):
     """Send decisions and feedback in groups; return what was decided."""
     shown = []
-    dim = get_learner(engine.placements["home"]).policy.context_dim
+    dim = access.get_learner(engine.placements["home"]).policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng((seed, i))
         engine.clock.now = START + i * ROUND_TIME
@@ -188,7 +176,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
                 shown += await traffic(engine, length, seed=3, start=start)
                 start += length
                 path = as_after_a_crash(path) if crash else path
-        engine = Engine(config, SqliteStore(path), clock)
+        engine = access.Engine(config, SqliteStore(path), clock)
         engine.store.close()
         return shown, learned(engine)
 
@@ -207,7 +195,7 @@ async def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
                 row = await engine.decide(name, f"key {i % 3}")
                 await engine.feedback(name, row.id, float(i % 2))
         path = as_after_a_crash(tmp_path / "s.db")
-    again = Engine(config, SqliteStore(path), Clock())
+    again = access.Engine(config, SqliteStore(path), Clock())
     again.store.close()
     for name in config.placements:
         assert learned(again, name) == learned(engine, name)
@@ -230,7 +218,7 @@ async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path)
 
 
 async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
-    patch_internal(monkeypatch, RETRY_SECONDS=0.0)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.0)
     goes_on = threading.Event()
 
     class Hanging(FailingStore):
@@ -271,7 +259,7 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
             engine.writer.run_between_groups(partial(engine.writer.read_frozen, copy))
         )
         await harness.reached(begun.is_set)
-        named = check_request(engine.placements["home"], DecisionRequest("a", id="client-1"))
+        named = access.check_request(engine.placements["home"], DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))
         buffered = asyncio.create_task(engine.decide("other", "b"))
         await harness.reached(lambda: engine.waiting == 2)
@@ -306,7 +294,7 @@ async def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
         once, again = await asyncio.gather(*told, return_exceptions=True)
         assert (once, again) == ("learned", "repeated")
         assert await engine.feedback("home", row.id, 1.0) == "repeated"
-        assert count_feedback(engine.placements["home"]) == 3
+        assert access.count_feedback(engine.placements["home"]) == 3
         for _ in range(97):
             await engine.feedback("home", row.id, 1.0)
         with pytest.raises(RepeatedFeedback, match="100 times"):
@@ -325,7 +313,7 @@ async def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path
         assert await asyncio.gather(*told) == outcomes
         after = await engine.decide("home", "a")
         assert after.epoch == 1
-        (shift,) = get_series(engine.placements["home"]).shifts
+        (shift,) = access.get_series(engine.placements["home"]).shifts
         assert (shift.key, shift.epoch) == ("a", 1)
 
 
@@ -367,11 +355,11 @@ async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, afte
         logged = 4 if after else 1
         assert engine.store.end().seq == logged
         assert (learned(engine) == before) is not after
-        assert get_learner(engine.placements["home"]).keys == (["a", "b"] if after else ["a"])
+        assert access.get_learner(engine.placements["home"]).keys == (["a", "b"] if after else ["a"])
         await engine.decide("home", "c")
     # Whatever happened, the state is what the log says.
     everything = learned(engine)
-    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+    again = access.Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
     again.store.close()
     assert learned(again) == everything
 
@@ -402,20 +390,16 @@ async def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
     connection = apsw.Connection(str(tmp_path / "s.db"))
     connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
     connection.close()
-    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
+    again = access.Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
     again.store.close()
     assert learned(again) == everything
     assert "replaying the whole log" in caplog.text
 
 
-def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
+async def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     path = tmp_path / "s.db"
-
-    async def session():
-        async with served(path, configured()) as engine:
-            await engine.decide("home", "a")
-
-    asyncio.run(session())
+    async with served(path, configured()) as engine:
+        await engine.decide("home", "a")
     for config, named in (
         (with_policy(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
         (with_policy(tacit.Thompson(4)), "placements.home.arms"),
@@ -423,10 +407,10 @@ def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     ):
         store = SqliteStore(path)
         with pytest.raises(ConfigError, match=named):
-            Engine(config, store)
+            access.Engine(config, store)
         store.close()
     store = SqliteStore(path)
-    assert Engine(configured(seed=None), store).placements["home"].decisions == 1
+    assert access.Engine(configured(seed=None), store).placements["home"].decisions == 1
     store.close()
 
 
@@ -443,19 +427,19 @@ def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
             for i in range(300):
                 decision = await engine.decide("home", "a")
                 await engine.feedback("home", decision.id, float(i % 3 == 0))
-            return get_learner(engine.placements["home"]).policy, learned(engine)
+            return access.get_learner(engine.placements["home"]).policy, learned(engine)
 
     asyncio.run(session(with_policy(began)))
     policy, there = asyncio.run(session(with_policy(now)))
     assert policy == began != now
     store = SqliteStore(path)
     assert not verify(with_policy(now), store)
-    anew = load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
-    fold({anew.id: anew}, store)
-    assert {f: a[:1].tobytes() for f, a in leaves(get_learner(anew).state)} == there[1]
+    anew = access.load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
+    access.fold({anew.id: anew}, store)
+    assert {f: a[:1].tobytes() for f, a in leaves(access.get_learner(anew).state)} == there[1]
     other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
-        load_placement("home", other, store, 0)
+        access.load_placement("home", other, store, 0)
     store.close()
 
 
@@ -511,7 +495,7 @@ async def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
 
 
 def test_series_keep_every_sum_when_buckets_merge():
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     for second in range(1000):
         series.count_decision(second * 1_000_000, second % 2, 0.25 + second % 2 * 0.5, offered=2)
         series.count_reward(second * 1_000_000, 0.25 + second % 2 * 0.5, 2, float(second % 2))
@@ -519,19 +503,19 @@ def test_series_keep_every_sum_when_buckets_merge():
     assert series.impressions == 1000
     # Weights 2 and 2/3; half of the impressions had the reward 1.
     assert series.rewards == 500
-    estimate = uniform_estimate(series.table.sum(axis=0))
+    estimate = access.uniform_estimate(series.table.sum(axis=0))
     assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
     ends, sums = series.resample(50)
     assert len(ends) <= 50
     assert sums[:, series_module.ARMS :].sum() == 1000
-    again = Series.from_bytes(series.to_bytes())
+    again = access.Series.from_bytes(series.to_bytes())
     assert again.to_bytes() == series.to_bytes()
     assert again.table.shape == (series_module.BUCKETS, series_module.ARMS + 2)
 
 
 def test_uniform_exploration_is_estimated_without_bias():
     rng = np.random.default_rng(5)
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     clicks = np.array([0.1, 0.6])
     for i in range(20_000):
         slot = int(rng.random() < 0.8)
@@ -539,16 +523,16 @@ def test_uniform_exploration_is_estimated_without_bias():
         series.count_decision(i, slot, propensity, 2)
         if rng.random() < clicks[slot]:
             series.count_reward(i, propensity, 2, 1.0)
-    estimate = uniform_estimate(series.table.sum(axis=0))
+    estimate = access.uniform_estimate(series.table.sum(axis=0))
     assert abs(estimate.value - 0.35) < 2 * estimate.margin
     assert estimate.margin < 0.01
 
 
 def test_uniform_exploration_is_not_estimated_from_nothing():
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     for i in range(100):
         series.count_decision(i, 0, None, 2)
-    assert uniform_estimate(series.table.sum(axis=0)) is None
+    assert access.uniform_estimate(series.table.sum(axis=0)) is None
 
 
 def test_ids_are_unique_and_sort_by_time():
@@ -640,12 +624,12 @@ def many_placements(count):
 
 async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
     clock, touched = Clock(), []
-    advance = Placement.advance
+    advance = access.Placement.advance
     async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
         for name in ("p0", "p1", "p2"):
             await engine.decide(name, "key")
         monkeypatch.setattr(
-            Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
+            access.Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
         )
         await engine.decide("p9", "key")
         assert set(touched) == {"p9"}
@@ -677,7 +661,7 @@ def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_facto
             live = {name: learned(engine, name) for name in config.placements}
         with contextlib.closing(apsw.Connection(str(path))) as connection:
             connection.execute("DELETE FROM snapshots")
-        folded = Engine(config, SqliteStore(path), clock)
+        folded = access.Engine(config, SqliteStore(path), clock)
         try:
             assert {name: learned(folded, name) for name in config.placements} == live
         finally:

@@ -5,25 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import placement_access as access
 import pytest
 from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
 from holdouts import FEATURED
-from placement_access import (
-    check_request,
-    decide,
-    get_arm_indices,
-    get_config,
-    get_degradations,
-    get_learner,
-    get_lift,
-    get_mode,
-    get_offer,
-    get_shown_arms,
-    list_changes,
-    make_lift_report,
-    save_guardrail,
-    settle_sums,
-)
 from toy_asking import AskingArm
 
 from tacit import Impression
@@ -60,7 +45,7 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
         engine.clock.now += 40 * SECOND
         # Names that are the same in each run, so that the draws are.
         asked = [DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more) for j in range(size)]
-        made = await decide(engine, *asked)
+        made = await access.decide(engine, *asked)
         chances = rng.random((size, 2))
         told = [
             Told(
@@ -79,7 +64,7 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
 
 def seen(placement):
     """Return everything that a placement is, and what its guardrail knows."""
-    return everything(placement), save_guardrail(placement), get_offer(placement).arms
+    return everything(placement), access.save_guardrail(placement), access.get_offer(placement).arms
 
 
 async def history(engine):
@@ -87,7 +72,7 @@ async def history(engine):
     marks = await engine.writer.call_store(engine.store.changes, engine.placements["home"].id)
     return [
         (change.who, describe_change(change))
-        for change in list_changes(marks, ARMS)
+        for change in access.list_changes(marks, ARMS)
         if change.what != "configuration"
     ]
 
@@ -97,10 +82,10 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
     async with served(path, config) as engine:
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert get_offer(home).arms == ["a", "c"]
+        assert access.get_offer(home).arms == ["a", "c"]
         assert {row.arm for row in rows[:256]} == set(ARMS)
         assert "b" not in {row.arm for row in rows[-256:]}
-        (harm,) = get_degradations(home)
+        (harm,) = access.get_degradations(home)
         assert (harm.arm, harm.then, harm.metric) == ("b", "retire", "returns")
         assert 0.02 < harm.low < 0.28 < harm.high
         assert await history(engine) == [
@@ -115,8 +100,8 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         # Who brings it back knows better: it is not retired twice.
         await engine.ask("home", ArmsOf((), (), ["b"]))
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=10)
-        assert get_offer(home).arms == ARMS
-        assert len(get_degradations(home)) == 1
+        assert access.get_offer(home).arms == ARMS
+        assert len(access.get_degradations(home)) == 1
         assert "b was retired." in list_problems(home, engine.clock())[0]
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
@@ -132,18 +117,18 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
-        wrong = check_request(home, DecisionRequest("key 0", id="wrong"))._replace(
+        wrong = access.check_request(home, DecisionRequest("key 0", id="wrong"))._replace(
             details=ClientDecision("b", 1e-300)
         )
-        large = check_request(home, DecisionRequest("key 0", id="large"))
+        large = access.check_request(home, DecisionRequest("key 0", id="large"))
         await engine.decide_many("home", [wrong, large])
         told = [Told(id, reward=1.0, metrics=encode_metrics({"returns": 1e308})) for id in ("wrong", "large")]
         # Past the checks of today.
         await engine.writer.ask(Record("home", told))
         engine.clock.now += 40 * SECOND
         await engine.wait_until_durable(["home"])
-        settle_sums(home)
-        for saved in (save_guardrail(home), get_lift(home).save_state()):
+        access.settle_sums(home)
+        for saved in (access.save_guardrail(home), access.get_lift(home).save_state()):
             assert math.isfinite(sum(numbers(saved)))
         live = seen(home)
     is_the_fold(config, path, live, seen)
@@ -171,7 +156,7 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
     async with served(tmp_path / "s.db", guarded(RETIRE | {"then": "tell"})) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert get_offer(home).arms == ARMS
+        assert access.get_offer(home).arms == ARMS
         assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
         assert "Nothing was done" in list_problems(home, engine.clock())[0]
         *_, change = await engine.history("home")
@@ -183,13 +168,13 @@ async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.35, "d": 0.4})
-        assert get_offer(home).arms == ["a"]
+        assert access.get_offer(home).arms == ["a"]
         with pytest.raises(InvalidValue, match="the guardrail holds the others against it"):
             await engine.ask("home", ArmsOf(["d"], ["a"]))
         # One that comes later is watched, too.
         await engine.ask("home", ArmsOf(["d"]))
         await traffic(engine, {"a": 0.02, "d": 0.4}, rounds=30)
-        assert (get_offer(home).arms, get_offer(home).retired) == (["a"], ["b", "c", "d"])
+        assert (access.get_offer(home).arms, access.get_offer(home).retired) == (["a"], ["b", "c", "d"])
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -199,7 +184,7 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
         await traffic(engine, {"a": 0.02, "c": 0.02}, arms=["a", "c"], rounds=10)
         # Seldom on offer, where everything is returned more often: that is no harm of its own.
         await traffic(engine, {"a": 0.3, "b": 0.3}, arms=["b", "a"], rounds=10)
-        assert get_degradations(engine.placements["home"]) == []
+        assert access.get_degradations(engine.placements["home"]) == []
 
 
 async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
@@ -211,16 +196,16 @@ async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_aft
         rows = await traffic(engine, returns, rounds=10)
         assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
         # Nothing was shown to compare it with.
-        assert (get_degradations(home), get_offer(home).arms) == ([], ARMS)
+        assert (access.get_degradations(home), access.get_offer(home).arms) == ([], ARMS)
         await engine.ask("home", Unpin())
         await traffic(engine, returns)
-        assert get_offer(home).arms == ["a", "c"]
+        assert access.get_offer(home).arms == ["a", "c"]
         # What was retired cannot be pinned; another one can, and nobody is retired by that.
         with pytest.raises(InvalidValue, match="on offer are a, c"):
             await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         await engine.ask("home", PinOf(["c"], as_text(engine.clock.now + 3600 * SECOND)))
         await traffic(engine, returns, rounds=2)
-        assert get_offer(home).arms == ["a", "c"]
+        assert access.get_offer(home).arms == ["a", "c"]
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -231,7 +216,7 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         home, rng = engine.placements["home"], np.random.default_rng(1)
         made = []
         for i in range(12):
-            asked = [check_request(home, DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
+            asked = [access.check_request(home, DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
             made += list(await engine.decide_many("home", asked))
         # All windows are open yet: what harms is not known, and is pinned.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 10_000 * SECOND)))
@@ -243,8 +228,8 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         await engine.record_many("home", told)
         engine.clock.now += 4000 * SECOND
         await engine.wait_until_durable(["home"])
-        assert get_offer(home).arms == ["a", "c"]
-        asked = [check_request(home, DecisionRequest("k", id=f"later {j}")) for j in range(50)]
+        assert access.get_offer(home).arms == ["a", "c"]
+        asked = [access.check_request(home, DecisionRequest("k", id=f"later {j}")) for j in range(50)]
         rows = await engine.decide_many("home", asked)
         assert {row.arm for row in rows} <= {"a", "c"}
         assert {row.mode for row in rows} == {"online"}
@@ -257,7 +242,7 @@ async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_h
     async with served(path, config) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
-        assert get_offer(home).arms == ["a", "c"]
+        assert access.get_offer(home).arms == ["a", "c"]
         rows = await traffic(engine, {"a": 0.02, "c": 0.02}, rounds=2)
         assert min(row.propensity for row in rows if row.arm == "c") >= 0.1
         # Who brings it back, brings back its promise.
@@ -276,8 +261,8 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
-        assert len(get_degradations(home)) == 1
-        assert get_mode(home) == "control"
+        assert len(access.get_degradations(home)) == 1
+        assert access.get_mode(home) == "control"
         rows = await traffic(engine, {"a": 0.02}, rounds=2)
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
         live = seen(home)
@@ -291,10 +276,10 @@ async def test_an_arm_that_the_guardrail_could_not_weigh_does_not_come(tmp_path)
         with pytest.raises(InvalidValue, match=r"add: \['d'\] .* guardrail cannot weigh .* at_least"):
             await engine.ask("home", ArmsOf(add=["d"]))
         await engine.ask("home", ArmsOf(restore=["c"]))
-        assert get_offer(engine.placements["home"]).arms == ARMS
+        assert access.get_offer(engine.placements["home"]).arms == ARMS
     async with served(tmp_path / "t.db", guarded(policy="auto", at_least={"a": 0.1})) as engine:
         await engine.ask("home", ArmsOf(add=["d"]))
-        assert get_offer(engine.placements["home"]).arms == [*ARMS, "d"]
+        assert access.get_offer(engine.placements["home"]).arms == [*ARMS, "d"]
 
 
 async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
@@ -312,7 +297,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
                 await traffic(engine, returns, rounds=rounds, context=[x])
                 names = [f"{engine.clock.now} {j}" for j in range(100)]
                 asked = [DecisionRequest("key 1", id=name, context=[x]) for name in names]
-                made = await decide(engine, *asked)
+                made = await access.decide(engine, *asked)
                 for row, chance in zip(made, chances(x, made), strict=True):
                     assert row.propensity == pytest.approx(chance, rel=1e-12)
                 rows += made
@@ -320,40 +305,43 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
 
         def chances(x, rows):
             """Return f + (1 − F)·p of what was shown, by enumeration of the policy's own p."""
-            offer = get_arm_indices(home, get_offer(home).arms)
-            learner, own = get_learner(home), get_config(home).policy.policy
+            offer = access.get_arm_indices(home, access.get_offer(home).arms)
+            learner, own = access.get_learner(home), access.get_config(home).policy.policy
             impression, lane = Impression(np.array(offer), np.array([x])), learner.keys.index("key 1")
-            kept = sum(promised.get(arm, 0.0) for arm in get_offer(home).arms)
+            kept = sum(promised.get(arm, 0.0) for arm in access.get_offer(home).arms)
             found = {
                 arm: promised.get(arm, 0.0)
                 + (1 - kept) * own.propensity(own.params, learner.state, lane, impression, slot)
-                for arm, slot in zip(get_offer(home).arms, offer, strict=True)
+                for arm, slot in zip(access.get_offer(home).arms, offer, strict=True)
             }
             assert sum(found.values()) == pytest.approx(1.0, abs=1e-12)
             return [found[row.arm] for row in rows]
 
         assert {row.arm for row in await both(fine)} == set(ARMS)
-        assert get_degradations(home) == []
+        assert access.get_degradations(home) == []
         # A pin stands above promises, and what is pinned is no evidence, however it harms.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         for x in (1.0, -1.0):
             rows = await traffic(engine, fine | {"b": 0.6}, rounds=3, context=[x])
             assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
-        assert get_degradations(home) == []
+        assert access.get_degradations(home) == []
         await engine.ask("home", Unpin())
         # The other promised one does harm: it goes, its promise with it, and the first promise holds.
         assert {row.arm for row in await both(fine | {"c": 0.7}, rounds=8)} == {"a", "b"}
-        assert [harm.arm for harm in get_degradations(home)] == ["c"]
+        assert [harm.arm for harm in access.get_degradations(home)] == ["c"]
         # Another policy keeps promises and who was retired.
         await engine.rebuild("home", AskingArm(ARMS))
         home = engine.placements["home"]
-        assert dict(get_config(home).policy.at_least) == promised
+        assert dict(access.get_config(home).policy.at_least) == promised
         assert {row.arm for row in await both(fine)} == {"a", "b"}
         # The last but one goes, too; the last one stays, alone, with whatever it does.
         assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=10)} == {"a"}
         rows = await traffic(engine, {"a": 0.9}, rounds=3, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
-        assert (get_offer(home).arms, [harm.arm for harm in get_degradations(home)]) == (["a"], ["c", "b"])
+        assert (access.get_offer(home).arms, [harm.arm for harm in access.get_degradations(home)]) == (
+            ["a"],
+            ["c", "b"],
+        )
         pages = Pages(engine)
         page, overview = await pages.placement("home", {}), await pages.overview()
         assert all(f"arm retired: {arm}" in page for arm in "bc")
@@ -379,13 +367,13 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
         for i in range(6):
             for x, returns in ((1.0, 0.3), (-1.0, 0.02)):
                 await traffic(engine, dict.fromkeys(ARMS, returns), rounds=2, context=[x])
-            assert get_degradations(home) == [], i
+            assert access.get_degradations(home) == [], i
         # To one of two contexts b does harm.
         for _ in range(8):
             for x, more in ((1.0, 0.5), (-1.0, 0.0)):
                 returns = {"a": 0.02, "b": 0.02 + more, "c": 0.02}
                 await traffic(engine, {arm: returns[arm] for arm in ARMS}, rounds=2, context=[x])
-        assert get_offer(home).arms == ["a", "c"]
+        assert access.get_offer(home).arms == ["a", "c"]
         live = seen(home)
     is_the_fold(config, path, live, seen)
 
@@ -402,7 +390,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
             rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
             asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(128)]
-            rows = await decide(engine, *asked)
+            rows = await access.decide(engine, *asked)
             told = [
                 Told(
                     row.id,
@@ -414,9 +402,9 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
                 for row in rows
             ]
             await engine.record_many("home", told)
-            if get_mode(home) == "control":
+            if access.get_mode(home) == "control":
                 break
-        assert get_mode(home) == "control"
+        assert access.get_mode(home) == "control"
         assert await history(engine) == [
             ("guardrail", "returns harmed by the policy: retire"),
             ("guardrail", "mode: control"),
@@ -428,7 +416,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         assert {row.arm for row in rows} == ({"a"} if chance == 1.0 else set(ARMS))
         assert [row.propensity for row in rows] == pytest.approx([chance] * len(rows))
         # Shares of the coin are those of before.
-        found = make_lift_report(home, engine.clock())
+        found = access.make_lift_report(home, engine.clock())
         assert not any(one.evidence > ALARM for one in found.srm)
         with pytest.raises(InvalidValue, match=r"its control decides everything|a control's own policy"):
             await engine.ask("home", EndHoldout())
@@ -439,8 +427,8 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         # Who lets the policy decide again knows better.
         await engine.ask("home", ModeOf("online"))
         await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.02}, rounds=6)
-        assert get_mode(home) == "online"
-        assert len(get_degradations(home)) == 1
+        assert access.get_mode(home) == "online"
+        assert len(access.get_degradations(home)) == 1
         after = seen(home)
     is_the_fold(config, crashed, live, seen)
     is_the_fold(config, path, after, seen)
@@ -450,14 +438,14 @@ async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
     path = tmp_path / "s.db"
     async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
         await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02})
-        told = get_degradations(engine.placements["home"])
+        told = access.get_degradations(engine.placements["home"])
         assert [harm.arm for harm in told] == ["b"]
     async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
-        assert get_degradations(engine.placements["home"]) == told
+        assert access.get_degradations(engine.placements["home"]) == told
         await engine.reload(guarded())
-        assert get_degradations(engine.placements["home"]) == []
+        assert access.get_degradations(engine.placements["home"]) == []
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=40)
-        assert get_offer(engine.placements["home"]).arms == ["a", "c"]
+        assert access.get_offer(engine.placements["home"]).arms == ["a", "c"]
         live = seen(engine.placements["home"])
     is_the_fold(guarded(), path, live, seen)
 
@@ -520,14 +508,14 @@ async def test_a_control_that_decides_everything_shows_what_it_always_showed(
         await engine.ask("home", ModeOf("control"))
         for i in range(3):
             asked = [DecisionRequest("k", id=f"{i} {j}", **request_of) for j in range(10)]
-            rows = await decide(engine, *asked)
-            assert {get_shown_arms(home, row) for row in rows} == {shown}
+            rows = await access.decide(engine, *asked)
+            assert {access.get_shown_arms(home, row) for row in rows} == {shown}
             assert {(row.mode, row.propensity, row.control) for row in rows} == {("control", 1.0, 1)}
             engine.clock.now += 40 * SECOND
         await engine.wait_until_durable(["home"])
         # Nobody was held out: the coin was not asked.
-        assert not get_lift(home).reward.counts.any()
-        assert not get_lift(home).decided_counts.any()
+        assert not access.get_lift(home).reward.counts.any()
+        assert not access.get_lift(home).decided_counts.any()
         live = everything(home)
     is_the_fold(config, path, live)
 

@@ -8,24 +8,10 @@ import threading
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
-from placement_access import (
-    Control,
-    Engine,
-    HoldoutAssigner,
-    check_request,
-    decide,
-    fold,
-    get_holdout,
-    get_learner,
-    get_lift,
-    get_mode,
-    get_secondary_learner,
-    get_unit,
-    load_placement,
-)
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
@@ -50,7 +36,7 @@ from tests.cli.test_cli import tacit
 def test_the_coin_stays_with_its_unit_and_has_its_share():
     ids = [f"d{i}" for i in range(4000)]
     offers = [np.arange(4)] * len(ids)
-    coin = HoldoutAssigner(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
+    coin = access.HoldoutAssigner(HoldoutConfig(share=0.1), seed=3, control=access.Control("uniform"))
     tossed = coin.assign(ids, [None] * len(ids), offers)
     assert coin.assign(ids, [None] * len(ids), offers).in_control == tossed.in_control
     # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
@@ -60,8 +46,8 @@ def test_the_coin_stays_with_its_unit_and_has_its_share():
     assert len(imposed) == sum(tossed.in_control)
     assert np.bincount(imposed, minlength=4).min() > 50
     users = [f"u{i % 400}" for i in range(4000)]
-    sticky = HoldoutAssigner(
-        HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")
+    sticky = access.HoldoutAssigner(
+        HoldoutConfig(share=0.1, unit="user"), seed=3, control=access.Control("uniform")
     ).assign(ids, users, offers)
     of_user = np.array(sticky.in_control).reshape(10, 400)
     assert (of_user == of_user[0]).all()
@@ -75,7 +61,7 @@ def test_more_share_keeps_whoever_was_held_out():
     offers = [np.arange(2)] * len(ids)
     few, many = (
         np.array(
-            HoldoutAssigner(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            access.HoldoutAssigner(HoldoutConfig(share=share), seed=3, control=access.Control("uniform"))
             .assign(ids, ids, offers)
             .in_control
         )
@@ -89,7 +75,7 @@ def test_more_share_keeps_whoever_was_held_out():
     [("uniform", None, [1 / 3, 1 / 3, 1 / 2]), ("baseline", None, [0, 1, 1]), ("arm c", 2, [0, 1, 0])],
 )
 def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
-    coin = HoldoutAssigner(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
+    coin = access.HoldoutAssigner(HoldoutConfig(share=0.2), seed=3, control=access.Control(control, slot))
     offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
     policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
     own = coin.control.compute_probabilities(shown[:, None], offers)
@@ -100,16 +86,12 @@ def test_propensities_are_those_of_policy_and_control_together(control, slot, ch
 
 
 @pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
-def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+async def test_logged_propensities_are_the_frequencies(tmp_path, policy):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-
-    async def session():
-        config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    rows = asyncio.run(session())
+    config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
     assert {row.control for row in rows} == {0, 1}
     for arm in range(4):
         q = np.array([row.propensity for row in rows])
@@ -146,47 +128,40 @@ def by_key(learner):
 @pytest.mark.parametrize(
     ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
 )
-def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
-    async def session():
-        config = configured(
-            holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
-        )
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            # In the order of the log: windows close in that order where nothing was clicked.
-            await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
-            await closed(engine)
-            home = engine.placements["home"]
-            live = everything(home)
-            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return config.placements["home"], home, rows
-
-    config, home, rows = asyncio.run(session())
+async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
+    config = configured(
+        holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+    )
+    path = tmp_path / "s.db"
+    async with served(path, config) as engine:
+        # In the order of the log: windows close in that order where nothing was clicked.
+        await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
+        await closed(engine)
+        home = engine.placements["home"]
+        live = everything(home)
+        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        crashed = as_after_a_crash(path)
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
+    config = config.placements["home"]
     assert {row.control for row in rows} == {0, 1}
     for held, learner, of in (
-        (1, get_secondary_learner(home), config.shadow),
-        (0, get_learner(home), config.policy),
+        (1, access.get_secondary_learner(home), config.shadow),
+        (0, access.get_learner(home), config.policy),
     ):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
-    assert get_lift(home).reward.counts.sum() == len(rows)
-    assert get_lift(home).scores.overall[0] == len(rows)
+    assert access.get_lift(home).reward.counts.sum() == len(rows)
+    assert access.get_lift(home).scores.overall[0] == len(rows)
 
 
 @pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
-def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
+async def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-
-    async def session():
-        config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    rows = asyncio.run(session())
+    config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
     q = np.array([row.propensity for row in rows])
     for arm in range(4):
         terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
@@ -194,22 +169,20 @@ def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, cont
         assert abs(terms.mean() - 1) < 5 * error
 
 
-def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
-    async def session():
-        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 4, size=20)
-            with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
-                await engine.ask("home", ModeOf("shadow"))
-            home = engine.placements["home"]
-            live = everything(home)
-            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            home = again.placements["home"]
-            assert everything(home) == live
-            again.store.close()
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    assert {row.control for row in asyncio.run(session())} == {0, 1}
+async def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
+    config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 4, size=20)
+        with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
+            await engine.ask("home", ModeOf("shadow"))
+        home = engine.placements["home"]
+        live = everything(home)
+        again = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+        home = again.placements["home"]
+        assert everything(home) == live
+        again.store.close()
+        result = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+    assert {row.control for row in result} == {0, 1}
 
 
 async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
@@ -218,39 +191,33 @@ async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
     async with served(path, configured(holdout=holdout)) as engine:
         await traffic(engine, 4, size=20)
         await closed(engine)
-        before = by_key(get_learner(engine.placements["home"]))
+        before = by_key(access.get_learner(engine.placements["home"]))
     async with served(path, configured(holdout=None), engine.clock) as engine:
-        assert by_key(get_learner(engine.placements["home"])) == before
+        assert by_key(access.get_learner(engine.placements["home"])) == before
 
 
-def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
-    async def session():
-        config = configured(
-            holdout={"share": 0.5, "control": {"policy": FEATURED}},
-            arms=None,
-            kind="features",
-            policy=FEATURED,
+async def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
+    config = configured(
+        holdout={"share": 0.5, "control": {"policy": FEATURED}}, arms=None, kind="features", policy=FEATURED
+    )
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        for _ in range(60):
+            engine.clock.now += SECOND
+            told = DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
+            (row,) = await access.decide(engine, told)
+            await engine.feedback("home", row.id, float(row.arm == "b"))
+        await closed(engine)
+        again = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+        anew = again.placements["home"]
+        assert everything(anew) == everything(home)
+        assert (
+            arrays(access.get_secondary_learner(anew))
+            == arrays(access.get_secondary_learner(home))
+            != arrays(access.get_learner(home))
         )
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            for _ in range(60):
-                engine.clock.now += SECOND
-                told = DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
-                (row,) = await decide(engine, told)
-                await engine.feedback("home", row.id, float(row.arm == "b"))
-            await closed(engine)
-            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            anew = again.placements["home"]
-            assert everything(anew) == everything(home)
-            assert (
-                arrays(get_secondary_learner(anew))
-                == arrays(get_secondary_learner(home))
-                != arrays(get_learner(home))
-            )
-            again.store.close()
-            return report(engine)
-
-    found = asyncio.run(session())
+        again.store.close()
+        found = report(engine)
     assert found.control == f"policy {FEATURED}"
     assert sum(group.decisions for group in found.groups.values()) == 60
 
@@ -260,23 +227,20 @@ def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
 
 @pytest.mark.parametrize("unit", ["decision", "user"])
 @pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
-def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
-    async def session():
-        config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            await traffic(engine, 12, size=40)
-            live = everything(engine.placements["home"])
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return again.placements["home"]
-
-    home = asyncio.run(session())
-    assert get_lift(home).reward.counts.sum() == 11 * 40
-    assert get_lift(home).decided_counts.sum() == 12 * 40
-    assert get_lift(home).scores.overall[0] == 11 * 40
-    assert (get_lift(home).reward.buckets is not None) == (unit == "user")
+async def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
+    config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
+    path = tmp_path / "s.db"
+    async with served(path, config) as engine:
+        await traffic(engine, 12, size=40)
+        live = everything(engine.placements["home"])
+        crashed = as_after_a_crash(path)
+    with recovered(crashed, config) as again:
+        assert learned(again) == live
+    home = again.placements["home"]
+    assert access.get_lift(home).reward.counts.sum() == 11 * 40
+    assert access.get_lift(home).decided_counts.sum() == 12 * 40
+    assert access.get_lift(home).scores.overall[0] == 11 * 40
+    assert (access.get_lift(home).reward.buckets is not None) == (unit == "user")
 
 
 async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
@@ -284,14 +248,14 @@ async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
         home = engine.placements["home"]
         first = await engine.decide("home", "k", id="a")
         await engine.feedback("home", first.id, 1.0)
-        assert get_lift(home).reward.counts.sum() == 0
+        assert access.get_lift(home).reward.counts.sum() == 0
         second = await engine.decide("home", "k", id="b")
         engine.clock.now += 31 * SECOND
         await engine.decide("home", "k", id="c")
         assert await engine.feedback("home", second.id, 1.0) == "late"
-        assert get_lift(home).reward.counts.sum() == 2
-        assert get_lift(home).reward.totals.sum() == 1
-        assert get_lift(home).answered_counts.sum() == 1
+        assert access.get_lift(home).reward.counts.sum() == 2
+        assert access.get_lift(home).reward.totals.sum() == 1
+        assert access.get_lift(home).answered_counts.sum() == 1
 
 
 async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
@@ -299,24 +263,24 @@ async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_o
     async with served(path, configured()) as engine:
         await traffic(engine, 3, size=10)
         home = engine.placements["home"]
-        assert get_lift(home).reward.counts.sum() == 20
+        assert access.get_lift(home).reward.counts.sum() == 20
         await engine.ask("home", ModeOf("frozen"))
-        assert get_lift(home).reward.counts.sum() == 20
+        assert access.get_lift(home).reward.counts.sum() == 20
         await traffic(engine, 2, size=10)
         # Of the coin, the mode knows nothing; what was open was decided before.
-        assert get_lift(home).reward.counts.sum() == 40
-        parts = [(part.change, part.sums.counts.sum()) for part in get_lift(home).subperiods]
+        assert access.get_lift(home).reward.counts.sum() == 40
+        parts = [(part.change, part.sums.counts.sum()) for part in access.get_lift(home).subperiods]
         assert parts == [("", 30), ("mode frozen", 10)]
         await engine.reload(configured(holdout={"share": 0.25}))
         home = engine.placements["home"]
-        assert (get_lift(home).reward.counts.sum(), get_mode(home)) == (0, "frozen")
-        assert [one.reward.counts.sum() for one in get_lift(home).past_periods] == [40]
+        assert (access.get_lift(home).reward.counts.sum(), access.get_mode(home)) == (0, "frozen")
+        assert [one.reward.counts.sum() for one in access.get_lift(home).past_periods] == [40]
         await traffic(engine, 2, size=10)
-        assert get_lift(home).reward.counts.sum() == 10
+        assert access.get_lift(home).reward.counts.sum() == 10
         await engine.reload(configured(holdout={"share": 0.25}))
-        assert get_lift(engine.placements["home"]).reward.counts.sum() == 10
+        assert access.get_lift(engine.placements["home"]).reward.counts.sum() == 10
         await engine.reload(configured(holdout=None))
-        assert get_lift(engine.placements["home"]).terms == "null"
+        assert access.get_lift(engine.placements["home"]).terms == "null"
         rows = list(engine.store.events(0))
     marks = [row.value for row in rows if isinstance(row, ChangeRow) and row.kind == HOLDOUT]
     assert len(marks) == 3
@@ -334,14 +298,17 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
             await traffic(engine, 3, size=40)
             live = everything(engine.placements["home"])
             copy = as_after_a_crash(path)
-            terms, held = get_lift(engine.placements["home"]).terms, get_holdout(engine.placements["home"])
+            terms, held = (
+                access.get_lift(engine.placements["home"]).terms,
+                access.get_holdout(engine.placements["home"]),
+            )
         for store in (copy, path):
             again = store_at(store)
             assert verify(config, again) == []
             for snapshot in (True, False):
-                home = load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
-                fold({home.id: home}, again)
-                assert (get_lift(home).terms, get_holdout(home)) == (terms, held)
+                home = access.load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
+                access.fold({home.id: home}, again)
+                assert (access.get_lift(home).terms, access.get_holdout(home)) == (terms, held)
                 assert everything(home) == live or store is path
             again.close()
         return held
@@ -349,7 +316,7 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     def holds(holdout):
         async def step(engine):
             await engine.ask("home", asked(holdout), "lead")
-            assert get_holdout(engine.placements["home"]) == holdout
+            assert access.get_holdout(engine.placements["home"]) == holdout
 
         return step
 
@@ -372,16 +339,13 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     assert run(configured(holdout=None), leaves) == HoldoutConfig(0.5)
 
 
-def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
-    async def session():
-        config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
-        async with served(tmp_path / "s.db", config) as engine:
-            asked = [DecisionRequest("k", ["holiday", "film"], id=f"{i}") for i in range(40)]
-            # What was checked before does not know of the control's arm.
-            await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
-            return await decide(engine, *asked)
-
-    rows = asyncio.run(session())
+async def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
+    config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
+    async with served(tmp_path / "s.db", config) as engine:
+        asked = [DecisionRequest("k", ["holiday", "film"], id=f"{i}") for i in range(40)]
+        # What was checked before does not know of the control's arm.
+        await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
+        rows = await access.decide(engine, *asked)
     assert {row.control for row in rows} == {0, 1}
     # Its place takes the first one on offer, in the propensities too.
     assert {row.arm for row in rows if row.control} == {"holiday"}
@@ -428,14 +392,12 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["frozen", "shadow"])
-def test_other_modes_have_one(tmp_path, mode):
-    async def session():
-        config = configured(mode=mode, shadow="ucb1")
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 4, size=20)
-            return report(engine)
-
-    groups = asyncio.run(session()).groups
+async def test_other_modes_have_one(tmp_path, mode):
+    config = configured(mode=mode, shadow="ucb1")
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 4, size=20)
+        result = report(engine)
+    groups = result.groups
     assert sum(group.decisions for group in groups.values()) == 60
     assert min(group.decisions for group in groups.values()) > 10
 
@@ -445,7 +407,7 @@ async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path)
         with pytest.warns(
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
-            await decide(engine, DecisionRequest("k", id="d1"))
+            await access.decide(engine, DecisionRequest("k", id="d1"))
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -453,7 +415,7 @@ async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
     config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
     async with served(tmp_path / "s.db", config) as engine:
         asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
-        rows = await decide(engine, *asked)
+        rows = await access.decide(engine, *asked)
         if told:
             await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
         await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
@@ -467,19 +429,19 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
         for i in range(20):
             told = DecisionRequest("k", id=f"d{i}", user="ann")
-            (first,) = await decide(engine, told)
-            (again,) = await decide(engine, told)
+            (first,) = await access.decide(engine, told)
+            (again,) = await access.decide(engine, told)
             assert first == again
         rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
             with pytest.raises(InConflict, match="decision_id: 'd0'"):
-                await decide(engine, DecisionRequest("k", id="d0", user=other))
+                await access.decide(engine, DecisionRequest("k", id="d0", user=other))
     # What was decided before the holdout had other units cannot be held against these.
     async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
         asked = DecisionRequest("k", id="d0", user="ann", session="s")
-        assert await decide(engine, asked) == [rows[0]]
+        assert await access.decide(engine, asked) == [rows[0]]
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -488,25 +450,25 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
     async with served(path, configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
-            check_request(engine.placements["home"], DecisionRequest("k", session="s"))
+            access.check_request(engine.placements["home"], DecisionRequest("k", session="s"))
         await engine.reload(held)
-        asked = check_request(engine.placements["home"], DecisionRequest("k", id="d0", session="s"))
+        asked = access.check_request(engine.placements["home"], DecisionRequest("k", id="d0", session="s"))
         (before,) = await engine.decide_many("home", [asked])
         if by == "verb":
             await engine.ask("home", EndHoldout())
         else:
             await engine.reload(configured(holdout=None))
         for session in ("s", "t"):
-            asked = check_request(engine.placements["home"], DecisionRequest("k", session=session))
+            asked = access.check_request(engine.placements["home"], DecisionRequest("k", session=session))
             await engine.decide_many("home", [asked])
         again = DecisionRequest("k", id="d0", session="s")
-        assert await decide(engine, again) == [before]
+        assert await access.decide(engine, again) == [before]
     async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
         home = engine.placements["home"]
-        assert get_holdout(home) is None
-        assert get_unit(home, check_request(home, DecisionRequest("k", session="s"))) is None
+        assert access.get_holdout(home) is None
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s"))) is None
         with pytest.raises(InvalidValue, match="session"):
-            check_request(home, DecisionRequest("k", session=""))
+            access.check_request(home, DecisionRequest("k", session=""))
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -543,45 +505,43 @@ async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_grou
         await engine.reload(configured(holdout={"unit": "session"}))
         await engine.reload(configured(holdout=None))
         request = DecisionRequest("k", **{unit: "ann"})
-        asked = [check_request(engine.placements["home"], request._replace(id=f"d{i}")) for i in range(20)]
+        asked = [
+            access.check_request(engine.placements["home"], request._replace(id=f"d{i}")) for i in range(20)
+        ]
         await engine.reload(sticky)
         rows = await engine.decide_many("home", asked)
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for row in rows:
-            again = check_request(engine.placements["home"], request._replace(id=row.id))
+            again = access.check_request(engine.placements["home"], request._replace(id=row.id))
             assert await engine.decide_many("home", [again]) == [row]
 
 
 async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
     async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
         asked = [DecisionRequest("k", id="d0", user=user) for user in ("ann", "bob", None)]
-        first, *others = await decide(engine, *asked)
+        first, *others = await access.decide(engine, *asked)
         assert others == [first, first]
 
 
-def test_features_have_a_holdout(tmp_path):
-    async def session():
-        config = configured(arms=None, kind="features", policy=FEATURED)
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            for i in range(200):
-                engine.clock.now += SECOND
-                told = DecisionRequest(
-                    "k",
-                    ["a", "b", "c"][: 2 + i % 2],
-                    relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
-                    examination=[[1]] * (2 + i % 2),
-                )
-                (row,) = await decide(engine, told)
-                await engine.feedback("home", row.id, float(row.arm == "b"))
-            await closed(engine)
-            found = report(engine)
-            anew = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            assert everything(anew.placements["home"]) == everything(home)
-            anew.store.close()
-            return found
-
-    found = asyncio.run(session())
+async def test_features_have_a_holdout(tmp_path):
+    config = configured(arms=None, kind="features", policy=FEATURED)
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        for i in range(200):
+            engine.clock.now += SECOND
+            told = DecisionRequest(
+                "k",
+                ["a", "b", "c"][: 2 + i % 2],
+                relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
+                examination=[[1]] * (2 + i % 2),
+            )
+            (row,) = await access.decide(engine, told)
+            await engine.feedback("home", row.id, float(row.arm == "b"))
+        await closed(engine)
+        found = report(engine)
+        anew = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
+        assert everything(anew.placements["home"]) == everything(home)
+        anew.store.close()
     assert (found.claim, found.winner) == ("better", None)
     assert sum(group.decisions for group in found.groups.values()) == 200
 
@@ -625,9 +585,9 @@ async def test_requests_that_do_not_fit_are_refused(tmp_path):
     config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
     async with served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
-        assert get_unit(home, check_request(home, DecisionRequest("k", session="s1"))) == "s1"
-        assert get_unit(home, check_request(home, DecisionRequest("k", user="u1"))) is None
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s1"))) == "s1"
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", user="u1"))) is None
         with pytest.raises(InvalidValue, match="film"):
-            check_request(home, DecisionRequest("k", ["recipe"]))
+            access.check_request(home, DecisionRequest("k", ["recipe"]))
         with pytest.raises(InvalidValue, match="user"):
-            check_request(home, DecisionRequest("k", user="\n"))
+            access.check_request(home, DecisionRequest("k", user="\n"))

@@ -10,6 +10,7 @@ import threading
 from functools import partial
 
 import numpy as np
+import placement_access as access
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,18 +27,6 @@ from harness import (
     started,
     stopped,
     with_home,
-)
-from placement_access import (
-    Engine,
-    batches,
-    check_request,
-    count_decisions,
-    decide,
-    get_config,
-    get_learner,
-    group,
-    parse_shown_item,
-    writer,
 )
 from stores import store_at
 
@@ -100,13 +89,13 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
         ]
         told = [asked[(i + j) % 4] for j in range(1 + i % 3)]
-        for row in await decide(engine, *told):
+        for row in await access.decide(engine, *told):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
 
 def catalogue(engine):
-    items = get_learner(engine.placements["home"]).items
+    items = access.get_learner(engine.placements["home"]).items
     ids, segments, halves = items.columns()
     return list(ids), list(segments), halves.tobytes(), items.version
 
@@ -132,11 +121,11 @@ async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_p
         await put(engine)
         for id in (None, "d"):
             asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
-            await decide(engine, asked)
+            await access.decide(engine, asked)
         assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
-            await decide(engine, given)
+            await access.decide(engine, given)
 
 
 @contextlib.asynccontextmanager
@@ -146,11 +135,11 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 
     def observed(pending, requests, found):
         groups.append([len(each.impressions) for each in requests if isinstance(each, Decide)])
-        return group.apply(pending, requests, found)
+        return access.group.apply(pending, requests, found)
 
-    monkeypatch.setattr(writer, "apply", observed)
-    monkeypatch.setattr(writer, "MOST_NUMBERS", numbers)
-    monkeypatch.setattr(batches, "MOST_NUMBERS", numbers)
+    monkeypatch.setattr(access.writer, "apply", observed)
+    monkeypatch.setattr(access.writer, "MOST_NUMBERS", numbers)
+    monkeypatch.setattr(access.batches, "MOST_NUMBERS", numbers)
     async with served(tmp_path / "s.db", configured(**values)) as engine:
         await put(engine)
         groups.clear()
@@ -161,11 +150,12 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
     async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
         asked = [
-            check_request(home, DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)
+            access.check_request(home, DecisionRequest(f"k{i}", id="d" if i == 30 else None))
+            for i in range(40)
         ]
         batch = asyncio.create_task(engine.decide_many("home", asked))
         await asyncio.sleep(0)
-        (row,) = await engine.decide_many("home", [check_request(home, DecisionRequest("other"))])
+        (row,) = await engine.decide_many("home", [access.check_request(home, DecisionRequest("other"))])
         assert row.key == "other"
         assert not batch.done()
         rows = await batch
@@ -183,7 +173,7 @@ async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypat
 
 async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
     async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
-        asked = [check_request(home, DecisionRequest(f"k{i}")) for i in range(9)]
+        asked = [access.check_request(home, DecisionRequest(f"k{i}")) for i in range(9)]
         await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
         assert sum(map(sum, groups)) == 9
         assert max(map(sum, groups)) <= 2
@@ -195,11 +185,11 @@ async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, 
 )
 async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, monkeypatch, last, error):
     async with stepped(tmp_path, monkeypatch) as (engine, home, _):
-        await decide(engine, DecisionRequest("k", id="d"))
+        await access.decide(engine, DecisionRequest("k", id="d"))
         asked = [DecisionRequest("k") for _ in range(20)]
         with pytest.raises(error):
-            await decide(engine, *asked, last)
-        assert count_decisions(home) == 1
+            await access.decide(engine, *asked, last)
+        assert access.count_decisions(home) == 1
 
 
 async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
@@ -207,17 +197,20 @@ async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
     async with served(tmp_path / "s.db", configured(values=limits)) as engine:
         await put(engine)
         home = engine.placements["home"]
-        asked = [check_request(home, DecisionRequest("k")) for _ in range(9)]
+        asked = [access.check_request(home, DecisionRequest("k")) for _ in range(9)]
         with pytest.raises(
             InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
         ):
             await engine.decide_many("home", asked)
-        assert count_decisions(home) == 0
+        assert access.count_decisions(home) == 0
         assert len(await engine.decide_many("home", asked[:8])) == 8
         # By id and of a segment there are fewer.
         few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
         assert (
-            len(await engine.decide_many("home", [*asked[:7], *map(partial(check_request, home), few)])) == 9
+            len(
+                await engine.decide_many("home", [*asked[:7], *map(partial(access.check_request, home), few)])
+            )
+            == 9
         )
 
 
@@ -225,13 +218,13 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
-        expected, known = Learner(get_config(home).policy, seed=0), vectors(12)
+        expected, known = Learner(access.get_config(home).policy, seed=0), vectors(12)
         rng = np.random.default_rng(3)
         for i in range(20):
             offer = rng.permutation(12)[:4]
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], id=f"d{i}")
-            (row,) = await decide(engine, request)
-            assert (await decide(engine, request)) == [row]
+            (row,) = await access.decide(engine, request)
+            assert (await access.decide(engine, request)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", arms=request.arms, relevance=known[offer])
             assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
@@ -242,7 +235,7 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
             expected.learn(decision, float(i % 2))
         assert all(
             np.array_equal(a, b)
-            for a, b in zip(get_learner(home).state.kept, expected.state.kept, strict=True)
+            for a, b in zip(access.get_learner(home).state.kept, expected.state.kept, strict=True)
         )
 
 
@@ -250,7 +243,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
         with pytest.raises(InvalidValue, match=r"relevance: .* put items into the catalogue"):
-            await decide(engine, DecisionRequest("k"))
+            await access.decide(engine, DecisionRequest("k"))
         await put(engine)
         for request, says in (
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
@@ -264,9 +257,9 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
-                await decide(engine, request)
+                await access.decide(engine, request)
         skipped = DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip")
-        (row,) = await decide(engine, skipped)
+        (row,) = await access.decide(engine, skipped)
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
         for change, says in (
@@ -277,7 +270,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
                 await engine.ask("home", change)
-        assert (len(get_learner(home).items), engine.store.end()) == (12, end)
+        assert (len(access.get_learner(home).items), engine.store.end()) == (12, end)
     async with served(tmp_path / "t.db", with_home(arms=2)) as engine:
         with pytest.raises(InvalidValue, match="no catalogue"):
             await put(engine)
@@ -296,16 +289,16 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
         ]
         # The same question twice at once is one decision.
         twice = [*asked, *asked]
-        made = await decide(engine, *twice)
+        made = await access.decide(engine, *twice)
         assert made[:4] == made[4:]
         await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
         for request, row in zip(asked, made, strict=False):
-            assert await decide(engine, request) == [row]
+            assert await access.decide(engine, request) == [row]
         for other in (asked[0]._replace(arms=["doc-1", "doc-4"]), asked[2]._replace(segment="sport")):
             with pytest.raises(InConflict):
-                await decide(engine, other)
+                await access.decide(engine, other)
         with pytest.raises(InvalidValue, match="0 candidates"):
-            await decide(engine, asked[3]._replace(id="new"))
+            await access.decide(engine, asked[3]._replace(id="new"))
 
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
@@ -334,7 +327,7 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
         await put(engine)
         await traffic(engine, 30)
         engine.clock.now += 60_000_000
-        await decide(engine, DecisionRequest("k"))
+        await access.decide(engine, DecisionRequest("k"))
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")
@@ -352,7 +345,7 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
     for row, kept in zip(table, made, strict=True):
         at = held.rows(held.codes(pa.array([row["arm"]]), "log"), pa.array([row["timestamp"]]), "log")
         if kept.shown is not None:
-            assert held.vectors(at).tolist() == parse_shown_item(kept.shown).relevance.tolist()
+            assert held.vectors(at).tolist() == access.parse_shown_item(kept.shown).relevance.tolist()
     assert Learner(config.placements["home"].policy, seed=0).fit_log(log, items=items, missing_reward=0.0)
 
 
@@ -435,7 +428,7 @@ def test_items_that_were_acknowledged_survive_kill_9(tmp_path):
         first += 1000
         with contextlib.closing(store_at(tmp_path / "s.db")) as store:
             assert verify(load_config(path), store) == []
-            items = Engine(load_config(path), store).placements["home"].learner.items
+            items = access.Engine(load_config(path), store).placements["home"].learner.items
         # What was on its way may be there or not.
         sure = {id: vector for id, vector in known.items() if id not in filling.maybe}
         assert {id: items.vectors([id])[0].tolist() for id in sure} == sure

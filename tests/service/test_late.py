@@ -6,21 +6,12 @@ import asyncio
 from typing import NamedTuple
 
 import numpy as np
+import placement_access as access
 import pytest
 from drawn import examples
 from harness import SECOND, START, Clock, everything, served, with_home, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    OpenWindows,
-    check_request,
-    get_config,
-    get_learner,
-    get_outcomes,
-    get_secondary_learner,
-    get_series,
-    make_lift_report,
-)
 
 import tacit
 from tacit.core.arrays import leaves
@@ -117,7 +108,7 @@ def test_what_cannot_be_corrected_is_refused():
     ],
 )
 def test_the_first_late_reward_corrects_the_default(story, outcomes):
-    windows = OpenWindows(Rule(window=30, late="correct", correction=100, default=0.25))
+    windows = access.OpenWindows(Rule(window=30, late="correct", correction=100, default=0.25))
     windows.open(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None))
     told, corrections = [], []
     for seq, (time, what, reward) in enumerate(story, 2):
@@ -135,35 +126,32 @@ def test_the_first_late_reward_corrects_the_default(story, outcomes):
 
 def sums(engine):
     """Return plays and rewards of the key k, all arms together."""
-    learner = get_learner(engine.placements["home"])
+    learner = access.get_learner(engine.placements["home"])
     lane = learner.lane("k")
     return learner.state.plays[lane].sum(), learner.state.rewards[lane].sum()
 
 
-def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
+async def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
     path, config = tmp_path / "s.db", configured(rule=RULE)
-
-    async def session():
-        async with served(path, config) as engine:
-            row = await engine.decide("home", "k")
-            other = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            assert (await engine.decide("home", "k")).seq
-            assert sums(engine) == (2, 0)
-            assert await engine.feedback("home", row.id, 1.0, id="click") == "corrected"
-            assert sums(engine) == (2, 1)
-            assert await engine.feedback("home", row.id, 1.0, id="click") == "duplicate"
-            assert await engine.feedback("home", row.id, 1.0) == "late"
-            engine.clock.now += 100 * SECOND
-            assert await engine.feedback("home", other.id, 1.0) == "late"
-            assert sums(engine) == (3, 1)
-            placement = engine.placements["home"]
-            assert get_series(placement).rewards == 1.0
-            assert get_outcomes(placement)["corrected"] == 1
-            assert verify(config, engine.store) == []
-            return everything(placement)
-
-    assert asyncio.run(session()) == fold_of(path, config)
+    async with served(path, config) as engine:
+        row = await engine.decide("home", "k")
+        other = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        assert (await engine.decide("home", "k")).seq
+        assert sums(engine) == (2, 0)
+        assert await engine.feedback("home", row.id, 1.0, id="click") == "corrected"
+        assert sums(engine) == (2, 1)
+        assert await engine.feedback("home", row.id, 1.0, id="click") == "duplicate"
+        assert await engine.feedback("home", row.id, 1.0) == "late"
+        engine.clock.now += 100 * SECOND
+        assert await engine.feedback("home", other.id, 1.0) == "late"
+        assert sums(engine) == (3, 1)
+        placement = engine.placements["home"]
+        assert access.get_series(placement).rewards == 1.0
+        assert access.get_outcomes(placement)["corrected"] == 1
+        assert verify(config, engine.store) == []
+        result = everything(placement)
+    assert result == fold_of(path, config)
 
 
 async def test_what_was_not_learned_is_not_corrected(tmp_path):
@@ -184,29 +172,23 @@ async def test_what_was_not_learned_is_not_corrected(tmp_path):
         assert sums(engine) == (2, 1)
 
 
-def test_the_second_policy_is_corrected_too(tmp_path):
+async def test_the_second_policy_is_corrected_too(tmp_path):
     config = configured(rule=RULE, mode="shadow", shadow=tacit.UCB1(ARMS, alpha=1.0))
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            row = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            await engine.feedback("home", row.id, 1.0)
-            shadow = get_secondary_learner(engine.placements["home"])
-            return shadow.state.plays.sum(), shadow.state.rewards.sum()
-
-    assert asyncio.run(session()) == (1, 1)
+    async with served(tmp_path / "s.db", config) as engine:
+        row = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.feedback("home", row.id, 1.0)
+        shadow = access.get_secondary_learner(engine.placements["home"])
+        result = shadow.state.plays.sum(), shadow.state.rewards.sum()
+    assert result == (1, 1)
 
 
-def test_an_exported_log_has_the_corrected_reward(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
-            row = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            await engine.feedback("home", row.id, 1.0)
-            export(engine.config, engine.store, tmp_path / "log")
-
-    asyncio.run(session())
+async def test_an_exported_log_has_the_corrected_reward(tmp_path):
+    async with served(tmp_path / "s.db", configured(rule=RULE)) as engine:
+        row = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.feedback("home", row.id, 1.0)
+        export(engine.config, engine.store, tmp_path / "log")
     rewards = [r for part in read_log(tmp_path / "log" / "clicks.parquet") for r in part["reward"]]
     assert [reward.as_py() for reward in rewards] == [1.0]
 
@@ -260,34 +242,30 @@ async def test_auto_stays_what_it_is_where_late_rewards_correct(tmp_path):
     async with served(path, with_home(arms=list(ARMS))) as engine:
         await engine.decide("home", "key")
         await engine.reload(late)
-        assert get_config(engine.placements["home"]).rule.late == "correct"
-        assert type(get_learner(engine.placements["home"]).policy) is type(tacit.auto(ARMS))
+        assert access.get_config(engine.placements["home"]).rule.late == "correct"
+        assert type(access.get_learner(engine.placements["home"]).policy) is type(tacit.auto(ARMS))
 
 
 def successes_and_failures(engine):
-    learner = get_learner(engine.placements["home"])
+    learner = access.get_learner(engine.placements["home"])
     lane = learner.lane("k")
     return learner.state.successes[lane].sum(), learner.state.failures[lane].sum()
 
 
-def test_a_policy_that_cannot_unlearn_learns_a_late_reward_as_one_more_success(tmp_path):
+async def test_a_policy_that_cannot_unlearn_learns_a_late_reward_as_one_more_success(tmp_path):
     path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS, discount=0.5), rule=RULE)
-
-    async def session():
-        async with served(path, config) as engine:
-            row = await engine.decide("home", "k")
-            engine.clock.now += 31 * SECOND
-            await engine.decide("home", "k")
-            silent = successes_and_failures(engine)
-            assert await engine.feedback("home", row.id, 1.0) == "corrected"
-            learned = successes_and_failures(engine)
-            assert await engine.feedback("home", row.id, 1.0) == "late"
-            assert successes_and_failures(engine) == learned
-            assert get_series(engine.placements["home"]).rewards == 1.0
-            assert verify(config, engine.store) == []
-            return silent, learned, everything(engine.placements["home"])
-
-    silent, learned, state = asyncio.run(session())
+    async with served(path, config) as engine:
+        row = await engine.decide("home", "k")
+        engine.clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+        silent = successes_and_failures(engine)
+        assert await engine.feedback("home", row.id, 1.0) == "corrected"
+        learned = successes_and_failures(engine)
+        assert await engine.feedback("home", row.id, 1.0) == "late"
+        assert successes_and_failures(engine) == learned
+        assert access.get_series(engine.placements["home"]).rewards == 1.0
+        assert verify(config, engine.store) == []
+        state = everything(engine.placements["home"])
     assert (silent, learned) == ((0, 1), (1, 0.5))
     assert state == fold_of(path, config)
 
@@ -311,11 +289,11 @@ async def test_what_came_after_the_window_is_in_no_lift_which_says_so(tmp_path):
     config = with_home(arms=ARMS, holdout={"share": 0.5}, **table)
     async with served(tmp_path / "s.db", config, Clock()) as engine:
         home = engine.placements["home"]
-        rows = await engine.decide_many("home", [check_request(home, DecisionRequest("k"))] * 40)
+        rows = await engine.decide_many("home", [access.check_request(home, DecisionRequest("k"))] * 40)
         engine.clock.now += 31 * SECOND
         came = await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0) for row in rows[:7]])
         assert came == ["corrected"] * 7
-        found = make_lift_report(home, engine.clock())
+        found = access.make_lift_report(home, engine.clock())
     assert sum(group.rewards for group in found.groups.values()) == 0
     left_out = "This leaves out rewards that came after the window: 7 so far; a longer attribution_window"
     assert left_out in found.verdict

@@ -9,6 +9,7 @@ from itertools import permutations
 
 import msgspec
 import numpy as np
+import placement_access as access
 import pytest
 from harness import (
     SECOND,
@@ -22,16 +23,6 @@ from harness import (
     recovered,
     served,
     with_home,
-)
-from placement_access import (
-    ListControl,
-    check_request,
-    count_open,
-    decide,
-    get_lift,
-    get_tallies,
-    make_lift_report,
-    parse_interleaved,
 )
 
 from tacit.client import Clicks as Sent
@@ -54,7 +45,7 @@ async def told(engine, *asked):
     rows = []
     for one in asked:
         engine.clock.now += SECOND
-        rows += await decide(engine, one)
+        rows += await access.decide(engine, one)
     return rows
 
 
@@ -64,7 +55,7 @@ async def finished(engine, path, config):
     await engine.ask("home", ModeOf("online"))
     with recovered(as_after_a_crash(path), config) as again:
         assert learned(again) == learned(engine)
-    return make_lift_report(engine.placements["home"], engine.clock())
+    return access.make_lift_report(engine.placements["home"], engine.clock())
 
 
 # Lists ---------------------------------------------------------------------------------------
@@ -74,7 +65,7 @@ async def finished(engine, path, config):
 def test_what_a_control_lists_with_what_probability(named):
     """Over all lists that there are, chances add up to 1; beginnings and places are their sums."""
     for offer, positions in ((np.array([2, 0, 1]), 2), (np.array([1, 0]), 3)):
-        control = ListControl(named, positions)
+        control = access.ListControl(named, positions)
         count = min(positions, len(offer))
         lists = np.array([
             [*some, *[-1] * (positions - count)] for some in permutations(offer.tolist(), count)
@@ -134,18 +125,18 @@ async def _clicked_lists(engine, rows, rng, path, config):
     # The windows are closed by now: what is clicked below counts, what was shown above does not.
     home = engine.placements["home"]
     told = [DecisionRequest("k", user=f"u{i % 30}") for i in range(len(rows))]
-    made = await decide(engine, *told)
+    made = await access.decide(engine, *told)
     some = 0
     for row in made:
         positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
         some += bool(positions)
         await clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
-    before = get_lift(home).reward.totals.copy()
+    before = access.get_lift(home).reward.totals.copy()
     assert before.sum() == 0
     found = await finished(engine, path, config)
-    assert get_lift(home).reward.totals.sum() == some
-    assert get_lift(home).metrics["revenue"].totals.sum() == 2.0 * len(made)
-    rows = [row for row in rows if row.seq >= get_lift(home).seq]
+    assert access.get_lift(home).reward.totals.sum() == some
+    assert access.get_lift(home).metrics["revenue"].totals.sum() == 2.0 * len(made)
+    rows = [row for row in rows if row.seq >= access.get_lift(home).seq]
     groups = {name: type(g)(g.decisions - n, g.rewards) for (name, g), n in zip(
         found.groups.items(),
         (sum(r.control == 1 for r in made), sum(r.control == 0 for r in made)),
@@ -156,26 +147,21 @@ async def _clicked_lists(engine, rows, rng, path, config):
 
 async def _refused(tmp_path, config):
     async with served(tmp_path / "refused.db", config) as engine:
-        make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
+        access.make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
 
 
 @pytest.mark.parametrize("control", ["uniform", "baseline"])
-def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
+async def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     """Over every list, and every arm at every position: Σ 1/q is the number of decisions."""
-
-    async def session():
-        config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
-        async with served(tmp_path / "s.db", config) as engine:
-            rows = []
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k") for _ in range(100)]
-                rows += await decide(engine, *asked)
-                for row in rows[-100::3]:
-                    await clicked(engine, row, [i % 2])
-            return rows
-
-    rows = asyncio.run(session())
+    config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
+    async with served(tmp_path / "s.db", config) as engine:
+        rows = []
+        for i in range(20):
+            engine.clock.now += 40 * SECOND
+            asked = [DecisionRequest("k") for _ in range(100)]
+            rows += await access.decide(engine, *asked)
+            for row in rows[-100::3]:
+                await clicked(engine, row, [i % 2])
     slates = [decode_list(row.shown) for row in rows]
     for slate, row in zip(slates, rows, strict=True):
         assert math.isclose(slate.prefix_propensities[-1], row.propensity)
@@ -205,34 +191,31 @@ def _check_frequency(happened, q):
     ("method", "control"),
     [("probabilistic", "baseline"), ("team-draft", {"arm": "new"}), ("balanced", "uniform")],
 )
-def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
-    async def session():
-        config = with_home(
-            **DUELS,
-            holdout={"share": 0.4, "control": control, "unit": "session"},
-            interleaving=method,
-            length=3,
-            unclicked="nothing",
-            aggregation="first",
-        )
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            home = engine.placements["home"]
-            asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
-            rows = []
-            for one in asked:
-                (row,) = await told(engine, one)
-                outcome = await clicked(engine, row, [0])
-                assert (outcome == "held-out") == bool(row.control)
-                rows.append(row)
-            with pytest.raises(InvalidValue, match="rankings"):
-                check_request(home, DecisionRequest("k"))
-            found = await finished(engine, path, config)
-            written = export(config, engine.store, tmp_path / "out")
-            assert written["duels-home"] == sum(not row.control for row in rows)
-            return rows, found, get_tallies(home)["k"].duels, get_lift(home).reward.counts.sum()
-
-    rows, found, duels, counted = asyncio.run(session())
+async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
+    config = with_home(
+        **DUELS,
+        holdout={"share": 0.4, "control": control, "unit": "session"},
+        interleaving=method,
+        length=3,
+        unclicked="nothing",
+        aggregation="first",
+    )
+    path = tmp_path / "s.db"
+    async with served(path, config) as engine:
+        home = engine.placements["home"]
+        asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
+        rows = []
+        for one in asked:
+            (row,) = await told(engine, one)
+            outcome = await clicked(engine, row, [0])
+            assert (outcome == "held-out") == bool(row.control)
+            rows.append(row)
+        with pytest.raises(InvalidValue, match="rankings"):
+            access.check_request(home, DecisionRequest("k"))
+        found = await finished(engine, path, config)
+        written = export(config, engine.store, tmp_path / "out")
+        assert written["duels-home"] == sum(not row.control for row in rows)
+        duels, counted = access.get_tallies(home)["k"].duels, access.get_lift(home).reward.counts.sum()
     held = [row for row in rows if row.control]
     assert 0 < len(held) < len(rows)
     alone = {"baseline": {"old"}, "uniform": {"old", "new"}}.get(str(control), {"new"})
@@ -240,7 +223,7 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
     for row in held:
         left, right = json.loads(row.shown)["pair"]
         assert left == right
-        assert parse_interleaved(row)["items"] == RANKINGS[left][:3]
+        assert access.parse_interleaved(row)["items"] == RANKINGS[left][:3]
     others = [row for row in rows if not row.control]
     assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
     assert counted == len(rows)
@@ -251,20 +234,16 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
     assert all(len(one) == 1 for one in of.values())
 
 
-def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
-    async def session():
-        config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
-        async with served(tmp_path / "s.db", config) as engine:
-            rows = []
-            for _ in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(100)]
-                rows += await decide(engine, *asked)
-                for row in rows[-100::2]:
-                    await clicked(engine, row, [0])
-            return rows
-
-    rows = asyncio.run(session())
+async def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
+    config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
+    async with served(tmp_path / "s.db", config) as engine:
+        rows = []
+        for _ in range(20):
+            engine.clock.now += 40 * SECOND
+            asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(100)]
+            rows += await access.decide(engine, *asked)
+            for row in rows[-100::2]:
+                await clicked(engine, row, [0])
     pairs = [tuple(json.loads(row.shown)["pair"]) for row in rows]
     q = np.array([row.propensity for row in rows])
     for pair in {("old", "old"), ("new", "new")}:
@@ -272,29 +251,25 @@ def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["frozen", "online"])
-def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
+async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
     """While nothing was learned, windows of such decisions could not close, and no group was committed."""
-
-    async def session():
-        config = with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            await engine.ask("home", ModeOf(mode))
-            asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(40)]
-            rows = await decide(engine, *asked)
-            held = [row for row in rows if row.control]
-            assert held
-            for row in held:
-                await clicked(engine, row, [0])
-            engine.clock.now += 3600 * SECOND
-            # What closes the windows is committed.
-            await engine.ask("home", ModeOf("online"))
-            assert count_open(home) == 0
-            assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
-            live = learned(engine)
-        is_the_fold(config, tmp_path / "s.db", live)
-
-    asyncio.run(session())
+    config = with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
+    async with served(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        await engine.ask("home", ModeOf(mode))
+        asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(40)]
+        rows = await access.decide(engine, *asked)
+        held = [row for row in rows if row.control]
+        assert held
+        for row in held:
+            await clicked(engine, row, [0])
+        engine.clock.now += 3600 * SECOND
+        # What closes the windows is committed.
+        await engine.ask("home", ModeOf("online"))
+        assert access.count_open(home) == 0
+        assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
+        live = learned(engine)
+    is_the_fold(config, tmp_path / "s.db", live)
 
 
 # What cannot be ------------------------------------------------------------------------------

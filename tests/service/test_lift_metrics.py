@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 
@@ -26,38 +25,34 @@ from tacit.service.page.charts import format_reward
 from tacit.service.page.pages import Pages
 
 
-def test_metrics_are_added_up_and_judged(tmp_path):
-    async def session():
-        config = configured(metrics=METRICS, snapshot_every=300)
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            for i in range(40):
-                rng = np.random.default_rng(i)
-                engine.clock.now += 40 * SECOND
-                told = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                rows = await decide(engine, *told)
-                for part in (rows[:25], rows[25:]):
-                    sent = []
-                    for row in part:
-                        film = row.arm == "film"
-                        amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
-                        sent.append(Told(row.id, reward=float(film), metrics=encode_metrics(amounts)))
-                    await engine.record_many("home", sent)
-                if i == 20:
-                    # Twice the same, in another piece: amounts are added, within their range.
-                    await engine.record_many("home", [msg._replace(id="again") for msg in sent])
+async def test_metrics_are_added_up_and_judged(tmp_path):
+    config = configured(metrics=METRICS, snapshot_every=300)
+    path = tmp_path / "s.db"
+    async with served(path, config) as engine:
+        for i in range(40):
+            rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
-            await closed(engine)
-            live = everything(engine.placements["home"])
-            found = report(engine)
-            store = SqliteStore(as_after_a_crash(path))
-        again = Engine(config, store, Clock(engine.clock.now))
-        assert everything(again.placements["home"]) == live
-        sums = get_lift(again.placements["home"]).metrics
-        store.close()
-        return found, sums
-
-    found, sums = asyncio.run(session())
+            told = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+            rows = await decide(engine, *told)
+            for part in (rows[:25], rows[25:]):
+                sent = []
+                for row in part:
+                    film = row.arm == "film"
+                    amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
+                    sent.append(Told(row.id, reward=float(film), metrics=encode_metrics(amounts)))
+                await engine.record_many("home", sent)
+            if i == 20:
+                # Twice the same, in another piece: amounts are added, within their range.
+                await engine.record_many("home", [msg._replace(id="again") for msg in sent])
+        engine.clock.now += 40 * SECOND
+        await closed(engine)
+        live = everything(engine.placements["home"])
+        found = report(engine)
+        store = SqliteStore(as_after_a_crash(path))
+    again = Engine(config, store, Clock(engine.clock.now))
+    assert everything(again.placements["home"]) == live
+    sums = get_lift(again.placements["home"]).metrics
+    store.close()
     revenue, returns = found.metrics
     assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
     assert (returns.claim, returns.safety) == ("better", "harm")
@@ -108,35 +103,31 @@ async def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field
     ],
 )
 @pytest.mark.parametrize("kind", ["arms", "features"])
-def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
+async def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
     of_kind = {"arms": None, "kind": kind, "policy": FEATURED} if kind == "features" else {}
     config = configured(metrics={"revenue": metric}, reward="revenue", **of_kind)
     asked = {"arms": ["a", "b"], "relevance": [[1, 0], [0, 1]], "examination": [[1], [1]]}
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            home, home_rows = engine.placements["home"], []
-            for amount in amounts:
-                told = DecisionRequest("k", **(asked if kind == "features" else {}))
-                (row,) = await decide(engine, told)
-                home_rows.append(row)
-                content = encode_metrics({"revenue": amount})
-                sent = [Told(row.id, metrics=content)]
-                await engine.record_many("home", sent)
-            for wrong, field in (
-                (Told(row.id, reward=0.3, metrics=content), "reward"),
-                (Told(row.id, reward=0.3), "metrics.revenue"),
-                (Told(row.id), "metrics.revenue"),
-            ):
-                with pytest.raises(InvalidValue, match=field):
-                    await engine.record_many("home", [wrong])
-            # What an ingress has worked out, a shard takes as it is.
-            await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
-            rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
-            await closed(engine)
-            return get_lift(home), rows
-
-    lift, rows = asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        home, home_rows = engine.placements["home"], []
+        for amount in amounts:
+            told = DecisionRequest("k", **(asked if kind == "features" else {}))
+            (row,) = await decide(engine, told)
+            home_rows.append(row)
+            content = encode_metrics({"revenue": amount})
+            sent = [Told(row.id, metrics=content)]
+            await engine.record_many("home", sent)
+        for wrong, field in (
+            (Told(row.id, reward=0.3, metrics=content), "reward"),
+            (Told(row.id, reward=0.3), "metrics.revenue"),
+            (Told(row.id), "metrics.revenue"),
+        ):
+            with pytest.raises(InvalidValue, match=field):
+                await engine.record_many("home", [wrong])
+        # What an ingress has worked out, a shard takes as it is.
+        await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
+        rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
+        await closed(engine)
+        lift = get_lift(home)
     assert [row.reward for row in rows[:3]] == worths
     assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
     assert lift.reward.totals.sum() == pytest.approx(sum(worths))
@@ -150,32 +141,24 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
         (None, []),
     ],
 )
-def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stands):
+async def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stands):
     config = configured(**({} if metric is None else {"metrics": {"revenue": metric}, "reward": "revenue"}))
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k")
-            export(config, engine.store, tmp_path)
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("home", "k")
+        export(config, engine.store, tmp_path)
     log = tacit.read_log(tmp_path / "clicks.parquet")
     assert sum(map(len, log)) == 1
     assert [note for note in log.report.notes() if "stand" in note] == stands
 
 
 @pytest.mark.parametrize("placement", ["home", "other"])
-def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, placement):
+async def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, placement):
     config = configured(metrics={"revenue": {"range": [5, 25]}}, reward="revenue")
     config.placements["other"] = configured().placements["home"]
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k")
-            await engine.decide("other", "k")
-            export(config, engine.store, tmp_path)
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("home", "k")
+        await engine.decide("other", "k")
+        export(config, engine.store, tmp_path)
     table = pq.read_table(tmp_path / "clicks.parquet")
     pq.write_table(table.filter(pc.equal(table["placement"], placement)), tmp_path / "one.parquet")
     for name, said in (("clicks", True), ("one", placement == "home")):
@@ -190,32 +173,28 @@ def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, p
     ("metric", "unit", "largest"),
     [({"range": [0, 200]}, "revenue", 200.0), ({"half": 20.0}, "revenue as a share of its scale", 1.0)],
 )
-def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest):
+async def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest):
     """Euros, on the page and in the lift, if they can be known from what they were worth."""
     config = configured(metrics={"revenue": metric}, reward="revenue")
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            sent = {}
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                for row in await decide(engine, *asked):
-                    sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
-                    await engine.record_many(
-                        "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
-                    )
-            await closed(engine)
-            pages, seen = (
-                Pages(engine),
-                [report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
-            )
-            with pytest.raises(InvalidValue, match="rate"):
-                report(engine, query=PlanQuery(rate=1.01 * largest))
-            shown = await pages.placement("home", {}), await pages.key("home", "k")
-            return *seen, *shown, sum(sent.values())
-
-    found, planned, page, of_key, total = asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        sent = {}
+        for i in range(20):
+            engine.clock.now += 40 * SECOND
+            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+            for row in await decide(engine, *asked):
+                sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
+                await engine.record_many(
+                    "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
+                )
+        await closed(engine)
+        pages, seen = (
+            Pages(engine),
+            [report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
+        )
+        with pytest.raises(InvalidValue, match="rate"):
+            report(engine, query=PlanQuery(rate=1.01 * largest))
+        shown = await pages.placement("home", {}), await pages.key("home", "k")
+        found, planned, page, of_key, total = *seen, *shown, sum(sent.values())
     counts = sum(group.decisions for group in found.groups.values())
     means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
     assert found.rewards == unit
@@ -242,30 +221,27 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
         assert f">{total / counts:.4g}</dd>" in page
 
 
-def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
+async def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
     metrics = {"margin": {"range": [-10, 30], "margin": 0.01}}
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
-            rng = np.random.default_rng(2)
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                rows = await decide(engine, *asked)
-                sent = [
-                    Told(
-                        row.id,
-                        reward=float(row.arm == "film"),
-                        metrics=encode_metrics({"margin": float(rng.choice([-15, -5]))}),
-                    )
-                    for row in rows
-                    if row.arm == "film"
-                ]
-                await engine.record_many("home", sent)
-            await closed(engine)
-            return report(engine)
-
-    (found,) = asyncio.run(session()).metrics
+    async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
+        rng = np.random.default_rng(2)
+        for i in range(20):
+            engine.clock.now += 40 * SECOND
+            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
+            rows = await decide(engine, *asked)
+            sent = [
+                Told(
+                    row.id,
+                    reward=float(row.arm == "film"),
+                    metrics=encode_metrics({"margin": float(rng.choice([-15, -5]))}),
+                )
+                for row in rows
+                if row.arm == "film"
+            ]
+            await engine.record_many("home", sent)
+        await closed(engine)
+        result = report(engine)
+    (found,) = result.metrics
     # Film loses 7.5 on average, of which the policy shows more: −15 counts as −10.
     assert (found.ratio, found.safety, found.claim) == (None, "harm", "worse")
     assert -7.5 < found.difference.low < found.difference.high < 0

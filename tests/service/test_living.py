@@ -7,20 +7,12 @@ import threading
 
 import harness
 import msgspec
+import placement_access as access
 import pytest
 from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    DuelOptions,
-    Engine,
-    check_request,
-    get_config,
-    get_offer,
-    get_shown_arms,
-    set_new_ids,
-)
 from stores import store_at
 
 import tacit
@@ -55,7 +47,7 @@ def of_kind(kind="arms", policy=None, **options):
     return harness.with_policy(
         policy or POLICIES[kind],
         kind=KINDS.get(kind, kind),
-        options=DuelOptions(TeamDraft(length=3)) if kind == "duels" else None,
+        options=access.DuelOptions(TeamDraft(length=3)) if kind == "duels" else None,
         rule=Rule(window=WINDOW, aggregation="first" if kind in KINDS or kind == "arms" else "union"),
         **options,
     )
@@ -72,9 +64,9 @@ def asked(engine, key, id=None, arms=None):
     """Return an impression as a client of this kind asks for it."""
     placement = engine.placements["home"]
     rankings = None
-    if get_config(placement).kind == "duels":
+    if access.get_config(placement).kind == "duels":
         rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
-    return check_request(placement, DecisionRequest(key, arms, id=id, rankings=rankings))
+    return access.check_request(placement, DecisionRequest(key, arms, id=id, rankings=rankings))
 
 
 async def decided(engine, key, id=None, arms=None):
@@ -83,7 +75,7 @@ async def decided(engine, key, id=None, arms=None):
 
 
 def shown(engine, row):
-    return set(get_shown_arms(engine.placements["home"], row))
+    return set(access.get_shown_arms(engine.placements["home"], row))
 
 
 STEPS = st.lists(
@@ -108,7 +100,7 @@ async def take_step(engine, i, what, number, waiting):
 
 
 async def stepped(engine, i, what, number, waiting):
-    offer = get_offer(engine.placements["home"])
+    offer = access.get_offer(engine.placements["home"])
     arm = offer.names[number % len(offer.names)]
     if what == "decide":
         impressions = [asked(engine, f"key {(number + j) % 3}", f"{i} {j}") for j in range(3)]
@@ -116,7 +108,7 @@ async def stepped(engine, i, what, number, waiting):
         if number % 2:
             impressions = [told._replace(id=None) for told in impressions]
             new_ids = lambda time, keys, seq: [f"s{seq} {j}" for j in range(len(keys))]  # noqa: E731
-            set_new_ids(engine.placements["home"], new_ids)
+            access.set_new_ids(engine.placements["home"], new_ids)
         rows = list(await engine.decide_many("home", impressions))
         waiting.extend(rows)
         assert all(shown(engine, row) <= set(offer.arms) for row in rows)
@@ -133,7 +125,7 @@ async def stepped(engine, i, what, number, waiting):
         named = [name for i, name in enumerate((*NAMES, "new")) if number >> i & 1]
         if len(named) > 1:
             await engine.reload(renamed(engine.config, named))
-        return get_offer(engine.placements["home"]).arms
+        return access.get_offer(engine.placements["home"]).arms
     return None
 
 
@@ -156,13 +148,13 @@ def check_stops(folder, config, steps, crash, take_step, seen):
 
     async def piecewise():
         came, waiting, path, clock = [], [], folder / "b.db", Clock()
-        engine = Engine(config, store_at(path), clock)
+        engine = access.Engine(config, store_at(path), clock)
         await engine.start()
         for i, (what, number) in enumerate(steps):
             if what == "stop":
                 path = as_after_a_crash(path) if crash else path
                 await engine.stop()
-                engine = Engine(engine.config, store_at(path), clock)
+                engine = access.Engine(engine.config, store_at(path), clock)
                 await engine.start()
             came.append(await take_step(engine, i, what, number, waiting))
         await engine.stop()
@@ -182,7 +174,7 @@ def test_going_on_after_stops_equals_never_having_stopped(
     config = of_kind(kind, snapshot_every=snapshot_every)
     # The last group closes all windows that have ended.
     check_stops(
-        folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: get_offer(home).retired
+        folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: access.get_offer(home).retired
     )
 
 
@@ -258,7 +250,7 @@ async def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
         with pytest.raises(error, match=message):
             await engine.ask("home", ArmsOf(**change))
         assert engine.store.end() == end
-        assert get_offer(engine.placements["home"]).arms == ["b", "c"]
+        assert access.get_offer(engine.placements["home"]).arms == ["b", "c"]
         # To retire what is retired says nothing new.
         await engine.ask("home", ArmsOf(retire=["a"]))
         assert engine.store.end() == end
@@ -319,12 +311,12 @@ async def test_rankers_whose_lists_came_duel(tmp_path):
         await engine.ask("home", ArmsOf(["d"], ["a"]))
         lists = {name: [f"{name}1", "x"] for name in "abc"}
         for i in range(20):
-            told = check_request(placement, DecisionRequest("q", rankings=lists, id=f"{i}"))
+            told = access.check_request(placement, DecisionRequest("q", rankings=lists, id=f"{i}"))
             (row,) = await engine.decide_many("home", [told])
             assert row.offered == '["b","c"]'
             assert shown(engine, row) <= {"b", "c"}
             assert await engine.decide_many("home", [told]) == [row]
-        told = check_request(placement, DecisionRequest("q", rankings={"a": ["x"]}))
+        told = access.check_request(placement, DecisionRequest("q", rankings={"a": ["x"]}))
         with pytest.raises(InvalidValue, match="on offer are b, c, d"):
             await engine.decide_many("home", [told])
 

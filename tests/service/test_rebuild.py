@@ -12,27 +12,13 @@ from functools import partial
 import harness
 import msgspec
 import numpy as np
+import placement_access as access
 import pytest
 from click.testing import CliRunner
 from drawn import examples, is_long
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
-from placement_access import (
-    Engine,
-    check_client_decision,
-    count_decisions,
-    decide,
-    fold,
-    get_config,
-    get_last_pin,
-    get_learner,
-    get_mode,
-    get_offer,
-    load_placement,
-    patch_internal,
-    rebuilding,
-)
 from stores import store_at
 
 import tacit
@@ -75,7 +61,7 @@ async def traffic(engine, start, count):
 
 
 def policy_of(placement):
-    return type(get_learner(placement).policy).__name__
+    return type(access.get_learner(placement).policy).__name__
 
 
 def known(placement):
@@ -145,7 +131,7 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
                     made.append(await living.decided(engine, f"key {len(made) % 2}"))
                 elif move == "other":
                     request = DecisionRequest("key")
-                    await decide(engine, request, name="other")
+                    await access.decide(engine, request, name="other")
                 elif move == "click" and made:
                     await engine.feedback("home", made.pop(0).id, 1.0)
                 elif move == "wait":
@@ -173,15 +159,15 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
     async def session():
         async with harness.served(path, config) as engine:
             await traffic(engine, 0, 20)
-            at_first = harness.learned_arrays(get_learner(engine.placements["home"]))
+            at_first = harness.learned_arrays(access.get_learner(engine.placements["home"]))
             await engine.rebuild("home", "ucb1")
-            assert harness.arrays(get_learner(engine.placements["home"])) == await as_if(engine, ucb)
+            assert harness.arrays(access.get_learner(engine.placements["home"])) == await as_if(engine, ucb)
             engine.clock.now += 10 * living.ROUND_TIME
             await traffic(engine, 40, 20)
             (state,) = await engine.states("home")
             made = await engine.rollback("home", state.name)
             assert made.policy_version.policy["name"] == "Thompson"
-            assert harness.learned_arrays(get_learner(engine.placements["home"])) == at_first
+            assert harness.learned_arrays(access.get_learner(engine.placements["home"])) == at_first
             # The one before is now what was left.
             back = await engine.rollback("home")
             assert back.policy_version.policy["name"] == "UCB1"
@@ -193,43 +179,43 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
         store = store_at(tmp_path / "other.db")
         import_log(store, tmp_path / "out")
         with_it = msgspec.structs.replace(other.placements["home"], rebuild=True)
-        placement = load_placement(
+        placement = access.load_placement(
             "home", with_it, store, 7, snapshot=False,
             as_if=PolicyVersion("rebuild", policy_to_spec(with_it.policy), 1, ""),
         )  # fmt: skip
-        fold({placement.id: placement}, store)
+        access.fold({placement.id: placement}, store)
         store.close()
-        return harness.arrays(get_learner(placement))
+        return harness.arrays(access.get_learner(placement))
 
     live = asyncio.run(session())
     is_the_fold(config, path, live)
 
 
-def test_pins_arms_and_modes_come_along(tmp_path):
+async def test_pins_arms_and_modes_come_along(tmp_path):
     config, path = configured(snapshot_every=5), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 5)
-            await engine.ask("home", ArmsOf(["d"], ["a"]))
-            await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
-            await traffic(engine, 5, 5)
-            await engine.ask("home", ModeOf("frozen"))
-            await traffic(engine, 10, 5)
-            await engine.ask("home", ModeOf("online"))
-            await engine.rebuild("home", "epsilon-greedy(0.2)")
-            placement = engine.placements["home"]
-            assert (get_offer(placement).arms, get_offer(placement).retired) == (["b", "c", "d"], ["a"])
-            assert get_last_pin(placement).arms == ["d"]
-            await engine.ask("home", ArmsOf(["e"], (), ["a"]))
-            await traffic(engine, 15, 5)
-            await engine.rollback("home")
-            placement = engine.placements["home"]
-            assert get_offer(placement).arms == ["a", "b", "c", "d", "e"]
-            await traffic(engine, 20, 5)
-            return learned(engine), policy_of(placement)
-
-    is_the_fold(config, path, asyncio.run(session()))
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 5)
+        await engine.ask("home", ArmsOf(["d"], ["a"]))
+        await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
+        await traffic(engine, 5, 5)
+        await engine.ask("home", ModeOf("frozen"))
+        await traffic(engine, 10, 5)
+        await engine.ask("home", ModeOf("online"))
+        await engine.rebuild("home", "epsilon-greedy(0.2)")
+        placement = engine.placements["home"]
+        assert (access.get_offer(placement).arms, access.get_offer(placement).retired) == (
+            ["b", "c", "d"],
+            ["a"],
+        )
+        assert access.get_last_pin(placement).arms == ["d"]
+        await engine.ask("home", ArmsOf(["e"], (), ["a"]))
+        await traffic(engine, 15, 5)
+        await engine.rollback("home")
+        placement = engine.placements["home"]
+        assert access.get_offer(placement).arms == ["a", "b", "c", "d", "e"]
+        await traffic(engine, 20, 5)
+        result = learned(engine), policy_of(placement)
+    is_the_fold(config, path, result)
 
 
 @pytest.mark.usefixtures("kind")
@@ -251,7 +237,7 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
             assert "10 decisions" in said
             assert "folded away by retention" in said
             placement = engine.placements["home"]
-            assert count_decisions(placement) == 11
+            assert access.count_decisions(placement) == 11
             rebuilt = learned(engine), policy_of(placement)
             assert await engine.writer.call_store(folded_in, config, engine.store, False) == rebuilt
             # By now the log begins with what the new policy has learned.
@@ -291,28 +277,27 @@ class Failing:
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monkeypatch, durability, after):
-    patch_internal(monkeypatch, RETRY_SECONDS=0.01)
+async def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(
+    tmp_path, monkeypatch, durability, after
+):
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.01)
     config, path = configured(durability=durability), tmp_path / "s.db"
-
-    async def session():
-        wrap = lambda store: Failing(store, after)  # noqa: E731
-        async with harness.served(path, config, wrap=wrap) as engine:
-            await traffic(engine, 0, 9)
-            # What is buffered waits for the store; what is committed is what the store has.
-            expected = "UCB1" if after or durability == "buffered" else "Thompson"
-            if expected == "Thompson":
-                with pytest.raises(NotDurable, match="as before"):
-                    await engine.rebuild("home", "ucb1")
-            else:
+    wrap = lambda store: Failing(store, after)  # noqa: E731
+    async with harness.served(path, config, wrap=wrap) as engine:
+        await traffic(engine, 0, 9)
+        # What is buffered waits for the store; what is committed is what the store has.
+        expected = "UCB1" if after or durability == "buffered" else "Thompson"
+        if expected == "Thompson":
+            with pytest.raises(NotDurable, match="as before"):
                 await engine.rebuild("home", "ucb1")
-                assert engine.store.changes(1)[-1].kind == "policy"
-            await harness.reached(lambda: engine.health().ready)
-            assert policy_of(engine.placements["home"]) == expected
-            await traffic(engine, 9, 9)
-            return learned(engine), expected
-
-    is_the_fold(config, path, asyncio.run(session()))
+        else:
+            await engine.rebuild("home", "ucb1")
+            assert engine.store.changes(1)[-1].kind == "policy"
+        await harness.reached(lambda: engine.health().ready)
+        assert policy_of(engine.placements["home"]) == expected
+        await traffic(engine, 9, 9)
+        result = learned(engine), expected
+    is_the_fold(config, path, result)
 
 
 # Over HTTP ------------------------------------------------------------------------------------
@@ -320,7 +305,7 @@ def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monk
 
 @pytest.mark.usefixtures("kind")
 def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatch):
-    monkeypatch.setattr(rebuilding, "ROWS", 50)
+    monkeypatch.setattr(access.rebuilding, "ROWS", 50)
     path = tmp_path / "s.db"
     config = control.with_keys(path)
     with run_in_thread(config) as url, Client(url, KEY) as client:
@@ -437,12 +422,12 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
         with refused:
             await engine.reload(other)
     with contextlib.closing(store_at(path)) as store, refused:
-        Engine(other, store, Clock())
+        access.Engine(other, store, Clock())
     rebuilt = harness.with_home(arms=list(NAMES), policy=now, rebuild=True)
     async with harness.served(path, rebuilt) as engine:
         await harness.reached(lambda: not engine.configuration_logger.rebuilding)
     async with harness.served(path, other) as engine:
-        assert get_config(engine.placements["home"]).policy == other.placements["home"].policy
+        assert access.get_config(engine.placements["home"]).policy == other.placements["home"].policy
 
 
 AGE, DEVICE = {"age": "number"}, {"device": ["ios", "web"]}
@@ -490,7 +475,7 @@ async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, 
         await traffic(engine, 0, 3)
     other = harness.with_home(arms=list(NAMES), mode="frozen")
     async with harness.served(path, other) as engine:
-        assert (get_mode(engine.placements["home"]), said in caplog.text) == ("online", True)
+        assert (access.get_mode(engine.placements["home"]), said in caplog.text) == ("online", True)
         assert "tacit placement mode home --mode frozen" in caplog.text
 
 
@@ -534,14 +519,14 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
     async with harness.served(path, config) as engine:
         await traffic(engine, 0, 9)
         request = DecisionRequest("key 0", id="rare")
-        told = check_client_decision(engine.placements["home"], request, ClientDecision("a", 1e-6))
+        told = access.check_client_decision(engine.placements["home"], request, ClientDecision("a", 1e-6))
         await engine.decide_many("home", [told])
         await engine.feedback("home", "rare", 1.0)
         await engine.rebuild("home", "exp3s")
         before = learned(engine)
-        state = get_learner(engine.placements["home"]).state
+        state = access.get_learner(engine.placements["home"]).state
         assert all(np.isfinite(array).all() for _, array in leaves(state))
-        assert get_learner(engine.placements["home"]).probabilities("key 0").max() < 0.99
+        assert access.get_learner(engine.placements["home"]).probabilities("key 0").max() < 0.99
     async with harness.served(path, config) as engine:
         assert learned(engine) == before
 
@@ -554,24 +539,20 @@ async def test_shards_say_that_they_cannot(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
-def test_it_moves_to_another_store(tmp_path):
+async def test_it_moves_to_another_store(tmp_path):
     config, path = configured(), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 8)
-            await engine.rebuild("home", "ucb1")
-            await traffic(engine, 8, 4)
-            await engine.rollback("home")
-            await traffic(engine, 12, 4)
-            export(config, engine.store, tmp_path / "out")
-            return harness.arrays(get_learner(engine.placements["home"]))
-
-    live = asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 8)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 8, 4)
+        await engine.rollback("home")
+        await traffic(engine, 12, 4)
+        export(config, engine.store, tmp_path / "out")
+        live = harness.arrays(access.get_learner(engine.placements["home"]))
     store = store_at(tmp_path / "t.db")
     import_log(store, tmp_path / "out")
-    again = Engine(config, store)
-    assert harness.arrays(get_learner(again.placements["home"])) == live
+    again = access.Engine(config, store)
+    assert harness.arrays(access.get_learner(again.placements["home"])) == live
     store.close()
 
 
@@ -613,8 +594,8 @@ def test_a_killed_process_has_one_policy_or_the_other(tmp_path):
 
 
 def folded_in(config, store, snapshot):
-    placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
-    fold({placement.id: placement}, store)
+    placement = access.load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
+    access.fold({placement.id: placement}, store)
     return harness.everything(placement), policy_of(placement)
 
 
@@ -627,7 +608,7 @@ def tell(came, client, policy):
         came.append(error)
 
 
-def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
+async def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
     """Or the log would begin with what was learned and set aside since."""
     path, config = tmp_path / "s.db", configured(retention=1.0)
 
@@ -647,22 +628,20 @@ def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
                     yield
             yield from self._store.save_in_steps(draft, what)
 
-    async def session():
-        async with harness.served(path, config, wrap=Slow) as engine:
-            await traffic(engine, 0, 20)
-            await engine.rebuild("home", "ucb1")
-            await traffic(engine, 20, 20)
-            (state,) = await engine.states("home")
-            engine.clock.now += 2 * DAY
-            await living.decided(engine, "key 1", "late")
-            await harness.reached(engine.store.begun.is_set)
-            back = asyncio.create_task(engine.rollback("home", state.name))
-            for i in range(5):
-                await living.decided(engine, "key 1", f"later {i}")
-            assert not back.done()
-            engine.store.goes_on.set()
-            await back
-            await harness.quiet(engine)
-            return learned(engine), policy_of(engine.placements["home"])
-
-    is_the_fold(config, path, asyncio.run(session()))
+    async with harness.served(path, config, wrap=Slow) as engine:
+        await traffic(engine, 0, 20)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 20, 20)
+        (state,) = await engine.states("home")
+        engine.clock.now += 2 * DAY
+        await living.decided(engine, "key 1", "late")
+        await harness.reached(engine.store.begun.is_set)
+        back = asyncio.create_task(engine.rollback("home", state.name))
+        for i in range(5):
+            await living.decided(engine, "key 1", f"later {i}")
+        assert not back.done()
+        engine.store.goes_on.set()
+        await back
+        await harness.quiet(engine)
+        result = learned(engine), policy_of(engine.placements["home"])
+    is_the_fold(config, path, result)

@@ -10,6 +10,7 @@ from collections import Counter
 import harness
 import msgspec
 import numpy as np
+import placement_access as access
 import psycopg
 import pytest
 import stores
@@ -17,18 +18,6 @@ from drawn import examples
 from harness import PATIENCE, START, reached, recovered, served
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    FencedStore,
-    Layout,
-    LayoutStore,
-    count_open,
-    decide,
-    get_learner,
-    get_offer,
-    list_stores,
-    name_schema,
-    open_store,
-)
 from policies_of_ones_own import Pooled
 
 import tacit
@@ -67,7 +56,7 @@ class Clock(harness.Clock):
 
 def one_key(engine, key, name="home"):
     """Return what was learned of a key alone, bit for bit."""
-    learner = get_learner(engine.placements[name])
+    learner = access.get_learner(engine.placements[name])
     lane = learner.lane(key)
     return {
         field: array[lane].tobytes()
@@ -148,26 +137,23 @@ def agree_with_their_logs(folder, config):
         assert any(isinstance(event, ChangeRow) and event.kind == "merge" for event in events)
 
 
-def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
-    async def session():
-        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
-            plays = np.zeros(3)
-            for turn in range(3):
-                for number, engine in enumerate(engines):
-                    for i in range(5 + 3 * number + turn):
-                        row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
-                        await engine.feedback("home", row.id, 1.0)
-                        plays[ARMS.index(row.arm)] += 1
-                await exchange(*engines)
-                for engine in engines:
-                    state = get_learner(engine.placements["home"]).state
-                    assert state.plays[0].tolist() == plays.tolist()
-            rows = [engine.health().events for engine in engines]
+async def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
+        plays = np.zeros(3)
+        for turn in range(3):
+            for number, engine in enumerate(engines):
+                for i in range(5 + 3 * number + turn):
+                    row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
+                    await engine.feedback("home", row.id, 1.0)
+                    plays[ARMS.index(row.arm)] += 1
             await exchange(*engines)
-            assert [engine.health().events for engine in engines] == rows
-            return config
-
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
+            for engine in engines:
+                state = access.get_learner(engine.placements["home"]).state
+                assert state.plays[0].tolist() == plays.tolist()
+        rows = [engine.health().events for engine in engines]
+        await exchange(*engines)
+        assert [engine.health().events for engine in engines] == rows
+    agree_with_their_logs(tmp_path, config)
 
 
 def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
@@ -199,9 +185,9 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
             await exchange(*engines)
             await exchange(*engines)
             for engine in engines:
-                offer = get_offer(engine.placements["home"])
+                offer = access.get_offer(engine.placements["home"])
                 assert offer.arms == ["holiday", "recipe", "spring"]
-                state = get_learner(engine.placements["home"]).state
+                state = access.get_learner(engine.placements["home"]).state
                 assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
                 kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
                 assert kinds.count("arms") == 1
@@ -217,9 +203,9 @@ async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(t
         later = Config({"home": msgspec.structs.replace(home, policy=named)})
         await here.reload(later)
         await there.reload(later)
-        assert get_offer(there.placements["home"]).arms == list(ARMS)
+        assert access.get_offer(there.placements["home"]).arms == list(ARMS)
         await there.reload(later, here.exchange.arms())
-        assert get_offer(there.placements["home"]).arms == list(named.arms)
+        assert access.get_offer(there.placements["home"]).arms == list(named.arms)
         assert there.exchange.arms() == here.exchange.arms()
 
 
@@ -231,7 +217,7 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
         for _ in range(count):
             relevance, examination = rng.random((2, 3, 2)).tolist()
             impression = DecisionRequest("hot", None, None, None, False, relevance, examination)
-            (row,) = await decide(engine, impression)
+            (row,) = await access.decide(engine, impression)
             await engine.feedback("home", row.id, float(rng.random() < 0.4))
 
     async def session():
@@ -247,7 +233,7 @@ def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(t
             await here.exchange.import_learning(
                 "home", await there.exchange.export_learning("home", everything=True)
             )
-            parts = [to_natural(get_learner(e.placements["home"]).state) for e in (here, there)]
+            parts = [to_natural(access.get_learner(e.placements["home"]).state) for e in (here, there)]
             for mine, its in zip(*parts, strict=True):
                 np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
             rows = here.health().events, there.health().events
@@ -266,14 +252,14 @@ def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
         for context in contexts:
             row = await engine.decide("home", key, context=[context])
             await engine.feedback("home", row.id, 1.0 if row.arm == "film" else 0.0)
-        return get_learner(engine.placements["home"]).epoch(key)
+        return access.get_learner(engine.placements["home"]).epoch(key)
 
     async def session():
         async with two_shards(tmp_path, policy) as (config, (here, there)):
             # Tests end with nothing changed: then 0.5 is labelled false, and is no event any more.
             assert await impressions(here, "a", [0.5] * 40) > 0
             await exchange(here, there)
-            knows = [get_learner(e.placements["home"]).state.classifier for e in (here, there)]
+            knows = [access.get_learner(e.placements["home"]).state.classifier for e in (here, there)]
             assert knows[1].low.tolist() == knows[0].low.tolist() == [[0.5]]
             assert await impressions(there, "b", [0.5] * 40) == 0
             rows = here.health().events, there.health().events
@@ -289,7 +275,7 @@ def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
 
 def pool_of(engine):
     """Return what all keys of a shard share, wherever wrappers have it."""
-    state = get_learner(engine.placements["home"]).state
+    state = access.get_learner(engine.placements["home"]).state
     return {
         name.rpartition(".")[2]: array.tolist() for name, array in leaves(state) if ".shared." in f".{name}"
     }
@@ -362,7 +348,7 @@ def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             await here.ask("home", ArmsOf(["spring"]))
             await there.exchange.apply_arms(here.exchange.arms())
             await exchange(here, there)
-            mine, its = (get_learner(e.placements["home"]).state.shared.priors for e in (here, there))
+            mine, its = (access.get_learner(e.placements["home"]).state.shared.priors for e in (here, there))
             assert mine.tails.tolist() == its.tails.tolist()
             assert mine.rounds.tolist() == its.rounds.tolist() == [120]
             for priors in (mine, its):
@@ -415,12 +401,12 @@ async def test_a_frozen_placement_takes_nothing_in(tmp_path):
         row = await here.decide("home", "hot")
         await here.feedback("home", row.id, 1.0)
         await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
-        assert get_learner(there.placements["home"]).keys == []
+        assert access.get_learner(there.placements["home"]).keys == []
         await there.ask("home", ModeOf("online"))
         await there.exchange.import_learning(
             "home", await here.exchange.export_learning("home", everything=True)
         )
-        assert get_learner(there.placements["home"]).keys == ["hot"]
+        assert access.get_learner(there.placements["home"]).keys == ["hot"]
 
 
 @pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
@@ -448,9 +434,9 @@ def schema(request):
 
 def test_the_latest_owner_alone_can_write(schema):
     url = stores.cluster().url
-    first = FencedStore(url, schema)
+    first = access.FencedStore(url, schema)
     first.append(tick(1))
-    second = FencedStore(url, schema)
+    second = access.FencedStore(url, schema)
     assert second.epoch > first.epoch
     assert second.end().seq == 1
     for attempt in (lambda: first.append(tick(2)), lambda: first.probe(1), lambda: first.end()):
@@ -466,7 +452,7 @@ def test_the_latest_owner_alone_can_write(schema):
 
 def test_an_owner_without_its_lock_is_refused_by_the_epoch_alone(schema):
     url = stores.cluster().url
-    store = FencedStore(url, schema)
+    store = access.FencedStore(url, schema)
     store.append(tick(1))
     with psycopg.connect(url, autocommit=True) as other:
         other.execute(f"UPDATE {schema}.owner SET epoch = epoch + 1")
@@ -478,7 +464,7 @@ def test_an_owner_without_its_lock_is_refused_by_the_epoch_alone(schema):
 
 def test_the_next_owner_waits_for_a_commit_under_way(schema):
     url = stores.cluster().url
-    store = FencedStore(url, schema)
+    store = access.FencedStore(url, schema)
     with psycopg.connect(url) as other:
         # As a writer that has looked at the epoch and not yet committed.
         other.execute(f"SELECT epoch FROM {schema}.owner FOR SHARE")
@@ -501,9 +487,9 @@ def test_the_next_owner_waits_for_a_commit_under_way(schema):
 async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
     url = stores.cluster().url
     config = Config({"home": PlacementConfig(tacit.UCB1(ARMS), 7)})
-    async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
+    async with served(access.FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
         await before.decide("home", "a")
-        async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
+        async with served(access.FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
             for _ in range(2):
                 with pytest.raises(NotDurable):
                     await before.decide("home", "a")
@@ -546,14 +532,14 @@ async def traffic(engines, clock, rng, rounds, told_later):
 
 
 def shard_stores(config):
-    return [FencedStore(part.url, part.schema) for part in list_stores(config.store)]
+    return [access.FencedStore(part.url, part.schema) for part in access.list_stores(config.store)]
 
 
 def by_key(engines, name):
     return {
         key: one_key(engine, key, name)
         for engine in engines
-        for key in get_learner(engine.placements[name]).keys
+        for key in access.get_learner(engine.placements[name]).keys
     }
 
 
@@ -561,12 +547,14 @@ async def let_windows_close(engines, clock):
     """Let nothing wait for its turn to be learned: a shard has turns of its own."""
     clock.now += 3600 * harness.SECOND
     for engine in engines:
-        await reached(lambda engine=engine: not any(count_open(each) for each in engine.placements.values()))
+        await reached(
+            lambda engine=engine: not any(access.count_open(each) for each in engine.placements.values())
+        )
 
 
 def plays_of(engines):
     """Return the plays of all keys that the shards of a pool have together."""
-    return sum(get_learner(engine.placements["pool"]).state.shared.plays[0] for engine in engines)
+    return sum(access.get_learner(engine.placements["pool"]).state.shared.plays[0] for engine in engines)
 
 
 def all_rows(stores_):
@@ -589,7 +577,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
     clock, rng, later = Clock(), np.random.default_rng(3), []
 
     async def alone():
-        store = open_store(config.store)
+        store = access.open_store(config.store)
         async with served(store, config, clock=clock) as engine:
             await traffic([engine], clock, rng, 70, later)
             await let_windows_close([engine], clock)
@@ -647,21 +635,21 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
 
 def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
-    assert store.ensure_layout(None, default=2) == Layout(1, 2)
+    store = access.LayoutStore(config.store.url, schema)
+    assert store.ensure_layout(None, default=2) == access.Layout(1, 2)
     with pytest.raises(ConfigError, match=r"reshard --shards 3"):
         store.ensure_layout(3, default=2)
     store.close()
     with pytest.raises(StoreError, match="is dealt out to 2 shards"):
-        open_store(config.store)
-    assert [part.schema for part in list_stores(config.store)] == [
-        name_schema(schema, Layout(1, 2), shard) for shard in range(2)
+        access.open_store(config.store)
+    assert [part.schema for part in access.list_stores(config.store)] == [
+        access.name_schema(schema, access.Layout(1, 2), shard) for shard in range(2)
     ]
 
 
 def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
+    store = access.LayoutStore(config.store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
         store.ensure_layout(2, default=2)
@@ -671,7 +659,7 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
 def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
     monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
+    store = access.LayoutStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):
         reshard(config, 2)
     store.close()

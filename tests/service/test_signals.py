@@ -8,27 +8,13 @@ from functools import partial
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 import stores
 from drawn import examples
 from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import (
-    Engine,
-    PlacementSignals,
-    check_request,
-    decide,
-    fold,
-    get_learner,
-    get_outcomes,
-    get_secondary_learner,
-    get_series,
-    load_placement,
-    read_signals,
-    save_signals,
-    upkeep,
-)
 from stores import store_at
 
 import tacit
@@ -76,7 +62,7 @@ async def traffic(engine, rounds, start=0):
             )
             for j in range(3)
         ]
-        rows = await decide(engine, *asked)
+        rows = await access.decide(engine, *asked)
         ids = [row.id for row in rows if rng.integers(2)]
         told = [FeedbackRequest(id, REWARD, float(rng.integers(2))) for id in ids]
         told += [FeedbackRequest(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
@@ -86,9 +72,9 @@ async def traffic(engine, rounds, start=0):
 def known(engine):
     """Return everything that the placement is, bit for bit, but for ids that it made up."""
     placement = engine.placements["home"]
-    learner = get_learner(placement)
+    learner = access.get_learner(placement)
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
-    return learner.keys, arrays, save_signals(placement), dict(get_outcomes(placement))
+    return learner.keys, arrays, access.save_signals(placement), dict(access.get_outcomes(placement))
 
 
 @examples(6)
@@ -123,13 +109,13 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [check_request(home, DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
+        asked = [access.check_request(home, DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
         for row in await engine.decide_many("home", asked):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
-            assert read_signals(home, row)["new-arms"] >= 1 / 3
+            assert access.read_signals(home, row)["new-arms"] >= 1 / 3
         for i, arms in enumerate((["holiday", "spring"], None)):
-            asked = [check_request(home, DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
+            asked = [access.check_request(home, DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
             (row,) = await engine.decide_many("home", asked)
             await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
         before = known(engine)
@@ -140,33 +126,28 @@ async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
-def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
+async def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(stores, "chosen", kind)
-    monkeypatch.setattr(upkeep, "ROWS", 8)
+    monkeypatch.setattr(access.upkeep, "ROWS", 8)
     path = tmp_path / "s.db"
     config = configured(retention=60 / 86_400)
-
-    async def session():
-        clock = Clock()
-        async with served(path, config, clock) as engine:
-            await traffic(engine, 40)
-            # An hour later nearly all rows are too old.
-            clock.now += 3600 * SECOND
-            await traffic_at(engine, clock.now)
-            await quiet(engine)
-            before = known(engine)
-        return before
-
-    before = asyncio.run(session())
+    clock = Clock()
+    async with served(path, config, clock) as engine:
+        await traffic(engine, 40)
+        # An hour later nearly all rows are too old.
+        clock.now += 3600 * SECOND
+        await traffic_at(engine, clock.now)
+        await quiet(engine)
+        before = known(engine)
     store = store_at(path)
     left = [row for row in store.events(0) if isinstance(row, DecisionRow)]
     assert 0 < len(left) < 40
     assert verify(config, store) == []
-    again = load_placement("home", config.placements["home"], store, 0)
-    fold({again.id: again}, store)
+    again = access.load_placement("home", config.placements["home"], store, 0)
+    access.fold({again.id: again}, store)
     store.close()
-    assert save_signals(again) == before[2]
-    assert get_learner(again).keys == before[0]
+    assert access.save_signals(again) == before[2]
+    assert access.get_learner(again).keys == before[0]
 
 
 async def traffic_at(engine, now):
@@ -175,42 +156,37 @@ async def traffic_at(engine, now):
     await engine.decide("home", "key 1", context=[0.5])
 
 
-def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 40)
-            return engine.config, known(engine)
-
-    config, before = asyncio.run(session())
+async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 40)
+        config, before = engine.config, known(engine)
     read = []
-    recall = PlacementSignals.recall
+    recall = access.PlacementSignals.recall
 
     def noted(self, learner, rows, offers):
         signals = recall(self, learner, rows, offers)
         read.extend(zip((row.context for row in rows), signals, strict=True))
         return signals
 
-    monkeypatch.setattr(PlacementSignals, "recall", noted)
+    monkeypatch.setattr(access.PlacementSignals, "recall", noted)
     store = SqliteStore(tmp_path / "s.db")
-    anew = load_placement("home", config.placements["home"], store, 0, snapshot=False)
-    fold({anew.id: anew}, store)
+    anew = access.load_placement("home", config.placements["home"], store, 0, snapshot=False)
+    access.fold({anew.id: anew}, store)
     logged = [json.loads(e.context) for e in store.events(0) if isinstance(e, DecisionRow)]
     store.close()
     assert len(read) == len(logged) == 120
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert save_signals(anew) == before[2]
+    assert access.save_signals(anew) == before[2]
 
 
-def test_an_exported_log_has_the_whole_contexts(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 20)
-            export(engine.config, engine.store, tmp_path / "log")
-            return [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
-
-    logged = [json.loads(row.context) for row in asyncio.run(session())]
+async def test_an_exported_log_has_the_whole_contexts(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 20)
+        export(engine.config, engine.store, tmp_path / "log")
+        result = [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
+    logged = [json.loads(row.context) for row in result]
     contexts = [c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]]
     assert [context.as_py() for context in contexts] == logged
 
@@ -229,12 +205,12 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
             engine.clock.now = START + second * SECOND
             row = await engine.decide("home", "independence day")
             if second == 2970:
-                quiet = read_signals(placement, row)
-        busy = read_signals(placement, row)
+                quiet = access.read_signals(placement, row)
+        busy = access.read_signals(placement, row)
         assert abs(quiet["volume"] - 0.5) < 0.05
         assert busy["volume"] > 0.85
         assert json.loads(row.context) == list(busy.values())
-        shift = get_series(placement).shifts[-1]
+        shift = access.get_series(placement).shifts[-1]
         assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
         told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
         assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
@@ -245,17 +221,17 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
         placement = engine.placements["home"]
         row = await engine.decide("home", "tomato", None, [0.25], id="a")
         assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
-        assert read_signals(placement, row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+        assert access.read_signals(placement, row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
         engine.clock.now += 10 * SECOND
         # Asked again, it is the same decision, and counts once.
-        before = save_signals(placement)
+        before = access.save_signals(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-        assert save_signals(placement) == before
+        assert access.save_signals(placement) == before
         with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
         other = DecisionRequest("tomato", None, [0.25], "a", session="ann")
         with pytest.raises(InConflict):
-            await decide(engine, other)
+            await access.decide(engine, other)
         for context in (None, [], [0.1, 0.2]):
             with pytest.raises(InvalidValue, match="1 finite number"):
                 await engine.decide("home", "tomato", None, context)
@@ -264,7 +240,7 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
 async def test_no_session_is_in_the_log(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         asked = DecisionRequest("tomato", None, [0.5], session="ann 1934")
-        (row,) = await decide(engine, asked)
+        (row,) = await access.decide(engine, asked)
         assert "ann" not in str(row)
         assert len(json.loads(row.asked)["session"]) == 16
 
@@ -310,16 +286,16 @@ def test_other_signals_fold_the_log_anew(tmp_path):
     async def session(config, length, start=0):
         async with served(tmp_path / "s.db", config) as engine:
             await traffic(engine, length, start)
-            return save_signals(engine.placements["home"])
+            return access.save_signals(engine.placements["home"])
 
     asyncio.run(session(configured(), 10))
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
-    folded = Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
-    anew = load_placement("home", slower.placements["home"], folded.store, 0, snapshot=False)
-    fold({anew.id: anew}, folded.store)
+    folded = access.Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
+    anew = access.load_placement("home", slower.placements["home"], folded.store, 0, snapshot=False)
+    access.fold({anew.id: anew}, folded.store)
     folded.store.close()
     placement = folded.placements["home"]
-    assert save_signals(placement) == save_signals(anew)
+    assert access.save_signals(placement) == access.save_signals(anew)
 
 
 def test_signals_over_http(tmp_path):
@@ -347,25 +323,21 @@ def test_signals_over_http(tmp_path):
 
 
 @pytest.mark.parametrize("eventful", ["policy", "shadow"])
-def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
+async def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     both = {"policy": tacit.Thompson(ARM_NAMES), "shadow": tacit.Thompson(ARM_NAMES)}
     both[eventful] = POLICY
     policy = both.pop("policy")
     rule = Rule(window=30 * SECOND, activation=60 * SECOND)
     options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
     config = Config({"home": PlacementConfig(policy, **both, **options)})
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 12)
-            shadow = get_secondary_learner(engine.placements["home"])
-            assert shadow.keys
-            assert verify(config, engine.store) == []
-            return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
-
-    before, _ = asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        await traffic(engine, 12)
+        shadow = access.get_secondary_learner(engine.placements["home"])
+        assert shadow.keys
+        assert verify(config, engine.store) == []
+        before, _ = known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
     store = SqliteStore(tmp_path / "s.db")
-    again = Engine(config, store, Clock())
+    again = access.Engine(config, store, Clock())
     store.close()
     assert known(again) == before
 
@@ -386,7 +358,7 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
         async with served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
-            return list(get_secondary_learner(engine.placements["home"]).keys)
+            return list(access.get_secondary_learner(engine.placements["home"]).keys)
 
     assert asyncio.run(session(plain, None)) == ["tomato"]
     assert asyncio.run(session(later, [0.5])) == ["tomato"]

@@ -9,17 +9,9 @@ from functools import partial
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, reached, recovered, served
-from placement_access import (
-    MIN_WORKSPACE,
-    Engine,
-    apply_rows,
-    get_learner,
-    get_snapshot_time,
-    load_placement,
-    patch_internal,
-)
 from stores import sql, store_at
 
 import tacit
@@ -72,40 +64,38 @@ async def begun(store, times):
     await reached(lambda: store.begun >= times)
 
 
-@pytest.fixture(params=[MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
+@pytest.fixture(params=[access.MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
 def least_room(request, monkeypatch):
-    patch_internal(monkeypatch, MIN_WORKSPACE=request.param)
+    access.patch_internal(monkeypatch, MIN_WORKSPACE=request.param)
 
 
 @pytest.mark.usefixtures("kind", "least_room")
-def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
+async def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        store = SlowStore(store_at(path))
-        async with served(store, config) as engine:
-            await decided(engine, 25)
-            await begun(store, 1)
-            at_copy = engine.health().events
-            async with asyncio.timeout(PATIENCE):
-                await decided(engine, 60)
-            # Only one is under way, however much would be due.
-            assert store.begun == 1
-            assert store.snapshot(1) is None
-            assert get_snapshot_time(engine.placements["home"]) is None
-            store.goes_on.set()
-            await engine.writer.upkeep.wait_for_snapshot()
-            snapshot = store.snapshot(1)
-            assert 20 <= snapshot.seq <= at_copy < engine.health().events
-            assert get_snapshot_time(engine.placements["home"]) == snapshot.time
-        return engine.placements["home"], snapshot
-
-    live, snapshot = asyncio.run(session())
+    store = SlowStore(store_at(path))
+    async with served(store, config) as engine:
+        await decided(engine, 25)
+        await begun(store, 1)
+        at_copy = engine.health().events
+        async with asyncio.timeout(PATIENCE):
+            await decided(engine, 60)
+        # Only one is under way, however much would be due.
+        assert store.begun == 1
+        assert store.snapshot(1) is None
+        assert access.get_snapshot_time(engine.placements["home"]) is None
+        store.goes_on.set()
+        await engine.writer.upkeep.wait_for_snapshot()
+        snapshot = store.snapshot(1)
+        assert 20 <= snapshot.seq <= at_copy < engine.health().events
+        assert access.get_snapshot_time(engine.placements["home"]) == snapshot.time
+    live = engine.placements["home"]
     store = store_at(path)
-    kept = load_placement("home", config.placements["home"], store, 0, snapshot=False)
+    kept = access.load_placement("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
-    apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(get_learner(kept))
+    access.apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
+    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(
+        access.get_learner(kept)
+    )
     # The snapshot of the middle and the rest of the log lead to what was live.
     save_snapshot(store, snapshot)
     with recovered(store, config) as again:
@@ -113,35 +103,28 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
 
 
 @pytest.mark.usefixtures("least_room")
-def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await decided(engine, 25)
-        return engine.health().events
-
-    events = asyncio.run(session())
+async def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await decided(engine, 25)
+    events = engine.health().events
     with recovered(tmp_path / "s.db", configured()) as again:
         assert again.store.snapshot(1).seq == events
 
 
 @pytest.mark.usefixtures("kind", "least_room")
-def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
+async def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
     path = tmp_path / "s.db"
-
-    async def session():
-        store = SlowStore(store_at(path))
-        engine = Engine(configured(), store)
-        await engine.start()
-        await decided(engine, 25)
-        await begun(store, 1)
-        stopping = asyncio.create_task(engine.stop())
-        await asyncio.sleep(0.05)
-        assert not stopping.done()
-        store.goes_on.set()
-        await stopping
-        return engine.health().events
-
-    events = asyncio.run(session())
+    store = SlowStore(store_at(path))
+    engine = access.Engine(configured(), store)
+    await engine.start()
+    await decided(engine, 25)
+    await begun(store, 1)
+    stopping = asyncio.create_task(engine.stop())
+    await asyncio.sleep(0.05)
+    assert not stopping.done()
+    store.goes_on.set()
+    await stopping
+    events = engine.health().events
     store = store_at(path)
     assert store.snapshot(1).seq == events
     store.close()
@@ -165,7 +148,7 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     assert "no snapshot of placement home: store: the disk is full" in caplog.text
     store = store_at(path)
     assert store.snapshot(1) is None
-    again = Engine(config, store)
+    again = access.Engine(config, store)
     assert everything(again.placements["home"]) == everything(live)
     store.close()
 
@@ -258,27 +241,23 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     live = asyncio.run(decided(200, 15))
     with recovered(path, config) as folded:
         assert learned(folded) == live
-        assert get_learner(folded.placements["home"]).state.plays.sum() == 10 + 3 + 15
+        assert access.get_learner(folded.placements["home"]).state.plays.sum() == 10 + 3 + 15
 
 
-def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
+async def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
     path = tmp_path / "s.db"
     config = harness.with_home(arms=3, policy="ucb1", retention=1.0)
-
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            for i in range(30):
-                clock.now += 3_600_000_000 * 2
-                await engine.decide("home", "key", id=f"d {i}")
-            await quiet(engine)
-
-    asyncio.run(session())
+    clock = Clock()
+    async with harness.served(path, config, clock) as engine:
+        for i in range(30):
+            clock.now += 3_600_000_000 * 2
+            await engine.decide("home", "key", id=f"d {i}")
+        await quiet(engine)
     cut(path, config, 0.1)
     store = store_at(path)
     try:
         with pytest.raises(StoreError, match="rows are missing; restore a backup"):
-            Engine(config, store, Clock())
+            access.Engine(config, store, Clock())
     finally:
         store.close()
 

@@ -14,21 +14,13 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import placement_access as access
 import psycopg
 import pyarrow.parquet as pq
 import pytest
 import stores
 from forked import Forked, ran
 from harness import PATIENCE, SERVE, START, eventually, reached, served, with_policy
-from placement_access import (
-    Engine,
-    count_decisions,
-    count_feedback,
-    decide,
-    export_open_windows,
-    get_series,
-    patch_internal,
-)
 from stores import sql, store_at
 
 import tacit
@@ -188,8 +180,8 @@ def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, caplog):
     assert caplog.text.count("row 5 is there twice") == 1
     assert any("row 5 is there twice" in one for one in verify(config, store))
     assert export(config, store, tmp_path / "out")["marks"] == 5
-    again = Engine(config, store)
-    assert count_decisions(again.placements["home"]) == 30
+    again = access.Engine(config, store)
+    assert access.count_decisions(again.placements["home"]) == 30
     store.close()
     empty = store_at(tmp_path / "t.db")
     with pytest.raises(StoreError, match="this seq"):
@@ -251,7 +243,7 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
-                decide(engine, DecisionRequest("c")),
+                access.decide(engine, DecisionRequest("c")),
             ):
                 with pytest.raises(NotDurable):
                     await attempt
@@ -263,7 +255,7 @@ def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path, harm
 
 
 def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monkeypatch):
-    patch_internal(monkeypatch, WATCH_SECONDS=0.01)
+    access.patch_internal(monkeypatch, WATCH_SECONDS=0.01)
 
     async def session():
         async with served(SqliteStore(tmp_path / "s.db"), configured()) as engine:
@@ -279,7 +271,7 @@ def test_a_store_that_goes_is_noticed_without_any_request(tmp_path, caplog, monk
 
 
 def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
-    patch_internal(monkeypatch, RETRY_SECONDS=0.01)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.01)
     path = tmp_path / "s.db"
 
     async def session():
@@ -301,7 +293,7 @@ def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
 
 def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
-    patch_internal(monkeypatch, RETRY_SECONDS=0.0)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.0)
     url, schema, dump = stores.cluster().url, stores.schema_of(tmp_path), tmp_path / "dump.sql"
 
     async def session():
@@ -502,11 +494,14 @@ def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind, fiel
     live = asyncio.run(session())
     flipped(path, kind, field)
     store = store_at(path)
-    again = Engine(config, store).placements["home"]
+    again = access.Engine(config, store).placements["home"]
     assert "replaying the whole log" in caplog.text
-    assert get_series(again).to_bytes() == get_series(live).to_bytes()
-    assert (count_decisions(again), count_feedback(again)) == (count_decisions(live), count_feedback(live))
-    assert export_open_windows(again) == export_open_windows(live)
+    assert access.get_series(again).to_bytes() == access.get_series(live).to_bytes()
+    assert (access.count_decisions(again), access.count_feedback(again)) == (
+        access.count_decisions(live),
+        access.count_feedback(live),
+    )
+    assert access.export_open_windows(again) == access.export_open_windows(live)
     assert any("its snapshot is damaged" in one for one in verify(config, store))
     store.close()
 
@@ -525,7 +520,7 @@ def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
     flipped(path, kind, "series")
     store = store_at(path)
     with pytest.raises(StoreError, match="restore a backup"):
-        Engine(config, store)
+        access.Engine(config, store)
     store.close()
 
 
@@ -578,7 +573,7 @@ def test_verify_looks_at_what_was_counted_over_time(tmp_path):
 def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     monkeypatch.setattr("tacit.service.log.postgres.LOCK_TIMEOUT", "200ms")
-    patch_internal(monkeypatch, RETRY_SECONDS=0.05)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     options = f"-c search_path={stores.schema_of(tmp_path)}"
 
     async def session():

@@ -141,47 +141,40 @@ def exported(folder, **more):
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
+async def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
     more = {"holdout": {"share": 0.3, "unit": "user", "control": {"arm": "old"}}}
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(**more), Clock()) as engine:
-            held = 0
-            for i in range(80):
-                row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
-                held += row.control
-                engine.clock.now += SECOND
-                await clicked(engine, row, [i % 3], action="purchase" if i % 7 else "click")
-            engine.clock.now += 60 * SECOND
-            await searched(engine)
-            return held, await whole(engine, 0.9, 0.2)
-
-    held, live = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(**more), Clock()) as engine:
+        held = 0
+        for i in range(80):
+            row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
+            held += row.control
+            engine.clock.now += SECOND
+            await clicked(engine, row, [i % 3], action="purchase" if i % 7 else "click")
+        engine.clock.now += 60 * SECOND
+        await searched(engine)
+        live = await whole(engine, 0.9, 0.2)
     assert 0 < held < 80
     assert (live.report["searches"], live.open) == (80 - held, 1)
     assert live.report == exported(tmp_path, **more).as_dict()
 
 
-def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
+async def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
     # Users click what the old ranker gives, and buy what the new one does.
-    async def session():
-        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
-            lists = {"old": list("abcd"), "new": list("efgh")}
-            for i in range(400):
-                row = await searched(engine, user=f"user {i}", lists=lists)
-                shown = json.loads(row.shown)
-                teams = shown["interleaved"]["memory"]["teams"]
-                named = [shown["pair"][team] for team in teams]
-                if "old" in named and "new" in named:
-                    await clicked(engine, row, [named.index("old")])
-                    if i % 5 == 0:
-                        await clicked(engine, row, [named.index("new")], action="purchase")
-                engine.clock.now += 40 * SECOND
-            await searched(engine, lists=lists)
-            standings = engine.placements["search"].report()[1]
-            return standings, await whole(engine)
-
-    standings, live = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
+        lists = {"old": list("abcd"), "new": list("efgh")}
+        for i in range(400):
+            row = await searched(engine, user=f"user {i}", lists=lists)
+            shown = json.loads(row.shown)
+            teams = shown["interleaved"]["memory"]["teams"]
+            named = [shown["pair"][team] for team in teams]
+            if "old" in named and "new" in named:
+                await clicked(engine, row, [named.index("old")])
+                if i % 5 == 0:
+                    await clicked(engine, row, [named.index("new")], action="purchase")
+            engine.clock.now += 40 * SECOND
+        await searched(engine, lists=lists)
+        standings = engine.placements["search"].report()[1]
+        live = await whole(engine)
     assert standings.names[standings.leader] == "old"
     assert live.report["leader"] == "new"
     credited = live.report["credited"]
@@ -213,17 +206,15 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
     assert few.report["winner"] is None, "nine users prove nothing"
 
 
-def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
-            for each in (*said, {}, {}):
-                await searched(engine, **each)
-            engine.clock.now += 40 * SECOND
-            await searched(engine)
-            return (await whole(engine)).report["units"]
-
-    assert asyncio.run(session()) == 4
+async def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
+        for each in (*said, {}, {}):
+            await searched(engine, **each)
+        engine.clock.now += 40 * SECOND
+        await searched(engine)
+        result = (await whole(engine)).report["units"]
+    assert result == 4
 
 
 async def test_the_same_search_of_another_user_is_another_search(tmp_path):
@@ -237,18 +228,14 @@ async def test_the_same_search_of_another_user_is_another_search(tmp_path):
                 await searched(engine, "d", **(said if other else {}))
 
 
-def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
+async def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(searches, "MOST_VALUES", 3)
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            for i in range(20):
-                await searched(engine, segments={"market": f"m{i % 5}"})
-            engine.clock.now += 40 * SECOND
-            await searched(engine)
-            return await whole(engine)
-
-    live = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        for i in range(20):
+            await searched(engine, segments={"market": f"m{i % 5}"})
+        engine.clock.now += 40 * SECOND
+        await searched(engine)
+        live = await whole(engine)
     assert live.beyond == {"market": 8}
     values = {one["value"] for one in live.report["segments"] if one["name"] == "market"}
     assert values == {"m0", "m1", "m2"}
@@ -305,20 +292,15 @@ async def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(
         assert found.verdict.startswith("Too early: 1 decision does not count yet, as windows")
 
 
-def test_another_worth_holds_for_the_whole_log(tmp_path):
-    async def session():
-        async with served(
-            tmp_path / "s.db", configured(worth={"click": 1, "purchase": 0}), Clock()
-        ) as engine:
-            for i in range(40):
-                row = await searched(engine)
-                await clicked(engine, row, [i % 3], action="purchase")
-                engine.clock.now += 40 * SECOND
-            before = await whole(engine)
-            await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
-            return before, await whole(engine)
-
-    before, after = asyncio.run(session())
+async def test_another_worth_holds_for_the_whole_log(tmp_path):
+    async with served(tmp_path / "s.db", configured(worth={"click": 1, "purchase": 0}), Clock()) as engine:
+        for i in range(40):
+            row = await searched(engine)
+            await clicked(engine, row, [i % 3], action="purchase")
+            engine.clock.now += 40 * SECOND
+        before = await whole(engine)
+        await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
+        after = await whole(engine)
     assert before.report["searches"] >= 39
     assert (before.report["clicked"], before.report["credited"]) == (0, {})
     assert before.report["others"] == {"purchase": before.report["searches"]}
@@ -442,20 +424,16 @@ def test_a_wrong_configuration_is_refused_by_key(more, named):
 # The log -------------------------------------------------------------------------------------
 
 
-def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
-            lists = {"old": list("abcd"), "new": list("efgh")}
-            row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
-            await clicked(engine, row, [2], action="purchase")
-            await clicked(engine, row, [0])
-            await clicked(engine, row, [2], action="purchase")
-            await searched(engine, lists=lists)
-            engine.clock.now += 40 * SECOND
-            await searched(engine, lists=lists)
-            return row
-
-    asyncio.run(session())
+async def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
+    async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
+        lists = {"old": list("abcd"), "new": list("efgh")}
+        row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
+        await clicked(engine, row, [2], action="purchase")
+        await clicked(engine, row, [0])
+        await clicked(engine, row, [2], action="purchase")
+        await searched(engine, lists=lists)
+        engine.clock.now += 40 * SECOND
+        await searched(engine, lists=lists)
     config, store = configured(tmp_path / "s.db", rankers=["old", "new"]), None
     store = store_at(tmp_path / "s.db")
     with contextlib.closing(store):
