@@ -144,20 +144,37 @@ def learned(engine, name="home"):
     return everything(engine.placements[name])
 
 
-def folded(path, config, snapshot=False):
-    """Return the placement ``home`` as the log makes it, from a snapshot on if that is wanted."""
+def folded(path, config, snapshot=False, name="home"):
+    """Return a placement as the log makes it, from a snapshot on if that is wanted."""
     with contextlib.closing(store_at(path)) as store:
-        placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
+        placement = load_placement(name, config.placements[name], store, 0, snapshot=snapshot)
         fold({placement.id: placement}, store)
         return placement
 
 
-def is_the_fold(config, path, live, seen=everything):
+def is_the_fold(config, path, live, seen=everything, name="home"):
     """Check that what is seen of a placement is what its log says, whole or from a snapshot on."""
     with contextlib.closing(store_at(path)) as store:
         assert verify(config, store) == []
     for snapshot in (True, False):
-        assert seen(folded(path, config, snapshot)) == live
+        assert seen(folded(path, config, snapshot, name)) == live
+
+
+@contextlib.asynccontextmanager
+async def folding(path, config, clock=None, seen=everything, name="home", crash=True, partly=False):
+    """Yield an engine on a store, whose log must say in the end what the placement is.
+
+    The log is that which a crash would leave, of which a snapshot may be to cover a part; or that of an engine
+    which was stopped, with a snapshot of all.
+    """
+    async with served(path, config, clock) as engine:
+        yield engine
+        live, config = seen(engine.placements[name]), engine.config
+        place = as_after_a_crash(path) if crash else path
+    if partly:
+        with contextlib.closing(store_at(place)) as store:
+            assert 0 < store.snapshot(1).seq < store.end().seq
+    is_the_fold(config, place, live, seen, name)
 
 
 async def quiet(engine):

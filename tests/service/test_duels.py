@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import http.client
 import json
-import signal
-import threading
 from functools import partial
 
 import harness
@@ -15,19 +11,7 @@ import numpy as np
 import placement_access as access
 import pytest
 from drawn import examples
-from harness import (
-    PATIENCE,
-    START,
-    Client,
-    Clock,
-    as_after_a_crash,
-    eventually,
-    served,
-    snapshots,
-    started,
-    stopped,
-    with_home,
-)
+from harness import START, Clock, as_after_a_crash, eventually, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
 from stores import store_at
@@ -42,7 +26,6 @@ from tacit.service.config.file import load_config
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
@@ -346,71 +329,6 @@ async def test_changed_ties_fold_the_log_anew(tmp_path):
     assert changed[3][0] == 39  # decisions
     rows = [tuple(SqliteStore(p).events(0)) for p in (path, tmp_path / "t.db")]
     assert len(rows[0]) > len(rows[1])
-
-
-CONFIG = f"""
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.search]
-kind = "duels"
-rankers = {json.dumps(RANKERS)}
-seed = 11
-snapshot_every = 100
-attribution_window = 0.1
-"""
-
-
-HEADERS = {"content-type": "application/json"}
-
-
-def searching(port, shown, told, enough):
-    """Search and click until the server is gone, and remember what was acknowledged."""
-    client = Client(f":{port}")
-
-    def post(what, body):
-        status, _, content = client.post(f"search/{what}", body, **HEADERS)
-        assert status == 200, content
-        return content
-
-    rng = np.random.default_rng(port + len(shown))
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        while True:
-            answer = post("duel", {"rankings": RANKINGS, "key": f"key {rng.integers(2)}"})
-            shown[answer["decision_id"]] = answer["items"]
-            clicks = sorted(rng.permutation(4)[: rng.integers(3)].tolist())
-            post("clicks", {"decision_id": answer["decision_id"], "clicks": clicks})
-            told[answer["decision_id"]] = clicks
-            if len(told) >= 150:
-                enough.set()
-
-
-def test_duels_survive_kill_9(tmp_path):
-    (tmp_path / "tacit.toml").write_text(CONFIG)
-    shown, told = {}, {}
-    process, port = started(tmp_path / "tacit.toml")
-    enough = threading.Event()
-    clients = [threading.Thread(target=searching, args=(port, shown, told, enough)) for _ in range(4)]
-    for client in clients:
-        client.start()
-    assert enough.wait(PATIENCE)
-    eventually(lambda: snapshots(tmp_path / "s.db"))
-    assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
-    for client in clients:
-        client.join(PATIENCE)
-    store = SqliteStore(tmp_path / "s.db")
-    events = list(store.events(0))
-    rows = {row.id: row for row in events if isinstance(row, DecisionRow)}
-    feedback = {row.decision: row for row in events if isinstance(row, FeedbackRow)}
-    assert {id: access.parse_interleaved(rows[id])["items"] for id in shown} == shown
-    assert {id: json.loads(feedback[rows[id].seq].clicks) for id in told} == told
-    assert store.snapshot(1) is not None, "no snapshot took part"
-    config = load_config(tmp_path / "tacit.toml")
-    assert verify(config, store) == []
-    counts = access.Engine(config, store).placements["search"].export_counts()
-    assert sum(sum(map(sum, tally[0])) for tally in counts.values()) > 0
-    store.close()
 
 
 # HTTP ----------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import threading
 from functools import partial
 
 import httpx
@@ -14,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from drawn import is_long
 from harness import (
-    PATIENCE,
     SECOND,
     START,
     Clock,
@@ -26,8 +23,6 @@ from harness import (
     quiet,
     recovered,
     served,
-    started,
-    stopped,
     with_home,
 )
 from items_of_ones_own import LikedLists
@@ -35,17 +30,15 @@ from placement_access import check_request, decide, export_counts, get_config, g
 from stores import store_at
 
 import tacit
-from tacit.client import Clicks, Client, InvalidRequest, Unavailable
+from tacit.client import Clicks, Client, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.errors import AssumptionWarning, ConfigError, TacitError
 from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
-from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import decode_list
-from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.wire.control import ModeOf, PinOf
@@ -324,58 +317,6 @@ async def test_another_policy_takes_over_what_was_listed(tmp_path):
 def test_a_wrong_configuration_is_refused_by_key(table, says):
     with pytest.raises(ConfigError, match=says):
         configured(**table)
-
-
-KILLED = f"""
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.home]
-kind = "slates"
-relevance_dim = {DIM}
-seed = 7
-snapshot_every = 40
-attribution_window = 0.1
-"""
-
-
-class Listing(threading.Thread):
-    """Puts items, lists some, clicks, and remembers what was acknowledged."""
-
-    def __init__(self, port, made, first):
-        super().__init__()
-        self._client, self._made, self._first = Client(f"http://127.0.0.1:{port}", retries=0), made, first
-        self.enough = threading.Event()
-
-    def run(self):
-        with contextlib.suppress(Unavailable), self._client as client:
-            for i in range(self._first, self._first + 10_000):
-                client.put_items("home", [f"doc-{(i + j) % 30}" for j in range(5)], vectors(5, i), "news")
-                id = f"d{i}"
-                self._made[id] = client.slate("home", "k", segment="news", decision_id=id).slate
-                client.clicks("home", id, [0])
-                if i - self._first > 30:
-                    self.enough.set()
-
-
-def test_lists_that_were_acknowledged_survive_kill_9(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(KILLED)
-    made, first = {}, 0
-    for _ in range(2):
-        process, port = started(path)
-        listing = Listing(port, made, first)
-        listing.start()
-        assert listing.enough.wait(PATIENCE)
-        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
-        listing.join(PATIENCE)
-        assert not listing.is_alive()
-        first += 1000
-        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            assert verify(load_config(path), store) == []
-            rows = {row.id: row for row in store.events(0) if hasattr(row, "shown")}
-        assert {id: decode_list(rows[id].shown).arms for id in made} == made
 
 
 # Exported ------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
-import threading
 from functools import partial
 
 import numpy as np
@@ -16,31 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from drawn import is_long
-from harness import (
-    PATIENCE,
-    START,
-    as_after_a_crash,
-    is_the_fold,
-    learned,
-    recovered,
-    served,
-    started,
-    stopped,
-    with_home,
-)
+from harness import START, as_after_a_crash, is_the_fold, learned, recovered, served, with_home
 from stores import store_at
 
 from tacit.cli import cli
-from tacit.client import Client, InvalidRequest, Unavailable
+from tacit.client import Client, InvalidRequest
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import run_in_thread
-from tacit.service.config.file import load_config
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Decide, DecisionRequest
-from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.wire.control import ModeOf
@@ -369,68 +354,3 @@ def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
         assert client.remove_items("home", ["film"]).count == 900
     with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         assert client.items("home").count == 900
-
-
-KILLED = f"""
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.home]
-kind = "features"
-policy = "{POLICY}"
-seed = 7
-snapshot_every = 40
-attribution_window = 0.1
-"""
-
-
-class Filling(threading.Thread):
-    """Puts, changes and removes items, decides among them, and remembers what was acknowledged."""
-
-    def __init__(self, port, known, first):
-        super().__init__()
-        self._client, self.known, self._first = Client(f"http://127.0.0.1:{port}", retries=0), known, first
-        self.enough, self.maybe = threading.Event(), {}
-
-    def run(self):
-        with contextlib.suppress(Unavailable), self._client as client:
-            for i in range(self._first, self._first + 10_000):
-                ids = [f"doc-{(i * 7 + j) % 90}" for j in range(5)]
-                values = vectors(5, i)
-                gone = [id for id in ids[:1] if id in self.known]
-                self.maybe = dict(zip(ids, values.tolist(), strict=True))
-                client.put_items("home", ids, values, "news")
-                self.known |= self.maybe
-                if i % 5 == 0 and gone:
-                    self.maybe = {gone[0]: None}
-                    client.remove_items("home", gone)
-                    del self.known[gone[0]]
-                self.maybe = {}
-                made = client.decide("home", "k", segment="news")
-                client.feedback("home", made.decision_id, float(i % 2))
-                if i - self._first > 40:
-                    self.enough.set()
-
-
-def test_items_that_were_acknowledged_survive_kill_9(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(KILLED)
-    known, first = {}, 0
-    for _ in range(3 if is_long() else 2):
-        process, port = started(path)
-        filling = Filling(port, known, first)
-        filling.start()
-        assert filling.enough.wait(PATIENCE)
-        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
-        filling.join(PATIENCE)
-        assert not filling.is_alive()
-        first += 1000
-        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            assert verify(load_config(path), store) == []
-            items = access.Engine(load_config(path), store).placements["home"].learner.items
-        # What was on its way may be there or not.
-        sure = {id: vector for id, vector in known.items() if id not in filling.maybe}
-        assert {id: items.vectors([id])[0].tolist() for id in sure} == sure
-        assert set(items.ids()) <= {*known, *filling.maybe}
-        known = {id: items.vectors([id])[0].tolist() for id in items.ids()}
