@@ -6,10 +6,11 @@ from functools import partial
 
 import numpy as np
 from harness import SECOND, with_home
-from placement_access import decide, get_mode, make_lift_report
+from placement_access import decide, get_lift, get_mode, make_lift_report
 
 from tacit.client import Feedback, Impression
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import DecisionRow
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
@@ -68,3 +69,27 @@ def shown(client, clock, placement, rates, rounds=8, size=1000):
         clock.now += 40 * SECOND
     client.decide(placement, "tomato")
     return client.lift(placement), arms
+
+
+def count_closed(engine):
+    """Return how many decisions count in the lift by now, in all groups."""
+    return int(get_lift(engine.placements["home"]).reward.counts.sum())
+
+
+def check_frequency(happened, q):
+    """Check within 5 standard errors that Σ 1/q over what happened is the number of trials."""
+    terms = np.where(happened, 1 / q, 0.0)
+    error = np.sqrt((terms**2).mean() / len(q))
+    assert abs(terms.mean() - 1) < 5 * error
+
+
+def check_arm_frequencies(rows, arms=4):
+    """Check that each arm was shown as often as the propensities in the log say."""
+    q, shown = np.array([row.propensity for row in rows]), np.array([row.arm for row in rows])
+    assert {row.control for row in rows} == {0, 1}
+    for arm in range(arms):
+        check_frequency(shown == arm, q)
+
+
+def logged_decisions(engine):
+    return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]

@@ -264,6 +264,11 @@ def get_tallies(placement):
     return placement.tallies
 
 
+def report_duels(placement, key=None):
+    """Return a key, by default that of the most duels, and the standings of its duels."""
+    return placement.report(key)
+
+
 def get_feed_offsets(placement):
     return placement.feed_offsets
 

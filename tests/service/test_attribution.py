@@ -173,20 +173,6 @@ def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkey
     assert asyncio.run(after()) == fold_of(path, config)
 
 
-async def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, kind):
-    path, config = tmp_path / "s.db", configured()
-    async with served(path, config) as engine:
-        row = await engine.decide("home", "k")
-        engine.clock.now += 31 * SECOND
-        assert await engine.feedback("home", row.id, 1.0) == "late"
-        assert plays(engine) == (1, 0)
-        assert access.get_outcomes(engine.placements["home"])["late"] == 1
-        with pytest.raises(UnknownDecision):
-            await engine.feedback("home", "never made", 1.0)
-    (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
-    assert told.reward == 1.0
-
-
 def rows(path):
     store = store_at(path)
     events = list(store.events(0))

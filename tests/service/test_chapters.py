@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import harness
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
 from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
 from placement_access import MAX_SUBPERIODS, LiftSums, get_lift, make_lift_report
 from stores import store_at
@@ -20,7 +20,7 @@ from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
-DAY = 86_400 * SECOND
+DAY = 86_400 * harness.SECOND
 
 
 def decisions(found):
@@ -41,7 +41,7 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
     """What is summed is what would be without the changes; and it is a fold of the log."""
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
-    async with served(path, config) as engine:
+    async with harness.served(path, config) as engine:
         await traffic(engine, 4, size=30, rates=ALL)
         await arms(engine, add=["holiday"])
         await traffic(engine, 4, size=30, rates=ALL)
@@ -54,7 +54,7 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         await traffic(engine, 4, size=30, rates=ALL)
         await closed(engine)
         home = engine.placements["home"]
-        lift, live = get_lift(home), everything(home)
+        lift, live = get_lift(home), harness.everything(home)
         assert lift.past_periods == []
         assert lift.reward.counts.sum() == 4 * 4 * 30
         assert lift.decided_counts.sum() == 4 * 4 * 30
@@ -67,15 +67,15 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         # Arms are compared since they changed last.
         assert 0 < lift.scores.overall[0] <= 8 * 30
         config_now = engine.config
-        crashed = as_after_a_crash(path)
-    with recovered(crashed, config_now) as again:
-        assert learned(again) == live
+        crashed = harness.as_after_a_crash(path)
+    with harness.recovered(crashed, config_now) as again:
+        assert harness.learned(again) == live
 
 
 async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
-    async with served(path, config) as engine:
+    async with harness.folding(path, config) as engine:
         await traffic(engine, 30, rates=ALL)
         # The baseline is the first arm on offer: another one's coming and going is nothing.
         await arms(engine, retire=["holiday"])
@@ -99,10 +99,6 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
                 report(engine, time_range=(wrong, None))
         with pytest.raises(InvalidValue, match="give the number of a chapter"):
             report(engine, time_range=("2023-01-01", None))
-        live = everything(engine.placements["home"])
-        crashed = as_after_a_crash(path)
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
     assert [(one.number, one.ended) for one in whole.chapters] == [
         (1, "what the control shows changed"),
         (2, "the share became 50 %, the control became uniform"),
@@ -134,7 +130,7 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
 
 
 async def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+    async with harness.served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
         await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
         engine.clock.now += 20 * DAY
         await arms(engine, add=["holiday"])
@@ -154,10 +150,10 @@ async def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tm
 
 async def test_both_name_their_time_and_their_count(tmp_path):
     """Two looks with no traffic between differ in what they say of windows that were open."""
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+    async with harness.served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
         await traffic(engine, 20)
         open_ = report(engine)
-        engine.clock.now += 60 * SECOND
+        engine.clock.now += 60 * harness.SECOND
         await engine.ask("home", ModeOf("online"))
         first, later = open_, report(engine)
     assert (decisions(first), first.pending) == (950, 50)
@@ -171,7 +167,7 @@ async def test_both_name_their_time_and_their_count(tmp_path):
 async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
-    async with served(path, config) as engine:
+    async with harness.served(path, config) as engine:
         home = engine.placements["home"]
         assert report(engine).look.reached is False
         await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
@@ -180,15 +176,15 @@ async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
         at = report(engine)
         await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
         await closed(engine)
-        after, live = report(engine), everything(home)
+        after, live = report(engine), harness.everything(home)
         assert get_lift(home).look_sums.counts.sum() == 1000
         parts = [take_snapshot(home)] * 2
-        crashed = as_after_a_crash(path)
+        crashed = harness.as_after_a_crash(path)
     whole = make_sharded_view("home", config.placements["home"])
     whole.show(parts)
     assert get_lift(whole).look_sums.counts.sum() == 2000
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
+    with harness.recovered(crashed, config) as again:
+        assert harness.learned(again) == live
     assert before.look.verdict.startswith("One look is planned on 15 November")
     for found in (at, after):
         assert found.look.reached
@@ -206,7 +202,7 @@ def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
 
     async def opened_with(look, later=0):
         with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            async with served(store, looking(look), Clock(START + later)):
+            async with harness.served(store, looking(look), harness.Clock(harness.START + later)):
                 pass
 
     with pytest.raises(
@@ -233,8 +229,8 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
     """One that lags behind is in the chapter that it has; nothing of it is lost."""
     config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
     for number in range(3):
-        async with served(tmp_path / f"{number}.db", config) as engine:
-            engine.clock.now += number * SECOND
+        async with harness.served(tmp_path / f"{number}.db", config) as engine:
+            engine.clock.now += number * harness.SECOND
             await traffic(engine, 4, size=30)
             await arms(engine, add=["holiday"])
             await traffic(engine, 4, size=30, rates=ALL)
@@ -265,8 +261,8 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
 
 
 def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
-    clock, config = Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
-    with by_clock(config, clock) as url, Client(url) as client:
+    clock, config = harness.Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
+    with harness.by_clock(config, clock) as url, Client(url) as client:
         shown(client, clock, "home", RATES, rounds=3, size=500)
         client.change_arms("home", add=["holiday"])
         shown(client, clock, "home", ALL, rounds=3, size=500)

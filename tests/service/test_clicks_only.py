@@ -77,7 +77,7 @@ MOMENTS = st.lists(
     min_size=1,
     max_size=25,
 )
-RULES = [{}, {"aggregation": "sum"}, {"late": "correct"}, {"seen": "examined"}]
+RULES = [{}, {"aggregation": "sum"}, {"late": "correct", "default": 0.1}, {"seen": "examined"}]
 
 
 def state_of(live):

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 
 import harness
 import numpy as np
 import placement_access as access
 import pytest
-from drawn import examples
-from harness import START, Clock, as_after_a_crash, eventually, served, with_home
-from hypothesis import given
-from hypothesis import strategies as st
+from harness import START, as_after_a_crash, eventually, folding, served, with_home
 from stores import store_at
 
 from tacit.core.arrays import leaves
@@ -29,7 +25,6 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.wire.control import ModeOf
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
 RANKERS = list(RANKINGS)
@@ -120,7 +115,7 @@ async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, w
             for field, array in leaves(expected.state):
                 of_all = np.frombuffer(state[field]).reshape(-1, *array.shape[1:])[lane]
                 np.testing.assert_array_equal(of_all, array[0])
-        report, wanted = placement.report("all")[1], preferences(duels)
+        report, wanted = access.report_duels(placement, "all")[1], preferences(duels)
         places = [report.names.index(name) for name in wanted.names]
         np.testing.assert_array_equal(report.plays[np.ix_(places, places)], wanted.plays)
         np.testing.assert_allclose(report.scores[np.ix_(places, places)], wanted.scores)
@@ -178,7 +173,7 @@ async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, click
         await dueled(engine)
         left, right = access.get_shown_arms(engine.placements["search"], row)
         chance = credit_clicks(Interleaved.from_dict(access.parse_interleaved(row)), clicks).chance
-        _, report = engine.placements["search"].report()
+        _, report = access.report_duels(engine.placements["search"])
         pair = RANKERS.index(left), RANKERS.index(right)
         assert report.scores[pair] == chance
 
@@ -190,7 +185,7 @@ async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
         assert await engine.feedback("search", row.id, 1.0) == "learned"
         assert await engine.feedback("search", row.id, 0.0) == "repeated"
         left, right = access.get_shown_arms(engine.placements["search"], row)
-        _, report = engine.placements["search"].report()
+        _, report = access.report_duels(engine.placements["search"])
         assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
         tie = await dueled(engine, rankings=None)
         assert await engine.feedback("search", tie.id, 0.5) == "tied"
@@ -205,25 +200,6 @@ async def test_examined_lists_only(tmp_path):
         assert access.get_tallies(engine.placements["search"])["all"].unclicked == 1
 
 
-async def test_modes(tmp_path):
-    more = {"shadow": "double-thompson-sampling"}
-    async with served(tmp_path / "s.db", configured(**more)) as engine:
-        await engine.ask("search", ModeOf("shadow"))
-        row = await dueled(engine)
-        assert set(json.loads(row.would)) <= set(RANKERS)
-        await clicked(engine, row, [0])
-        engine.clock.now += WINDOW
-        await engine.ask("search", ModeOf("frozen"))
-        shadow = access.get_secondary_learner(engine.placements["search"])
-        assert shadow.state.bounds.wins[0].sum() == 1.0
-        before = learned(engine)[1]
-        frozen = await dueled(engine)
-        await clicked(engine, frozen, [0])
-        engine.clock.now += WINDOW
-        await dueled(engine)
-        assert learned(engine)[1] == before
-
-
 # The fold ------------------------------------------------------------------------------------
 
 
@@ -233,14 +209,11 @@ async def test_modes(tmp_path):
 )
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     path = tmp_path / "s.db"
-    async with served(path, configured(policy=policy, snapshot_every=40)) as engine:
+    async with folding(
+        path, configured(policy=policy, snapshot_every=40), partly=True, name="search"
+    ) as engine:
         await traffic(engine, 20)
-        live = learned(engine)
-        crashed = as_after_a_crash(path)
     assert access.export_counts(engine.placements["search"]), "there were duels"
-    with harness.recovered(crashed, configured(policy=policy)) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert learned(again) == live
 
 
 @pytest.mark.usefixtures("kind")
@@ -253,7 +226,7 @@ async def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
         engine.clock.now += WINDOW
         await dueled(engine)
         first = await dueled(engine, id="open")
-        live, (key, report) = learned(engine), engine.placements["search"].report()
+        live, (key, report) = learned(engine), access.report_duels(engine.placements["search"])
     store = store_at(tmp_path / "s.db")
     counts = export(configured(), store, tmp_path / "out")
     store.close()
@@ -274,29 +247,6 @@ async def test_the_log_goes_on_in_another_store_and_into_a_report(tmp_path):
     np.testing.assert_array_equal(read.plays, report.plays[np.ix_(places, places)])
     np.testing.assert_allclose(read.scores, report.scores[np.ix_(places, places)])
     assert (read.ties, read.unclicked) == (report.ties, report.unclicked)
-
-
-@examples(5)
-@given(st.integers(1, 11), st.integers(0, 2**20))
-def test_a_crash_at_any_moment_changes_nothing(tmp_path_factory, at, seed):
-    folder = tmp_path_factory.mktemp("crash")
-
-    async def whole():
-        async with served(folder / "whole.db", configured()) as engine:
-            await traffic(engine, 12, seed)
-            return learned(engine)
-
-    async def in_two():
-        async with served(folder / "first.db", configured(snapshot_every=15)) as engine:
-            await traffic(engine, at, seed)
-            crashed = as_after_a_crash(folder / "first.db")
-        # Another configuration would be a row of the log.
-        now = START + at * 7 * SECOND
-        async with served(crashed, configured(snapshot_every=15), Clock(now)) as engine:
-            await traffic(engine, 12 - at, seed, start=at)
-            return learned(engine)
-
-    assert asyncio.run(in_two()) == asyncio.run(whole())
 
 
 async def test_the_same_request_gets_the_same_answer_after_a_crash(tmp_path):

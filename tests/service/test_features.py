@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from drawn import is_long
-from harness import START, as_after_a_crash, everything, learned, recovered, served, with_home
+from harness import START, folding, served, with_home
 from placement_access import decide, get_config, get_learner
 
 from tacit.errors import ConfigError
@@ -57,13 +57,8 @@ async def traffic(engine, rounds):
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     config = configured(policy=policy, snapshot_every=40)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         await traffic(engine, 25)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert learned(again) == live
 
 
 async def test_it_learns_what_the_learner_learns(tmp_path):
@@ -88,16 +83,11 @@ async def test_it_learns_what_the_learner_learns(tmp_path):
 async def test_a_policy_with_fixed_arms_and_features(tmp_path):
     policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
     config = configured(policy=policy, arms=["a", "b", "c"])
-    async with served(tmp_path / "s.db", config) as engine:
-        placement = engine.placements["home"]
+    async with folding(tmp_path / "s.db", config) as engine:
         told = DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
         (row,) = await decide(engine, told)
         assert row.arm in ("a", "c")
         assert await engine.feedback("home", row.id, 1.0) == "learned"
-        live = everything(placement)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +197,7 @@ async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_pa
     # To learn from what a control shows takes it 13 s of compilation.
     held = {"holdout": {"share": 0.2}} if is_long() else {}
     config = configured(policy="auto", relevance_dim=40, snapshot_every=40, **SAID, **held)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         rng = np.random.default_rng(1)
         for i in range(30):
             engine.clock.now = START + i * 60_000_000
@@ -217,7 +207,3 @@ async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_pa
             (row,) = await decide(engine, request)
             assert row.arm in names
             await engine.feedback("home", row.id, float(rng.random() < 0.5))
-        live, crashed = learned(engine), as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert again.store.snapshot(1).seq > 0
-        assert learned(again) == live

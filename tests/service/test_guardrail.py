@@ -7,7 +7,7 @@ import math
 import numpy as np
 import placement_access as access
 import pytest
-from harness import SECOND, as_after_a_crash, everything, folded, is_the_fold, served, with_home
+from harness import SECOND, as_after_a_crash, everything, folded, folding, served, with_home
 from holdouts import FEATURED
 from toy_asking import AskingArm
 
@@ -79,7 +79,7 @@ async def history(engine):
 
 async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_path):
     path, config = tmp_path / "s.db", guarded(snapshot_every=900)
-    async with served(path, config) as engine:
+    async with folding(path, config, seen=seen) as engine:
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert access.get_offer(home).arms == ["a", "c"]
@@ -95,17 +95,12 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
         assert "b was retired." in describe_guardrail(home)[1]
         # Nobody has to look: it is shown no more.
         assert list_problems(home, engine.clock()) == []
-        live = seen(home)
-        crashed = as_after_a_crash(path)
         # Who brings it back knows better: it is not retired twice.
         await engine.ask("home", ArmsOf((), (), ["b"]))
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=10)
         assert access.get_offer(home).arms == ARMS
         assert len(access.get_degradations(home)) == 1
         assert "b was retired." in list_problems(home, engine.clock())[0]
-        after = seen(home)
-    is_the_fold(config, crashed, live, seen)
-    is_the_fold(config, path, after, seen)
 
 
 async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_path):
@@ -114,7 +109,7 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
         tmp_path / "s.db",
         guarded({"metric": "returns", "margin": 0.02, "then": "tell"}, **UNBOUNDED),
     )
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
         wrong = access.check_request(home, DecisionRequest("key 0", id="wrong"))._replace(
@@ -130,8 +125,6 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
         access.settle_sums(home)
         for saved in (access.save_guardrail(home), access.get_lift(home).save_state()):
             assert math.isfinite(sum(numbers(saved)))
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 def numbers(saved):
@@ -165,7 +158,7 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
 
 async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
     path, config = tmp_path / "s.db", guarded()
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.35, "d": 0.4})
         assert access.get_offer(home).arms == ["a"]
@@ -175,8 +168,6 @@ async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
         await engine.ask("home", ArmsOf(["d"]))
         await traffic(engine, {"a": 0.02, "d": 0.4}, rounds=30)
         assert (access.get_offer(home).arms, access.get_offer(home).retired) == (["a"], ["b", "c", "d"])
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_showed(tmp_path):
@@ -190,7 +181,7 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
 async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
     path, config = tmp_path / "s.db", guarded(policy="uniform-random")
     returns = {"a": 0.02, "b": 0.3, "c": 0.02}
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         rows = await traffic(engine, returns, rounds=10)
@@ -206,13 +197,11 @@ async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_aft
         await engine.ask("home", PinOf(["c"], as_text(engine.clock.now + 3600 * SECOND)))
         await traffic(engine, returns, rounds=2)
         assert access.get_offer(home).arms == ["a", "c"]
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_policy(tmp_path):
     path, config = tmp_path / "s.db", guarded(policy="uniform-random", attribution_window=3000)
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home, rng = engine.placements["home"], np.random.default_rng(1)
         made = []
         for i in range(12):
@@ -233,13 +222,11 @@ async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_
         rows = await engine.decide_many("home", asked)
         assert {row.arm for row in rows} <= {"a", "c"}
         assert {row.mode for row in rows} == {"online"}
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_hold(tmp_path):
     path, config = tmp_path / "s.db", guarded(at_least={"b": 0.2, "c": 0.1})
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert access.get_offer(home).arms == ["a", "c"]
@@ -249,15 +236,13 @@ async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_h
         await engine.ask("home", ArmsOf((), (), ["b"]))
         rows = await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=2)
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.2
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
     """Until then the policy shows what it promised, afterwards the control decides everything."""
     path = tmp_path / "s.db"
     config = guarded(at_least={"b": 0.3}, holdout=HELD, policy="ucb1")
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
@@ -265,8 +250,6 @@ async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
         assert access.get_mode(home) == "control"
         rows = await traffic(engine, {"a": 0.02}, rounds=2)
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 async def test_an_arm_that_the_guardrail_could_not_weigh_does_not_come(tmp_path):
@@ -287,7 +270,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
     path, promised = tmp_path / "s.db", {"b": 0.2, "c": 0.1}
     config = guarded(at_least=promised, policy="toy_asking:AskingArm", context_dim=1, snapshot_every=2000)
     fine = dict.fromkeys(ARMS, 0.02)
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
 
         async def both(returns, rounds=3):
@@ -350,8 +333,6 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         assert "none needs a look; a guardrail has acted" in overview
         assert all(f"{arm} was retired." in overview for arm in "bc")
         export(engine.config, engine.store, tmp_path / "log")
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
     log = [row for part in read_log(tmp_path / "log" / "clicks.parquet") for row in part.to_pylist()]
     least = {arm: min(row["propensity"] for row in log if row["arm"] == arm) for arm in ARMS}
     assert all(least[arm] >= promised[arm] - 1e-12 for arm in promised)
@@ -361,7 +342,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
 @pytest.mark.long
 async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_alone(tmp_path):
     path, config = tmp_path / "s.db", guarded(context_dim=1)
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False, seen=seen) as engine:
         home = engine.placements["home"]
         # Those of one context return more whatever they are shown.
         for i in range(6):
@@ -374,8 +355,6 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
                 returns = {"a": 0.02, "b": 0.02 + more, "c": 0.02}
                 await traffic(engine, {arm: returns[arm] for arm in ARMS}, rounds=2, context=[x])
         assert access.get_offer(home).arms == ["a", "c"]
-        live = seen(home)
-    is_the_fold(config, path, live, seen)
 
 
 @pytest.mark.parametrize("control", [{"arm": "a"}, "uniform", {"policy": "uniform-random"}])
@@ -384,7 +363,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
     held = {"share": 0.5, "control": control}
     path, config = tmp_path / "s.db", guarded(holdout=held, policy="auto")
     returns = {"a": 0.02, "b": 0.02, "c": 0.02}
-    async with served(path, config) as engine:
+    async with folding(path, config, seen=seen) as engine:
         home = engine.placements["home"]
         for i in range(30):
             rng = np.random.default_rng(i)
@@ -422,16 +401,11 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
             await engine.ask("home", EndHoldout())
         with pytest.raises(ConfigError, match="its control decides everything"):
             await engine.reload(with_home(arms=ARMS))
-        live = seen(home)
-        crashed = as_after_a_crash(path)
         # Who lets the policy decide again knows better.
         await engine.ask("home", ModeOf("online"))
         await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.02}, rounds=6)
         assert access.get_mode(home) == "online"
         assert len(access.get_degradations(home)) == 1
-        after = seen(home)
-    is_the_fold(config, crashed, live, seen)
-    is_the_fold(config, path, after, seen)
 
 
 async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
@@ -440,14 +414,14 @@ async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
         await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02})
         told = access.get_degradations(engine.placements["home"])
         assert [harm.arm for harm in told] == ["b"]
-    async with served(path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock) as engine:
+    async with folding(
+        path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock, crash=False, seen=seen
+    ) as engine:
         assert access.get_degradations(engine.placements["home"]) == told
         await engine.reload(guarded())
         assert access.get_degradations(engine.placements["home"]) == []
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02}, rounds=40)
         assert access.get_offer(engine.placements["home"]).arms == ["a", "c"]
-        live = seen(engine.placements["home"])
-    is_the_fold(guarded(), path, live, seen)
 
 
 async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_path):
@@ -503,7 +477,7 @@ async def test_a_control_that_decides_everything_shows_what_it_always_showed(
     tmp_path, table, request_of, shown
 ):
     path, config = tmp_path / "s.db", with_home(**{"holdout": {"share": 0.3, "control": "baseline"}} | table)
-    async with served(path, config) as engine:
+    async with folding(path, config, crash=False) as engine:
         home = engine.placements["home"]
         await engine.ask("home", ModeOf("control"))
         for i in range(3):
@@ -516,8 +490,6 @@ async def test_a_control_that_decides_everything_shows_what_it_always_showed(
         # Nobody was held out: the coin was not asked.
         assert not access.get_lift(home).reward.counts.any()
         assert not access.get_lift(home).decided_counts.any()
-        live = everything(home)
-    is_the_fold(config, path, live)
 
 
 async def test_the_mode_control_is_for_placements_with_a_holdout(tmp_path):

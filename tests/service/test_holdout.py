@@ -10,9 +10,22 @@ import harness
 import numpy as np
 import placement_access as access
 import pytest
-from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
-from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
-from stores import store_at
+from harness import SECOND, Clock, as_after_a_crash, by_clock, everything, folding, is_the_fold, served
+from holdouts import (
+    ARMS,
+    FEATURED,
+    HALF,
+    RATES,
+    asked,
+    check_arm_frequencies,
+    closed,
+    configured,
+    count_closed,
+    logged_decisions,
+    report,
+    shown,
+    traffic,
+)
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
@@ -23,9 +36,7 @@ from tacit.learning.learner import Learner
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import EXAMINED, HOLDOUT, ChangeRow, DecisionRow
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.doctor import verify
+from tacit.service.log.rows import EXAMINED
 from tacit.uplift.boundary import BUCKETS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
@@ -85,20 +96,21 @@ def test_propensities_are_those_of_policy_and_control_together(control, slot, ch
     np.testing.assert_allclose(coin.unmix_propensities(mixed, own), policy, atol=1e-12)
 
 
-@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
-async def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+@pytest.mark.parametrize(
+    ("policy", "holdout", "rounds"),
+    [
+        ("thompson", {"share": 0.2}, 60),
+        ("ucb1", {"share": 0.2}, 60),
+        ("exploration-floor(ucb1, epsilon=0.2)", {"share": 0.2}, 60),
+        ("epsilon-greedy", {"share": 0.3, "control": {"policy": "uniform-random"}}, 40),
+        ("exp3", {"share": 0.3, "control": {"policy": "thompson"}}, 40),
+    ],
+)
+async def test_logged_propensities_are_the_frequencies(tmp_path, policy, holdout, rounds):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-    config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
-    async with served(tmp_path / "s.db", config) as engine:
-        await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-    assert {row.control for row in rows} == {0, 1}
-    for arm in range(4):
-        q = np.array([row.propensity for row in rows])
-        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
-        # Of a deterministic policy the variance is that of the control's draws.
-        error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
-        assert abs(terms.mean() - 1) < 5 * error
+    async with served(tmp_path / "s.db", configured(holdout=holdout, arms=4, policy=policy)) as engine:
+        await traffic(engine, rounds, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+        check_arm_frequencies(logged_decisions(engine))
 
 
 # A control with a policy of its own ----------------------------------------------------------
@@ -133,16 +145,12 @@ async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy,
         holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
     )
     path = tmp_path / "s.db"
-    async with served(path, config) as engine:
+    async with folding(path, config) as engine:
         # In the order of the log: windows close in that order where nothing was clicked.
         await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
         await closed(engine)
         home = engine.placements["home"]
-        live = everything(home)
-        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-        crashed = as_after_a_crash(path)
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
+        rows = logged_decisions(engine)
     config = config.placements["home"]
     assert {row.control for row in rows} == {0, 1}
     for held, learner, of in (
@@ -151,38 +159,17 @@ async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy,
     ):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
-    assert access.get_lift(home).reward.counts.sum() == len(rows)
+    assert count_closed(engine) == len(rows)
     assert access.get_lift(home).scores.overall[0] == len(rows)
-
-
-@pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
-async def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
-    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-    config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
-    async with served(tmp_path / "s.db", config) as engine:
-        await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-    q = np.array([row.propensity for row in rows])
-    for arm in range(4):
-        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
-        error = np.sqrt((terms**2).mean() / len(rows))
-        assert abs(terms.mean() - 1) < 5 * error
 
 
 async def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
     config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config) as engine:
         await traffic(engine, 4, size=20)
         with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
             await engine.ask("home", ModeOf("shadow"))
-        home = engine.placements["home"]
-        live = everything(home)
-        again = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-        home = again.placements["home"]
-        assert everything(home) == live
-        again.store.close()
-        result = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-    assert {row.control for row in result} == {0, 1}
+        assert {row.control for row in logged_decisions(engine)} == {0, 1}
 
 
 async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
@@ -196,51 +183,7 @@ async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
         assert by_key(access.get_learner(engine.placements["home"])) == before
 
 
-async def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
-    config = configured(
-        holdout={"share": 0.5, "control": {"policy": FEATURED}}, arms=None, kind="features", policy=FEATURED
-    )
-    async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
-        for _ in range(60):
-            engine.clock.now += SECOND
-            told = DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
-            (row,) = await access.decide(engine, told)
-            await engine.feedback("home", row.id, float(row.arm == "b"))
-        await closed(engine)
-        again = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-        anew = again.placements["home"]
-        assert everything(anew) == everything(home)
-        assert (
-            arrays(access.get_secondary_learner(anew))
-            == arrays(access.get_secondary_learner(home))
-            != arrays(access.get_learner(home))
-        )
-        again.store.close()
-        found = report(engine)
-    assert found.control == f"policy {FEATURED}"
-    assert sum(group.decisions for group in found.groups.values()) == 60
-
-
 # The log -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("unit", ["decision", "user"])
-@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
-async def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
-    config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
-    path = tmp_path / "s.db"
-    async with served(path, config) as engine:
-        await traffic(engine, 12, size=40)
-        live = everything(engine.placements["home"])
-        crashed = as_after_a_crash(path)
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
-    home = again.placements["home"]
-    assert access.get_lift(home).reward.counts.sum() == 11 * 40
-    assert access.get_lift(home).decided_counts.sum() == 12 * 40
-    assert access.get_lift(home).scores.overall[0] == 11 * 40
-    assert (access.get_lift(home).reward.buckets is not None) == (unit == "user")
 
 
 async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
@@ -248,44 +191,14 @@ async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
         home = engine.placements["home"]
         first = await engine.decide("home", "k", id="a")
         await engine.feedback("home", first.id, 1.0)
-        assert access.get_lift(home).reward.counts.sum() == 0
+        assert count_closed(engine) == 0
         second = await engine.decide("home", "k", id="b")
         engine.clock.now += 31 * SECOND
         await engine.decide("home", "k", id="c")
         assert await engine.feedback("home", second.id, 1.0) == "late"
-        assert access.get_lift(home).reward.counts.sum() == 2
+        assert count_closed(engine) == 2
         assert access.get_lift(home).reward.totals.sum() == 1
         assert access.get_lift(home).answered_counts.sum() == 1
-
-
-async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
-    path = tmp_path / "s.db"
-    async with served(path, configured()) as engine:
-        await traffic(engine, 3, size=10)
-        home = engine.placements["home"]
-        assert access.get_lift(home).reward.counts.sum() == 20
-        await engine.ask("home", ModeOf("frozen"))
-        assert access.get_lift(home).reward.counts.sum() == 20
-        await traffic(engine, 2, size=10)
-        # Of the coin, the mode knows nothing; what was open was decided before.
-        assert access.get_lift(home).reward.counts.sum() == 40
-        parts = [(part.change, part.sums.counts.sum()) for part in access.get_lift(home).subperiods]
-        assert parts == [("", 30), ("mode frozen", 10)]
-        await engine.reload(configured(holdout={"share": 0.25}))
-        home = engine.placements["home"]
-        assert (access.get_lift(home).reward.counts.sum(), access.get_mode(home)) == (0, "frozen")
-        assert [one.reward.counts.sum() for one in access.get_lift(home).past_periods] == [40]
-        await traffic(engine, 2, size=10)
-        assert access.get_lift(home).reward.counts.sum() == 10
-        await engine.reload(configured(holdout={"share": 0.25}))
-        assert access.get_lift(engine.placements["home"]).reward.counts.sum() == 10
-        await engine.reload(configured(holdout=None))
-        assert access.get_lift(engine.placements["home"]).terms == "null"
-        rows = list(engine.store.events(0))
-    marks = [row.value for row in rows if isinstance(row, ChangeRow) and row.kind == HOLDOUT]
-    assert len(marks) == 3
-    async with served(path, configured(holdout=None)) as engine:
-        assert [row for row in engine.store.events(0) if isinstance(row, ChangeRow)][-1].seq <= (rows[-1].seq)
 
 
 def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
@@ -296,21 +209,13 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
         async with served(path, config, clock) as engine:
             await step(engine)
             await traffic(engine, 3, size=40)
-            live = everything(engine.placements["home"])
-            copy = as_after_a_crash(path)
-            terms, held = (
-                access.get_lift(engine.placements["home"]).terms,
-                access.get_holdout(engine.placements["home"]),
-            )
-        for store in (copy, path):
-            again = store_at(store)
-            assert verify(config, again) == []
-            for snapshot in (True, False):
-                home = access.load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
-                access.fold({home.id: home}, again)
-                assert (access.get_lift(home).terms, access.get_holdout(home)) == (terms, held)
-                assert everything(home) == live or store is path
-            again.close()
+            home = engine.placements["home"]
+            live, copy = everything(home), as_after_a_crash(path)
+            terms, held = access.get_lift(home).terms, access.get_holdout(home)
+        is_the_fold(config, copy, live)
+        is_the_fold(
+            config, path, (terms, held), lambda home: (access.get_lift(home).terms, access.get_holdout(home))
+        )
         return held
 
     def holds(holdout):
@@ -342,10 +247,13 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
 async def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
     config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
     async with served(tmp_path / "s.db", config) as engine:
-        asked = [DecisionRequest("k", ["holiday", "film"], id=f"{i}") for i in range(40)]
         # What was checked before does not know of the control's arm.
+        asked = [
+            access.check_request(engine.placements["home"], DecisionRequest("k", ["holiday", "film"], id=id))
+            for id in map(str, range(40))
+        ]
         await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
-        rows = await access.decide(engine, *asked)
+        rows = await engine.decide_many("home", asked)
     assert {row.control for row in rows} == {0, 1}
     # Its place takes the first one on offer, in the propensities too.
     assert {row.arm for row in rows if row.control} == {"holiday"}
@@ -432,7 +340,7 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
             (first,) = await access.decide(engine, told)
             (again,) = await access.decide(engine, told)
             assert first == again
-        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        rows = logged_decisions(engine)
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
@@ -523,27 +431,26 @@ async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decisio
         assert others == [first, first]
 
 
-async def test_features_have_a_holdout(tmp_path):
-    config = configured(arms=None, kind="features", policy=FEATURED)
-    async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
-        for i in range(200):
+@pytest.mark.parametrize(
+    ("control", "said", "rounds"),
+    [("uniform", "uniform", 200), ({"policy": FEATURED}, f"policy {FEATURED}", 60)],
+)
+async def test_features_have_a_holdout(tmp_path, control, said, rounds):
+    holdout = {"share": 0.5, "control": control}
+    config = configured(arms=None, kind="features", policy=FEATURED, holdout=holdout)
+    async with folding(tmp_path / "s.db", config) as engine:
+        for i in range(rounds):
             engine.clock.now += SECOND
-            told = DecisionRequest(
-                "k",
-                ["a", "b", "c"][: 2 + i % 2],
-                relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
-                examination=[[1]] * (2 + i % 2),
-            )
-            (row,) = await access.decide(engine, told)
+            count = 2 + i % 2
+            offer = ["a", "b", "c"][:count], [[1, 0], [0, 1], [1, 1]][:count], [[1]] * count
+            request = DecisionRequest("k", offer[0], relevance=offer[1], examination=offer[2])
+            (row,) = await access.decide(engine, request)
             await engine.feedback("home", row.id, float(row.arm == "b"))
         await closed(engine)
         found = report(engine)
-        anew = access.Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-        assert everything(anew.placements["home"]) == everything(home)
-        anew.store.close()
-    assert (found.claim, found.winner) == ("better", None)
-    assert sum(group.decisions for group in found.groups.values()) == 200
+    assert found.control == said
+    assert control != "uniform" or (found.claim, found.winner) == ("better", None)
+    assert sum(group.decisions for group in found.groups.values()) == rounds
 
 
 # Configuration -------------------------------------------------------------------------------

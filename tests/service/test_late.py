@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 import numpy as np
 import placement_access as access
 import pytest
-from drawn import examples
-from harness import SECOND, START, Clock, everything, served, with_home, with_policy
-from hypothesis import given
-from hypothesis import strategies as st
+from harness import SECOND, Clock, everything, served, with_home, with_policy
 
 import tacit
 from tacit.core.arrays import leaves
@@ -191,43 +187,6 @@ async def test_an_exported_log_has_the_corrected_reward(tmp_path):
         export(engine.config, engine.store, tmp_path / "log")
     rewards = [r for part in read_log(tmp_path / "log" / "clicks.parquet") for r in part["reward"]]
     assert [reward.as_py() for reward in rewards] == [1.0]
-
-
-@examples(6)
-@given(
-    lengths=st.lists(st.integers(1, 8), min_size=2, max_size=4),
-    snapshot_every=st.sampled_from([1, 7, 50_000]),
-    rewards=st.sampled_from([(0.0, 1.0), (0.1, 0.3, 0.7)]),
-)
-def test_corrections_go_on_after_stops(tmp_path_factory, lengths, snapshot_every, rewards):
-    path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
-    rule = (
-        RULE
-        if len(rewards) == 2
-        else Rule(window=30 * SECOND, late="correct", correction=100 * SECOND, default=0.1)
-    )
-    config = with_policy(tacit.Thompson(ARMS), rule=rule, snapshot_every=snapshot_every)
-
-    async def piece(start, length, waiting):
-        async with served(path, config, clock) as engine:
-            for i in range(start, start + length):
-                rng = np.random.default_rng((9, i))
-                clock.now = START + i * 17 * SECOND
-                rows = [await engine.decide("home", f"key {rng.integers(2)}") for _ in range(2)]
-                waiting += [(i + rng.integers(0, 12), row.id) for row in rows]
-                due = [id for when, id in waiting if when <= i]
-                told = [FeedbackRequest(id, REWARD, float(rng.choice(rewards))) for id in due]
-                outcomes.update(await engine.record_many("home", told))
-                waiting[:] = [one for one in waiting if one[0] > i]
-            assert verify(config, engine.store) == []
-            return everything(engine.placements["home"])
-
-    waiting, start, outcomes = [], 0, set()
-    for length in lengths:
-        state = asyncio.run(piece(start, length, waiting))
-        assert state == fold_of(path, config)
-        start += length
-    assert outcomes <= {"learned", "pending", "corrected", "late"}
 
 
 @pytest.mark.parametrize("policy", ["exp3", "thompson(discount=0.9)", "glr-kl-ucb"])

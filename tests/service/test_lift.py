@@ -12,25 +12,14 @@ import msgspec
 import numpy as np
 import placement_access as access
 import pytest
-from harness import (
-    SECOND,
-    Clock,
-    as_after_a_crash,
-    by_clock,
-    everything,
-    learned,
-    recovered,
-    served,
-    with_home,
-)
+from harness import SECOND, Clock, by_clock, folding, served, with_home
 from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
-from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import InvalidValue
-from tacit.service.config.holdout import HoldoutConfig, MetricConfig
+from tacit.service.config.holdout import MetricConfig
 from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest
@@ -163,13 +152,6 @@ def test_without_propensities_nothing_is_known(service):
     assert found.winner is None
     assert found.winner_verdict.startswith("Not known: decisions carry no propensity.")
     assert "decisions that are made elsewhere bring their propensity along" in found.verdict
-
-
-async def test_lists_have_no_lift(tmp_path):
-    config = configured(holdout=None, kind="slates", policy="cascade-kl-ucb")
-    async with served(tmp_path / "s.db", config) as engine:
-        with pytest.raises(InvalidValue, match="home"):
-            report(engine)
 
 
 def told_of_winner(path, policy, rates, **more):
@@ -376,33 +358,6 @@ def test_sums_do_not_depend_on_when_they_are_read():
     assert read.scores.overall[0] > 300
 
 
-# Shards --------------------------------------------------------------------------------------
-
-
-async def test_shards_are_added_up(tmp_path):
-    config = configured(holdout={"share": 0.5, "unit": "user"})
-    parts = []
-    for number in range(2):
-        async with served(tmp_path / f"{number}.db", config) as engine:
-            await traffic(engine, 4, size=30 + number)
-            parts.append(take_snapshot(engine.placements["home"]))
-    whole = make_sharded_view("home", config.placements["home"])
-    whole.show(parts)
-    lifts = [part.aspects["reward_sums"] for part in parts]
-    assert access.get_lift(whole).reward.counts.sum() == 3 * 30 + 3 * 31
-    expected = sum(lift.reward.totals for lift in lifts)
-    np.testing.assert_allclose(access.get_lift(whole).reward.totals, expected, rtol=1e-12)
-    assert access.get_lift(whole).time == min(lift.time for lift in lifts)
-    found = access.make_lift_report(whole, access.get_lift(whole).time + SECOND)
-    assert found.groups["control"].decisions > 0
-    lifts[1].begin(access.encode_terms(HoldoutConfig(0.1), {}), 1, access.get_lift(whole).time + 1)
-    whole.show(parts)
-    told = access.make_lift_report(whole, access.get_lift(whole).time + SECOND)
-    assert told.verdict.startswith("This leaves out 1 shard, which has not begun")
-    # What it did before is of the chapter that the first shard is in.
-    assert sum(group.decisions for group in told.groups.values()) == 3 * 30 + 3 * 31
-
-
 # Policies that show some people some arms as good as never --------------------------------------
 
 
@@ -452,7 +407,7 @@ def over(found):
 async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_path):
     config = configured(holdout=None, arms=list(BEFORE), policy=FLOOR, snapshot_every=70)
     path = tmp_path / "s.db"
-    async with served(path, config) as engine:
+    async with folding(path, config) as engine:
         await traffic(engine, 20, rates=GAINED)
         since = report(engine).since
         # The windows of the last fifty are open.
@@ -470,9 +425,6 @@ async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_pat
         # An arm can be compared only since it was there.
         alone = report(engine, control="arm song")
         assert (over(alone), alone.since > since) == (0, True)
-        live, crashed, now = everything(engine.placements["home"]), as_after_a_crash(path), engine.config
-    with recovered(crashed, now) as again:
-        assert learned(again) == live
 
 
 @pytest.mark.parametrize("rounds", [0, 10, 40])

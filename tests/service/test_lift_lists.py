@@ -7,23 +7,12 @@ import json
 import math
 from itertools import permutations
 
+import harness
 import msgspec
 import numpy as np
 import placement_access as access
 import pytest
-from harness import (
-    SECOND,
-    Clock,
-    as_after_a_crash,
-    by_clock,
-    clicked,
-    configured,
-    is_the_fold,
-    learned,
-    recovered,
-    served,
-    with_home,
-)
+from holdouts import check_frequency
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -44,17 +33,17 @@ async def told(engine, *asked):
     """Decide, each a second after the other; return the rows."""
     rows = []
     for one in asked:
-        engine.clock.now += SECOND
+        engine.clock.now += harness.SECOND
         rows += await access.decide(engine, one)
     return rows
 
 
 async def finished(engine, path, config):
     """Let all windows close, and check the fold; return what is said of the lift."""
-    engine.clock.now += 3600 * SECOND
+    engine.clock.now += 3600 * harness.SECOND
     await engine.ask("home", ModeOf("online"))
-    with recovered(as_after_a_crash(path), config) as again:
-        assert learned(again) == learned(engine)
+    with harness.recovered(harness.as_after_a_crash(path), config) as again:
+        assert harness.learned(again) == harness.learned(engine)
     return access.make_lift_report(engine.placements["home"], engine.clock())
 
 
@@ -93,14 +82,14 @@ def test_what_a_control_lists_with_what_probability(named):
 )
 def test_lists_have_a_holdout(tmp_path, control, policy):
     async def session():
-        config = with_home(
+        config = harness.with_home(
             **LISTS | {"policy": policy},
             holdout={"share": 0.4, "control": control, "unit": "user"},
             metrics={"revenue": {}},
             snapshot_every=200,
         )
         path, rng = tmp_path / "s.db", np.random.default_rng(1)
-        async with served(path, config) as engine:
+        async with harness.served(path, config) as engine:
             asked = [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
             rows = await told(engine, *asked)
             return await _clicked_lists(engine, rows, rng, path, config)
@@ -118,7 +107,7 @@ def test_lists_have_a_holdout(tmp_path, control, policy):
     assert sum(group.decisions for group in found.groups.values()) == len(rows)
     assert found.metrics[0].name == "revenue"
     with pytest.raises(InvalidValue, match="hardly tell"):
-        asyncio.run(_refused(tmp_path, with_home(**LISTS, holdout={"share": 0.4})))
+        asyncio.run(_refused(tmp_path, harness.with_home(**LISTS, holdout={"share": 0.4})))
 
 
 async def _clicked_lists(engine, rows, rng, path, config):
@@ -130,7 +119,7 @@ async def _clicked_lists(engine, rows, rng, path, config):
     for row in made:
         positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
         some += bool(positions)
-        await clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
+        await harness.clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
     before = access.get_lift(home).reward.totals.copy()
     assert before.sum() == 0
     found = await finished(engine, path, config)
@@ -146,22 +135,22 @@ async def _clicked_lists(engine, rows, rng, path, config):
 
 
 async def _refused(tmp_path, config):
-    async with served(tmp_path / "refused.db", config) as engine:
+    async with harness.served(tmp_path / "refused.db", config) as engine:
         access.make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
 
 
 @pytest.mark.parametrize("control", ["uniform", "baseline"])
 async def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     """Over every list, and every arm at every position: Σ 1/q is the number of decisions."""
-    config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
-    async with served(tmp_path / "s.db", config) as engine:
+    config = harness.with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
+    async with harness.served(tmp_path / "s.db", config) as engine:
         rows = []
         for i in range(20):
-            engine.clock.now += 40 * SECOND
+            engine.clock.now += 40 * harness.SECOND
             asked = [DecisionRequest("k") for _ in range(100)]
             rows += await access.decide(engine, *asked)
             for row in rows[-100::3]:
-                await clicked(engine, row, [i % 2])
+                await harness.clicked(engine, row, [i % 2])
     slates = [decode_list(row.shown) for row in rows]
     for slate, row in zip(slates, rows, strict=True):
         assert math.isclose(slate.prefix_propensities[-1], row.propensity)
@@ -170,18 +159,11 @@ async def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, contro
     always = [(0, 1)] if control == "baseline" else permutations(range(3), 2)
     q = np.array([row.propensity for row in rows])
     for one in always:
-        _check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
+        check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
     for k in range(2):
         q = np.array([slate.position_propensities[k] for slate in slates])
         for arm in [k] if control == "baseline" else range(3):
-            _check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
-
-
-def _check_frequency(happened, q):
-    """Check within 5 standard errors that Σ 1/q over what happened is the number of trials."""
-    terms = np.where(happened, 1 / q, 0.0)
-    error = np.sqrt((terms**2).mean() / len(q))
-    assert abs(terms.mean() - 1) < 5 * error
+            check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
 
 
 # Duels ---------------------------------------------------------------------------------------
@@ -192,7 +174,7 @@ def _check_frequency(happened, q):
     [("probabilistic", "baseline"), ("team-draft", {"arm": "new"}), ("balanced", "uniform")],
 )
 async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
-    config = with_home(
+    config = harness.with_home(
         **DUELS,
         holdout={"share": 0.4, "control": control, "unit": "session"},
         interleaving=method,
@@ -201,13 +183,13 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
         aggregation="first",
     )
     path = tmp_path / "s.db"
-    async with served(path, config) as engine:
+    async with harness.served(path, config) as engine:
         home = engine.placements["home"]
         asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
         rows = []
         for one in asked:
             (row,) = await told(engine, one)
-            outcome = await clicked(engine, row, [0])
+            outcome = await harness.clicked(engine, row, [0])
             assert (outcome == "held-out") == bool(row.control)
             rows.append(row)
         with pytest.raises(InvalidValue, match="rankings"):
@@ -235,26 +217,26 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
 
 
 async def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
-    config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
-    async with served(tmp_path / "s.db", config) as engine:
+    config = harness.with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
+    async with harness.served(tmp_path / "s.db", config) as engine:
         rows = []
         for _ in range(20):
-            engine.clock.now += 40 * SECOND
+            engine.clock.now += 40 * harness.SECOND
             asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(100)]
             rows += await access.decide(engine, *asked)
             for row in rows[-100::2]:
-                await clicked(engine, row, [0])
+                await harness.clicked(engine, row, [0])
     pairs = [tuple(json.loads(row.shown)["pair"]) for row in rows]
     q = np.array([row.propensity for row in rows])
     for pair in {("old", "old"), ("new", "new")}:
-        _check_frequency(np.array([one == pair for one in pairs]), q)
+        check_frequency(np.array([one == pair for one in pairs]), q)
 
 
 @pytest.mark.parametrize("mode", ["frozen", "online"])
 async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
     """While nothing was learned, windows of such decisions could not close, and no group was committed."""
-    config = with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
-    async with served(tmp_path / "s.db", config) as engine:
+    config = harness.with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
+    async with harness.folding(tmp_path / "s.db", config, crash=False) as engine:
         home = engine.placements["home"]
         await engine.ask("home", ModeOf(mode))
         asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(40)]
@@ -262,14 +244,12 @@ async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tm
         held = [row for row in rows if row.control]
         assert held
         for row in held:
-            await clicked(engine, row, [0])
-        engine.clock.now += 3600 * SECOND
+            await harness.clicked(engine, row, [0])
+        engine.clock.now += 3600 * harness.SECOND
         # What closes the windows is committed.
         await engine.ask("home", ModeOf("online"))
         assert access.count_open(home) == 0
         assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
-        live = learned(engine)
-    is_the_fold(config, tmp_path / "s.db", live)
 
 
 # What cannot be ------------------------------------------------------------------------------
@@ -286,19 +266,19 @@ async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tm
 )
 def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):
     with pytest.raises(ConfigError, match=message):
-        with_home(**placement, holdout=holdout)
+        harness.with_home(**placement, holdout=holdout)
 
 
 # Over HTTP -----------------------------------------------------------------------------------
 
 
 def test_the_lift_of_lists_and_duels_over_http(tmp_path):
-    clock = Clock()
+    clock = harness.Clock()
     held = {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}}
     placements = {"lists": LISTS | held, "duels": DUELS | held, "plain": LISTS, "alone": DUELS}
     rng = np.random.default_rng(4)
     with (
-        by_clock(configured(tmp_path / "s.db", placements=placements), clock) as address,
+        harness.by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as address,
         Client(address) as client,
     ):
         for _ in range(6):
@@ -306,7 +286,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             # Only d is ever clicked, which the control never lists.
             sent = [Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made]
             client.clicks_many("lists", sent)
-            clock.now += 40 * SECOND
+            clock.now += 40 * harness.SECOND
         client.slate("lists", "k", user="bob")
         found = client.lift("lists")
         assert found.claim == "better"
@@ -315,7 +295,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             one = client.duel("duels", RANKINGS, key="k", user="ann")
             hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
             client.clicks("duels", one.decision_id, items=hits)
-        clock.now += 40 * SECOND
+        clock.now += 40 * harness.SECOND
         client.duel("duels", RANKINGS, user="u")
         found = client.lift("duels")
         assert found.claim == "better"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from bisect import insort
 
 import httpx
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn import examples
 from harness import SECOND, Clock, run_in_thread, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import MAX_JOINED_ROWS, SMALL_BLOCK, DeadlineQueue, OpenWindows, decide, draft_snapshot
+from placement_access import MAX_JOINED_ROWS, SMALL_BLOCK, OpenWindows, decide, draft_snapshot
 
 import tacit
 from tacit.cli import cli
@@ -60,29 +58,6 @@ def test_a_field_of_all_is_changed_and_more_come_after_it():
     windows.apply_to_field("arm", lambda arm: arm + 10)
     windows.open(*rows_from(4, 2, 0))
     assert [windows.find_row(seq).arm for seq in range(1, 6)] == [11, 12, 10, 1, 2]
-
-
-@given(st.lists(st.one_of(st.tuples(st.integers(0, 9), st.integers(0, 70)), st.integers(0, 9)), max_size=30))
-@examples(100)
-def test_what_ends_first_comes_first(steps):
-    queue, expected, seq = DeadlineQueue(), [], 0
-    for step in steps:
-        if isinstance(step, int):
-            taken = queue.pop_due(step)
-            due = [row for row in expected if row[0] <= step]
-            expected = expected[len(due) :]
-            assert list(zip(taken.deadlines.tolist(), taken.seqs.tolist(), strict=True)) == due
-        else:
-            deadline, count = step
-            seqs = np.arange(seq, seq + count)
-            queue.insert(deadline, seqs % 7, seqs)
-            for i in seqs.tolist():
-                insort(expected, (deadline, i))
-            seq += count
-        ends = (expected[0][0], expected[-1][0]) if expected else (None, None)
-        assert (queue.first, queue.last) == ends
-        assert queue.all().seqs.tolist() == [i for _, i in expected]
-        assert queue.all().entries.tolist() == [i % 7 for _, i in expected]
 
 
 def test_more_than_may_be_open_are_refused_until_windows_close(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import signal
 import threading
 from functools import partial
 
@@ -15,7 +14,7 @@ import numpy as np
 import placement_access as access
 import pytest
 from click.testing import CliRunner
-from drawn import examples, is_long
+from drawn import examples
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,7 +27,6 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_to_spec
 from tacit.service.app.server import run_in_thread
-from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.change_events import PolicyVersion
@@ -556,56 +554,10 @@ async def test_it_moves_to_another_store(tmp_path):
     store.close()
 
 
-# Killed ---------------------------------------------------------------------------------------
-
-
-def test_a_killed_process_has_one_policy_or_the_other(tmp_path):
-    path, toml = tmp_path / "s.db", tmp_path / "tacit.toml"
-    toml.write_text(
-        f'[server]\nport = 0\n[store]\npath = "{path}"\n'
-        '[placements.home]\narms = ["a", "b", "c"]\nseed = 7\npolicy = "thompson"\n'
-    )
-    config, ends = load_config(toml), set()
-    for i, pause in enumerate((0.0, 0.02, 0.1, 0.3, None) if is_long() else (0.02, 0.2, None)):
-        process, port = harness.started(toml)
-        url, other = f"http://127.0.0.1:{port}", ("ucb1", "thompson")[i % 2]
-        with Client(url, retries=0, timeout=60) as client:
-            for j in range(20):
-                shown = client.decide_many("home", [Impression(f"{j} {k}") for k in range(50)])
-                client.feedback("home", shown[0].decision_id, float(j % 2))
-
-            with_error = []
-            worker = threading.Thread(target=tell, args=(with_error, client, other))
-            worker.start()
-            worker.join(pause)
-            harness.stopped(process, signal.SIGKILL)
-            worker.join()
-        store = store_at(path)
-        after = folded_in(config, store, True)
-        assert after == folded_in(config, store, False)
-        assert verify(config, store) == []
-        store.close()
-        ends.add(after[1])
-        if with_error == [None]:
-            # What was answered is durable.
-            assert after[1] == {"ucb1": "UCB1", "thompson": "Thompson"}[other]
-    assert ends <= {"UCB1", "Thompson"}
-    assert with_error == [None]
-
-
 def folded_in(config, store, snapshot):
     placement = access.load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
     access.fold({placement.id: placement}, store)
     return harness.everything(placement), policy_of(placement)
-
-
-def tell(came, client, policy):
-    """Rebuild, and tell what came of it."""
-    try:
-        client.rebuild("home", policy)
-        came.append(None)
-    except Exception as error:
-        came.append(error)
 
 
 async def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):

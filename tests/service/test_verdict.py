@@ -16,7 +16,7 @@ from drawn import examples
 from harness import Clock, eventually, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import decide, verdicts
+from placement_access import decide, report_duels, verdicts
 from placement_access import verdicts as searches
 from stores import store_at
 
@@ -173,7 +173,7 @@ async def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks
                     await clicked(engine, row, [named.index("new")], action="purchase")
             engine.clock.now += 40 * SECOND
         await searched(engine, lists=lists)
-        standings = engine.placements["search"].report()[1]
+        standings = report_duels(engine.placements["search"])[1]
         live = await whole(engine)
     assert standings.names[standings.leader] == "old"
     assert live.report["leader"] == "new"
