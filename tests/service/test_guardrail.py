@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -37,6 +38,18 @@ def guarded(guardrail=RETIRE, **table):
     return with_home(**{"arms": ARMS, "guardrail": guardrail} | RETURNS | table)
 
 
+@contextlib.asynccontextmanager
+async def guarding(tmp_path, guardrail=RETIRE, **table):
+    """Yield an engine and its placement with a guardrail, which is in the end what the log says."""
+    config = guarded(guardrail, **table)
+    async with folding(tmp_path / "s.db", config, seen=seen, crash="snapshot_every" in table) as engine:
+        yield engine, engine.placements["home"]
+
+
+def came_back(row, reward, returns):
+    return Told(row.id, reward=float(reward), metrics=encode_metrics({"returns": float(returns)}))
+
+
 async def traffic(engine, returns, rounds=20, size=256, **more):
     """Decide, click and return, window after window; return the decisions."""
     rows = []
@@ -47,15 +60,10 @@ async def traffic(engine, returns, rounds=20, size=256, **more):
         asked = [DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", **more) for j in range(size)]
         made = await access.decide(engine, *asked)
         chances = rng.random((size, 2))
-        told = [
-            Told(
-                row.id,
-                reward=float(click < 0.2),
-                metrics=encode_metrics({"returns": float(back < returns[row.arm])}),
-            )
+        await engine.record_many("home", [
+            came_back(row, click < 0.2, back < returns[row.arm])
             for row, (click, back) in zip(made, chances, strict=True)
-        ]
-        await engine.record_many("home", told)
+        ])  # fmt: skip
         rows += made
     engine.clock.now += 40 * SECOND
     await engine.wait_until_durable(["home"])
@@ -78,9 +86,7 @@ async def history(engine):
 
 
 async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_path):
-    path, config = tmp_path / "s.db", guarded(snapshot_every=900)
-    async with folding(path, config, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, snapshot_every=900) as (engine, home):
         rows = await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert access.get_offer(home).arms == ["a", "c"]
         assert {row.arm for row in rows[:256]} == set(ARMS)
@@ -105,12 +111,7 @@ async def test_an_arm_that_does_harm_is_retired_once_and_the_log_says_so(tmp_pat
 
 async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_path):
     """A propensity that no draw has, and an amount whose square is infinite, are rows of such logs."""
-    path, config = (
-        tmp_path / "s.db",
-        guarded({"metric": "returns", "margin": 0.02, "then": "tell"}, **UNBOUNDED),
-    )
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, RETIRE | {"then": "tell"}, **UNBOUNDED) as (engine, home):
         await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=1)
         wrong = access.check_request(home, DecisionRequest("key 0", id="wrong"))._replace(
             details=ClientDecision("b", 1e-300)
@@ -140,14 +141,11 @@ async def test_an_amount_that_no_sum_can_hold_is_refused(tmp_path):
     async with served(tmp_path / "s.db", guarded(**UNBOUNDED)) as engine:
         row = await engine.decide("home", "key")
         with pytest.raises(InvalidValue, match=r"^metrics\.returns: 1e\+101 .*1e\+100"):
-            await engine.record_many(
-                "home", [Told(row.id, reward=1.0, metrics=encode_metrics({"returns": 1e101}))]
-            )
+            await engine.record_many("home", [came_back(row, 1.0, 1e101)])
 
 
 async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
-    async with served(tmp_path / "s.db", guarded(RETIRE | {"then": "tell"})) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, RETIRE | {"then": "tell"}) as (engine, home):
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert access.get_offer(home).arms == ARMS
         assert await history(engine) == [("guardrail", "returns harmed by b: tell")]
@@ -157,9 +155,7 @@ async def test_harm_is_only_told_where_nothing_is_to_be_done(tmp_path):
 
 
 async def test_what_others_are_held_against_stays_whatever_they_do(tmp_path):
-    path, config = tmp_path / "s.db", guarded()
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path) as (engine, home):
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.35, "d": 0.4})
         assert access.get_offer(home).arms == ["a"]
         with pytest.raises(InvalidValue, match="the guardrail holds the others against it"):
@@ -179,10 +175,8 @@ async def test_arms_that_some_requests_do_not_offer_are_held_against_what_these_
 
 
 async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_afterwards(tmp_path):
-    path, config = tmp_path / "s.db", guarded(policy="uniform-random")
     returns = {"a": 0.02, "b": 0.3, "c": 0.02}
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, policy="uniform-random") as (engine, home):
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 3600 * SECOND)))
         rows = await traffic(engine, returns, rounds=10)
         assert {(row.arm, row.propensity) for row in rows} == {("b", 1.0)}
@@ -200,34 +194,25 @@ async def test_what_is_pinned_is_no_evidence_and_the_policy_is_watched_again_aft
 
 
 async def test_a_pin_on_an_arm_that_is_retired_for_harm_leaves_its_place_to_the_policy(tmp_path):
-    path, config = tmp_path / "s.db", guarded(policy="uniform-random", attribution_window=3000)
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home, rng = engine.placements["home"], np.random.default_rng(1)
-        made = []
+    table = {"policy": "uniform-random", "attribution_window": 3000}
+    async with guarding(tmp_path, **table) as (engine, home):
+        made, rng = [], np.random.default_rng(1)
         for i in range(12):
-            asked = [access.check_request(home, DecisionRequest("k", id=f"{i} {j}")) for j in range(256)]
-            made += list(await engine.decide_many("home", asked))
+            made += await access.decide(engine, *(DecisionRequest("k", id=f"{i} {j}") for j in range(256)))
         # All windows are open yet: what harms is not known, and is pinned.
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 10_000 * SECOND)))
-        returned = [float(row.arm == "b" and rng.random() < 0.5) for row in made]
-        told = [
-            Told(row.id, reward=0.0, metrics=encode_metrics({"returns": amount}))
-            for row, amount in zip(made, returned, strict=True)
-        ]
+        told = [came_back(row, 0.0, row.arm == "b" and rng.random() < 0.5) for row in made]
         await engine.record_many("home", told)
         engine.clock.now += 4000 * SECOND
         await engine.wait_until_durable(["home"])
         assert access.get_offer(home).arms == ["a", "c"]
-        asked = [access.check_request(home, DecisionRequest("k", id=f"later {j}")) for j in range(50)]
-        rows = await engine.decide_many("home", asked)
+        rows = await access.decide(engine, *(DecisionRequest("k", id=f"later {j}") for j in range(50)))
         assert {row.arm for row in rows} <= {"a", "c"}
         assert {row.mode for row in rows} == {"online"}
 
 
 async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_hold(tmp_path):
-    path, config = tmp_path / "s.db", guarded(at_least={"b": 0.2, "c": 0.1})
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, at_least={"b": 0.2, "c": 0.1}) as (engine, home):
         await traffic(engine, {"a": 0.02, "b": 0.3, "c": 0.02})
         assert access.get_offer(home).arms == ["a", "c"]
         rows = await traffic(engine, {"a": 0.02, "c": 0.02}, rounds=2)
@@ -240,10 +225,8 @@ async def test_a_promised_arm_that_does_harm_is_retired_and_the_other_promises_h
 
 async def test_promises_and_a_control_that_takes_over_for_harm(tmp_path):
     """Until then the policy shows what it promised, afterwards the control decides everything."""
-    path = tmp_path / "s.db"
-    config = guarded(at_least={"b": 0.3}, holdout=HELD, policy="ucb1")
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    table = {"at_least": {"b": 0.3}, "holdout": HELD, "policy": "ucb1"}
+    async with guarding(tmp_path, **table) as (engine, home):
         rows = await traffic(engine, {"a": 0.02, "b": 0.5, "c": 0.5})
         assert min(row.propensity for row in rows if row.arm == "b") >= 0.5 * 0.3
         assert len(access.get_degradations(home)) == 1
@@ -267,11 +250,9 @@ async def test_an_arm_that_the_guardrail_could_not_weigh_does_not_come(tmp_path)
 
 async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_but_one(tmp_path):
     """All at once: what is left at each step has its exact chance, in decisions, log and export."""
-    path, promised = tmp_path / "s.db", {"b": 0.2, "c": 0.1}
-    config = guarded(at_least=promised, policy="toy_asking:AskingArm", context_dim=1, snapshot_every=2000)
-    fine = dict.fromkeys(ARMS, 0.02)
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    promised, fine = {"b": 0.2, "c": 0.1}, dict.fromkeys(ARMS, 0.02)
+    table = {"at_least": promised, "policy": "toy_asking:AskingArm", "context_dim": 1}
+    async with guarding(tmp_path, **table) as (engine, home):
 
         async def both(returns, rounds=3):
             """Let two who ask something else decide, and return the decisions that taught nothing yet."""
@@ -321,10 +302,8 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
         assert {row.arm for row in await both(fine | {"b": 0.7, "a": 0.1}, rounds=10)} == {"a"}
         rows = await traffic(engine, {"a": 0.9}, rounds=3, context=[1.0])
         assert {(row.arm, row.propensity) for row in rows} == {("a", 1.0)}
-        assert (access.get_offer(home).arms, [harm.arm for harm in access.get_degradations(home)]) == (
-            ["a"],
-            ["c", "b"],
-        )
+        assert access.get_offer(home).arms == ["a"]
+        assert [harm.arm for harm in access.get_degradations(home)] == ["c", "b"]
         pages = Pages(engine)
         page, overview = await pages.placement("home", {}), await pages.overview()
         assert all(f"arm retired: {arm}" in page for arm in "bc")
@@ -341,9 +320,7 @@ async def test_promises_pins_and_who_asks_beside_a_guardrail_that_retires_all_bu
 
 @pytest.mark.long
 async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_alone(tmp_path):
-    path, config = tmp_path / "s.db", guarded(context_dim=1)
-    async with folding(path, config, crash=False, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, context_dim=1) as (engine, home):
         # Those of one context return more whatever they are shown.
         for i in range(6):
             for x, returns in ((1.0, 0.3), (-1.0, 0.02)):
@@ -352,8 +329,7 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
         # To one of two contexts b does harm.
         for _ in range(8):
             for x, more in ((1.0, 0.5), (-1.0, 0.0)):
-                returns = {"a": 0.02, "b": 0.02 + more, "c": 0.02}
-                await traffic(engine, {arm: returns[arm] for arm in ARMS}, rounds=2, context=[x])
+                await traffic(engine, {"a": 0.02, "b": 0.02 + more, "c": 0.02}, rounds=2, context=[x])
         assert access.get_offer(home).arms == ["a", "c"]
 
 
@@ -361,25 +337,15 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
 async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, control):
     # Clicks draw the policy to what is returned.
     held = {"share": 0.5, "control": control}
-    path, config = tmp_path / "s.db", guarded(holdout=held, policy="auto")
     returns = {"a": 0.02, "b": 0.02, "c": 0.02}
-    async with folding(path, config, seen=seen) as engine:
-        home = engine.placements["home"]
+    async with guarding(tmp_path, holdout=held, policy="auto") as (engine, home):
         for i in range(30):
             rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
             asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(128)]
             rows = await access.decide(engine, *asked)
-            told = [
-                Told(
-                    row.id,
-                    reward=float(row.arm == "b"),
-                    metrics=encode_metrics(
-                        {"returns": float(rng.random() < (0.5 if row.arm == "b" else 0.02))}
-                    ),
-                )
-                for row in rows
-            ]
+            harm = {"b": 0.5}
+            told = [came_back(row, row.arm == "b", rng.random() < harm.get(row.arm, 0.02)) for row in rows]
             await engine.record_many("home", told)
             if access.get_mode(home) == "control":
                 break
@@ -410,13 +376,12 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
 
 async def test_other_terms_begin_anew_and_the_same_ones_go_on(tmp_path):
     path = tmp_path / "s.db"
-    async with served(path, guarded(RETIRE | {"then": "tell"})) as engine:
+    telling = guarded(RETIRE | {"then": "tell"})
+    async with served(path, telling) as engine:
         await traffic(engine, {"a": 0.02, "b": 0.4, "c": 0.02})
         told = access.get_degradations(engine.placements["home"])
         assert [harm.arm for harm in told] == ["b"]
-    async with folding(
-        path, guarded(RETIRE | {"then": "tell"}), clock=engine.clock, crash=False, seen=seen
-    ) as engine:
+    async with folding(path, telling, clock=engine.clock, crash=False, seen=seen) as engine:
         assert access.get_degradations(engine.placements["home"]) == told
         await engine.reload(guarded())
         assert access.get_degradations(engine.placements["home"]) == []
