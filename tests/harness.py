@@ -22,7 +22,7 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.log.requests import Clicked, FeedbackRequest
-from tacit.service.log.rows import CLICKS
+from tacit.service.log.rows import CLICKS, DecisionRow
 from tacit.service.maintenance.doctor import verify
 
 PATIENCE = 600.0
@@ -161,13 +161,13 @@ def is_the_fold(config, path, live, seen=everything, name="home"):
 
 
 @contextlib.asynccontextmanager
-async def folding(path, config, clock=None, seen=everything, name="home", crash=True, partly=False):
+async def folding(path, config, clock=None, seen=everything, name="home", crash=True, partly=False, **more):
     """Yield an engine on a store, whose log must say in the end what the placement is.
 
     The log is that which a crash would leave, of which a snapshot covers a part if that is wanted; or that of
     an engine which was stopped, with a snapshot of all.
     """
-    async with served(path, config, clock) as engine:
+    async with served(path, config, clock, **more) as engine:
         yield engine
         live, config = seen(engine.placements[name]), engine.config
         place = as_after_a_crash(path) if crash else path
@@ -191,6 +191,11 @@ def as_after_a_crash(path):
     source.close()
     target.close()
     return copy
+
+
+def logged_decisions(engine):
+    """Return the decisions of an engine's log, of all placements."""
+    return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
 
 
 def snapshots(path):

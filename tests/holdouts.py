@@ -10,7 +10,6 @@ from placement_access import decide, get_lift, get_mode, make_lift_report
 
 from tacit.client import Feedback, Impression
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import DecisionRow
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
@@ -89,7 +88,3 @@ def check_arm_frequencies(rows, arms=4):
     assert {row.control for row in rows} == {0, 1}
     for arm in range(arms):
         check_frequency(shown == arm, q)
-
-
-def logged_decisions(engine):
-    return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
+from stores import WrappedStore
 
 import tacit
 from tacit.core.arrays import leaves
@@ -39,17 +40,12 @@ ROUND_TIME = 7_000_000
 WINDOW = 30_000_000
 
 
-class FailingStore:
+class FailingStore(WrappedStore):
     """A store whose commits fail on demand, before or after they took effect."""
 
     def __init__(self, store):
-        self._store = store
-        self.fails = False
-        self.after = False
-        self.groups = []
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+        super().__init__(store)
+        self.fails, self.after, self.groups = False, False, []
 
     def append(self, rows):
         self.insert(rows)

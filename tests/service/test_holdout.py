@@ -10,7 +10,17 @@ import harness
 import numpy as np
 import placement_access as access
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, by_clock, everything, folding, is_the_fold, served
+from harness import (
+    SECOND,
+    Clock,
+    as_after_a_crash,
+    by_clock,
+    everything,
+    folding,
+    is_the_fold,
+    logged_decisions,
+    served,
+)
 from holdouts import (
     ARMS,
     FEATURED,
@@ -21,7 +31,6 @@ from holdouts import (
     closed,
     configured,
     count_closed,
-    logged_decisions,
     report,
     shown,
     traffic,

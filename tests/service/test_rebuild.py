@@ -18,7 +18,7 @@ from drawn import examples
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
-from stores import store_at
+from stores import SlowStore, WrappedStore, store_at
 
 import tacit
 from tacit.cli import cli
@@ -68,6 +68,7 @@ def known(placement):
 
 
 is_the_fold = partial(harness.is_the_fold, seen=known)
+folding = partial(harness.folding, seen=known, crash=False)
 
 
 # Bit for bit ----------------------------------------------------------------------------------
@@ -149,13 +150,13 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_learned(tmp_path):
+async def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_learned(tmp_path):
     # Both decide, and learn, as the one that was there from the beginning would have.
-    config, path = configured(), tmp_path / "s.db"
+    config = configured()
     ucb = configured(policy=tacit.UCB1(NAMES))
 
     async def session():
-        async with harness.served(path, config) as engine:
+        async with folding(tmp_path / "s.db", config) as engine:
             await traffic(engine, 0, 20)
             at_first = harness.learned_arrays(access.get_learner(engine.placements["home"]))
             await engine.rebuild("home", "ucb1")
@@ -169,7 +170,6 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
             # The one before is now what was left.
             back = await engine.rollback("home")
             assert back.policy_version.policy["name"] == "UCB1"
-            return learned(engine), policy_of(engine.placements["home"])
 
     async def as_if(engine, other):
         # By the store's own thread: another one would use its connections at the same time.
@@ -185,13 +185,11 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
         store.close()
         return harness.arrays(access.get_learner(placement))
 
-    live = asyncio.run(session())
-    is_the_fold(config, path, live)
+    await session()
 
 
 async def test_pins_arms_and_modes_come_along(tmp_path):
-    config, path = configured(snapshot_every=5), tmp_path / "s.db"
-    async with harness.served(path, config) as engine:
+    async with folding(tmp_path / "s.db", configured(snapshot_every=5)) as engine:
         await traffic(engine, 0, 5)
         await engine.ask("home", ArmsOf(["d"], ["a"]))
         await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
@@ -201,24 +199,18 @@ async def test_pins_arms_and_modes_come_along(tmp_path):
         await engine.ask("home", ModeOf("online"))
         await engine.rebuild("home", "epsilon-greedy(0.2)")
         placement = engine.placements["home"]
-        assert (access.get_offer(placement).arms, access.get_offer(placement).retired) == (
-            ["b", "c", "d"],
-            ["a"],
-        )
-        assert access.get_last_pin(placement).arms == ["d"]
+        offer = access.get_offer(placement)
+        assert (offer.arms, offer.retired, access.get_last_pin(placement).arms) == (list("bcd"), ["a"], ["d"])
         await engine.ask("home", ArmsOf(["e"], (), ["a"]))
         await traffic(engine, 15, 5)
         await engine.rollback("home")
-        placement = engine.placements["home"]
-        assert access.get_offer(placement).arms == ["a", "b", "c", "d", "e"]
+        assert access.get_offer(engine.placements["home"]).arms == ["a", "b", "c", "d", "e"]
         await traffic(engine, 20, 5)
-        result = learned(engine), policy_of(placement)
-    is_the_fold(config, path, result)
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
-    config, path = configured(retention=1.0), tmp_path / "s.db"
+async def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
+    config = configured(retention=1.0)
 
     async def aged(engine, start):
         await traffic(engine, start, 10)
@@ -226,37 +218,29 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
         await engine.decide("home", "late")
         await harness.quiet(engine)
 
-    async def session():
-        async with harness.served(path, config) as engine:
-            await aged(engine, 0)
-            assert engine.store.find_base_end(1) is not None
-            made = await engine.rebuild("home", "ucb1")
-            (said,) = made.policy_version.approximate
-            assert "10 decisions" in said
-            assert "folded away by retention" in said
-            placement = engine.placements["home"]
-            assert access.count_decisions(placement) == 11
-            rebuilt = learned(engine), policy_of(placement)
-            assert await engine.writer.call_store(folded_in, config, engine.store, False) == rebuilt
-            # By now the log begins with what the new policy has learned.
-            await aged(engine, 20)
-            await engine.rollback("home")
-            await traffic(engine, 40, 5)
-            return learned(engine), policy_of(engine.placements["home"])
-
-    live = asyncio.run(session())
-    assert live[1] == "Thompson"
-    is_the_fold(config, path, live)
+    async with folding(tmp_path / "s.db", config) as engine:
+        await aged(engine, 0)
+        assert engine.store.find_base_end(1) is not None
+        made = await engine.rebuild("home", "ucb1")
+        (said,) = made.policy_version.approximate
+        assert "10 decisions" in said
+        assert "folded away by retention" in said
+        placement = engine.placements["home"]
+        assert access.count_decisions(placement) == 11
+        assert await engine.writer.call_store(folded_in, config, engine.store, False) == known(placement)
+        # By now the log begins with what the new policy has learned.
+        await aged(engine, 20)
+        await engine.rollback("home")
+        await traffic(engine, 40, 5)
+        assert policy_of(engine.placements["home"]) == "Thompson"
 
 
-class Failing:
+class Failing(WrappedStore):
     """A store that fails when a rebuild is to be made durable, before or after it is."""
 
     def __init__(self, store, after):
-        self._store, self._after, self.fails = store, after, True
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+        super().__init__(store)
+        self._after, self.fails = after, True
 
     def append(self, rows):
         failing = self.fails and any(mark.kind == "policy" for mark in rows.changes)
@@ -280,8 +264,7 @@ async def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(
 ):
     access.patch_internal(monkeypatch, RETRY_SECONDS=0.01)
     config, path = configured(durability=durability), tmp_path / "s.db"
-    wrap = lambda store: Failing(store, after)  # noqa: E731
-    async with harness.served(path, config, wrap=wrap) as engine:
+    async with folding(path, config, wrap=lambda store: Failing(store, after)) as engine:
         await traffic(engine, 0, 9)
         # What is buffered waits for the store; what is committed is what the store has.
         expected = "UCB1" if after or durability == "buffered" else "Thompson"
@@ -294,8 +277,6 @@ async def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(
         await harness.reached(lambda: engine.health().ready)
         assert policy_of(engine.placements["home"]) == expected
         await traffic(engine, 9, 9)
-        result = learned(engine), expected
-    is_the_fold(config, path, result)
 
 
 # Over HTTP ------------------------------------------------------------------------------------
@@ -564,30 +545,14 @@ async def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_
     """Or the log would begin with what was learned and set aside since."""
     path, config = tmp_path / "s.db", configured(retention=1.0)
 
-    class Slow:
-        """A store that takes any number of steps more for a base, until it is let go on."""
-
-        def __init__(self, store):
-            self._store, self.goes_on, self.begun = store, threading.Event(), threading.Event()
-
-        def __getattr__(self, name):
-            return getattr(self._store, name)
-
-        def save_in_steps(self, draft, what):
-            if what == BASES:
-                self.begun.set()
-                while not self.goes_on.is_set():
-                    yield
-            yield from self._store.save_in_steps(draft, what)
-
-    async with harness.served(path, config, wrap=Slow) as engine:
+    async with folding(path, config, wrap=lambda store: SlowStore(store, BASES)) as engine:
         await traffic(engine, 0, 20)
         await engine.rebuild("home", "ucb1")
         await traffic(engine, 20, 20)
         (state,) = await engine.states("home")
         engine.clock.now += 2 * DAY
         await living.decided(engine, "key 1", "late")
-        await harness.reached(engine.store.begun.is_set)
+        await harness.reached(lambda: engine.store.begun)
         back = asyncio.create_task(engine.rollback("home", state.name))
         for i in range(5):
             await living.decided(engine, "key 1", f"later {i}")
@@ -595,5 +560,3 @@ async def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_
         engine.store.goes_on.set()
         await back
         await harness.quiet(engine)
-        result = learned(engine), policy_of(engine.placements["home"])
-    is_the_fold(config, path, result)

@@ -12,10 +12,22 @@ import placement_access as access
 import pytest
 import stores
 from drawn import examples
-from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
+from harness import (
+    SECOND,
+    START,
+    Client,
+    Clock,
+    as_after_a_crash,
+    folded,
+    folding,
+    is_the_fold,
+    logged_decisions,
+    quiet,
+    served,
+    with_policy,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import store_at
 
 import tacit
 from tacit.core.arrays import leaves
@@ -27,9 +39,7 @@ from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.doctor import verify
+from tacit.service.log.rows import ACTIVATE, REWARD
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
 from tacit.wire.control import ArmsOf
@@ -69,9 +79,8 @@ async def traffic(engine, rounds, start=0):
         await engine.record_many("home", told)
 
 
-def known(engine):
+def known(placement):
     """Return everything that the placement is, bit for bit, but for ids that it made up."""
-    placement = engine.placements["home"]
     learner = access.get_learner(placement)
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
     return learner.keys, arrays, access.save_signals(placement), dict(access.get_outcomes(placement))
@@ -94,73 +103,50 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
             async with served(path, config, clock) as engine:
                 await traffic(engine, length, start)
                 start += length
-                before = known(engine)
+                before = known(engine.placements["home"])
                 path = as_after_a_crash(path) if crash else path
-            with recovered(path, config, clock) as again:
-                assert known(again) == before
+            is_the_fold(config, path, before, known)
 
     asyncio.run(piecewise())
 
 
 @pytest.mark.parametrize("snapshot_every", [3, 50_000])
 async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
-    path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every=snapshot_every)
-    async with served(path, config, clock) as engine:
+    config = configured(snapshot_every=snapshot_every)
+    async with folding(tmp_path / "s.db", config, seen=known) as engine:
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [access.check_request(home, DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
-        for row in await engine.decide_many("home", asked):
+        asked = [DecisionRequest(f"key {i}", None, [0.5]) for i in range(4)]
+        for row in await access.decide(engine, *asked):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
             assert access.read_signals(home, row)["new-arms"] >= 1 / 3
         for i, arms in enumerate((["holiday", "spring"], None)):
-            asked = [access.check_request(home, DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
-            (row,) = await engine.decide_many("home", asked)
-            await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
-        before = known(engine)
-        crashed = as_after_a_crash(path)
-    for place in (path, crashed):
-        with recovered(place, config, clock) as again:
-            assert known(again) == before
+            (row,) = await access.decide(engine, DecisionRequest("key 1", arms, [0.5], f"late {i}"))
+            await engine.feedback("home", row.id, 1.0)
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
 async def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(stores, "chosen", kind)
     monkeypatch.setattr(access.upkeep, "ROWS", 8)
-    path = tmp_path / "s.db"
     config = configured(retention=60 / 86_400)
-    clock = Clock()
-    async with served(path, config, clock) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
         await traffic(engine, 40)
         # An hour later nearly all rows are too old.
-        clock.now += 3600 * SECOND
-        await traffic_at(engine, clock.now)
+        engine.clock.now += 3601 * SECOND
+        await engine.decide("home", "key 1", context=[0.5])
         await quiet(engine)
-        before = known(engine)
-    store = store_at(path)
-    left = [row for row in store.events(0) if isinstance(row, DecisionRow)]
-    assert 0 < len(left) < 40
-    assert verify(config, store) == []
-    again = access.load_placement("home", config.placements["home"], store, 0)
-    access.fold({again.id: again}, store)
-    store.close()
-    assert access.save_signals(again) == before[2]
-    assert access.get_learner(again).keys == before[0]
-
-
-async def traffic_at(engine, now):
-    """Decide once, a moment after a time."""
-    engine.clock.now = now + SECOND
-    await engine.decide("home", "key 1", context=[0.5])
+        assert 0 < len(logged_decisions(engine)) < 40
 
 
 async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    path, config, read = tmp_path / "s.db", configured(), []
+    async with served(path, config) as engine:
         await traffic(engine, 40)
-        config, before = engine.config, known(engine)
-    read = []
+        logged = [json.loads(row.context) for row in logged_decisions(engine)]
+        before = access.save_signals(engine.placements["home"])
     recall = access.PlacementSignals.recall
 
     def noted(self, learner, rows, offers):
@@ -169,24 +155,18 @@ async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, mo
         return signals
 
     monkeypatch.setattr(access.PlacementSignals, "recall", noted)
-    store = SqliteStore(tmp_path / "s.db")
-    anew = access.load_placement("home", config.placements["home"], store, 0, snapshot=False)
-    access.fold({anew.id: anew}, store)
-    logged = [json.loads(e.context) for e in store.events(0) if isinstance(e, DecisionRow)]
-    store.close()
+    assert access.save_signals(folded(path, config)) == before
     assert len(read) == len(logged) == 120
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert access.save_signals(anew) == before[2]
 
 
 async def test_an_exported_log_has_the_whole_contexts(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         await traffic(engine, 20)
         export(engine.config, engine.store, tmp_path / "log")
-        result = [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
-    logged = [json.loads(row.context) for row in result]
+        logged = [json.loads(row.context) for row in logged_decisions(engine)]
     contexts = [c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]]
     assert [context.as_py() for context in contexts] == logged
 
@@ -282,20 +262,12 @@ def test_signals_that_cannot_be_are_refused(tmp_path, text, named):
         load_config(path)
 
 
-def test_other_signals_fold_the_log_anew(tmp_path):
-    async def session(config, length, start=0):
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, length, start)
-            return access.save_signals(engine.placements["home"])
-
-    asyncio.run(session(configured(), 10))
+async def test_other_signals_fold_the_log_anew(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 10)
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
-    folded = access.Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
-    anew = access.load_placement("home", slower.placements["home"], folded.store, 0, snapshot=False)
-    access.fold({anew.id: anew}, folded.store)
-    folded.store.close()
-    placement = folded.placements["home"]
-    assert access.save_signals(placement) == access.save_signals(anew)
+    anew, whole = (folded(tmp_path / "s.db", slower, snapshot) for snapshot in (True, False))
+    assert access.save_signals(anew) == access.save_signals(whole)
 
 
 def test_signals_over_http(tmp_path):
@@ -330,16 +302,9 @@ async def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     rule = Rule(window=30 * SECOND, activation=60 * SECOND)
     options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
     config = Config({"home": PlacementConfig(policy, **both, **options)})
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
         await traffic(engine, 12)
-        shadow = access.get_secondary_learner(engine.placements["home"])
-        assert shadow.keys
-        assert verify(config, engine.store) == []
-        before, _ = known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
-    store = SqliteStore(tmp_path / "s.db")
-    again = access.Engine(config, store, Clock())
-    store.close()
-    assert known(again) == before
+        assert access.get_secondary_learner(engine.placements["home"]).keys
 
 
 def test_a_second_policy_of_another_length_is_refused(tmp_path):

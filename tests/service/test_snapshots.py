@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from functools import partial
 
 import harness
@@ -12,7 +11,7 @@ import numpy as np
 import placement_access as access
 import pytest
 from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, reached, recovered, served
-from stores import sql, store_at
+from stores import SlowStore, sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, make_snapshot, restore_learner
@@ -23,29 +22,6 @@ from tacit.service.log.sql import save_snapshot
 from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
-
-
-class SlowStore:
-    """A store that takes any number of steps more for a snapshot, until it is let go on."""
-
-    def __init__(self, store):
-        self._store = store
-        self.goes_on = threading.Event()
-        self.fails = False
-        self.begun = 0
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    def save_in_steps(self, *told):
-        self.begun += 1
-        steps = self._store.save_in_steps(*told)
-        yield next(steps)
-        while not self.goes_on.is_set():
-            yield
-        if self.fails:
-            raise StoreError("store: the disk is full")
-        yield from steps
 
 
 PIECES = "SELECT count(DISTINCT snapshot) FROM pieces"
