@@ -38,6 +38,13 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
             await engine.record_many(name, [FeedbackRequest(row.id, reward=1.0) for row in clicked])
 
 
+async def decide_rounds(engine, rounds, size=50, **request):
+    """Decide for many at once, window after window; yield number and rows of each round."""
+    for i in range(rounds):
+        engine.clock.now += 40 * SECOND
+        yield i, await decide(engine, *(DecisionRequest("k", id=f"{i} {j}", **request) for j in range(size)))
+
+
 def asked(holdout):
     """Return what a configured holdout is as a request."""
     if holdout is None:

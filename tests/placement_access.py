@@ -259,6 +259,11 @@ def export_counts(placement):
     return placement.export_counts()
 
 
+def count_duels(placement):
+    """Return how many duels were learned, of all keys."""
+    return placement.duels
+
+
 def get_tallies(placement):
     """Return the tally of duels of each key."""
     return placement.tallies

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from drawn import is_long
-from harness import START, as_after_a_crash, is_the_fold, learned, recovered, served, with_home
+from harness import START, folding, served, with_home
+from placement_access import everything
 from stores import store_at
 
 from tacit.cli import cli
@@ -79,26 +80,25 @@ async def traffic(engine, rounds, seed=0):
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
 
-def catalogue(engine):
-    items = access.get_learner(engine.placements["home"]).items
+def catalogue(placement):
+    items = access.get_learner(placement).items
     ids, segments, halves = items.columns()
     return list(ids), list(segments), halves.tobytes(), items.version
+
+
+def known(placement):
+    """Return everything that a placement is, with its catalogue."""
+    return everything(placement), catalogue(placement)
 
 
 @pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
     config = configured(snapshot_every=20, **options)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known, partly=True) as engine:
         await put(engine)
         if "shadow" in options:
             await engine.ask("home", ModeOf("shadow"))
         await traffic(engine, 24)
-        live = learned(engine), catalogue(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert (learned(again), catalogue(again)) == live
-    is_the_fold(config, crashed, live[0])
 
 
 async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_path, recwarn):
@@ -125,7 +125,7 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
     monkeypatch.setattr(access.writer, "apply", observed)
     monkeypatch.setattr(access.writer, "MOST_NUMBERS", numbers)
     monkeypatch.setattr(access.batches, "MOST_NUMBERS", numbers)
-    async with served(tmp_path / "s.db", configured(**values)) as engine:
+    async with folding(tmp_path / "s.db", configured(**values), crash=False) as engine:
         await put(engine)
         groups.clear()
         yield engine, engine.placements["home"], groups
@@ -133,14 +133,11 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
-    async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
-        asked = [
-            access.check_request(home, DecisionRequest(f"k{i}", id="d" if i == 30 else None))
-            for i in range(40)
-        ]
-        batch = asyncio.create_task(engine.decide_many("home", asked))
+    async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, _home, groups):
+        asked = [DecisionRequest(f"k{i}", id="d" if i == 30 else None) for i in range(40)]
+        batch = asyncio.create_task(access.decide(engine, *asked))
         await asyncio.sleep(0)
-        (row,) = await engine.decide_many("home", [access.check_request(home, DecisionRequest("other"))])
+        (row,) = await access.decide(engine, DecisionRequest("other"))
         assert row.key == "other"
         assert not batch.done()
         rows = await batch
@@ -149,17 +146,12 @@ async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypat
         assert len({row.id for row in rows}) == 40
         # Two decisions among all twelve fit in.
         assert max(map(sum, groups)) <= 2
-        (again,) = await engine.decide_many("home", asked[30:31])
-        assert again == rows[30]
-        live = learned(engine)
-    with recovered(tmp_path / "s.db", configured(durability=durability)) as again:
-        assert learned(again) == live
+        assert await access.decide(engine, asked[30]) == rows[30:31]
 
 
 async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
-    async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
-        asked = [access.check_request(home, DecisionRequest(f"k{i}")) for i in range(9)]
-        await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
+    async with stepped(tmp_path, monkeypatch) as (engine, _home, groups):
+        await asyncio.gather(*(access.decide(engine, DecisionRequest(f"k{i}")) for i in range(9)))
         assert sum(map(sum, groups)) == 9
         assert max(map(sum, groups)) <= 2
 
@@ -181,22 +173,15 @@ async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
     limits = {"server.batch_candidates": 100}
     async with served(tmp_path / "s.db", configured(values=limits)) as engine:
         await put(engine)
-        home = engine.placements["home"]
-        asked = [access.check_request(home, DecisionRequest("k")) for _ in range(9)]
-        with pytest.raises(
-            InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
-        ):
-            await engine.decide_many("home", asked)
-        assert access.count_decisions(home) == 0
-        assert len(await engine.decide_many("home", asked[:8])) == 8
+        whole = DecisionRequest("k")
+        said = r"decisions: .*108 candidates.* server.batch_candidates .*100"
+        with pytest.raises(InvalidValue, match=said):
+            await access.decide(engine, *[whole] * 9)
+        assert access.count_decisions(engine.placements["home"]) == 0
+        assert len(await access.decide(engine, *[whole] * 8)) == 8
         # By id and of a segment there are fewer.
         few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
-        assert (
-            len(
-                await engine.decide_many("home", [*asked[:7], *map(partial(access.check_request, home), few)])
-            )
-            == 9
-        )
+        assert len(await access.decide(engine, *[whole] * 7, *few)) == 9
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):
@@ -288,22 +273,17 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
     config = configured(snapshot_every=10, retention=1.0)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known) as engine:
         await put(engine)
         await traffic(engine, 10)
         await engine.rebuild("home", f"embedding-mixture(relevance_dim={DIM}, per_key=True)")
-        kept = catalogue(engine)
+        assert len(catalogue(engine.placements["home"])[0]) == 12
         engine.clock.now = START + 3 * 86_400_000_000
         await traffic(engine, 3, seed=40_000)
         (name, *_) = await engine.states("home")
-        before = catalogue(engine)
+        before = catalogue(engine.placements["home"])
         await engine.rollback("home", name.name)
-        assert catalogue(engine)[:3] == before[:3]
-        assert len(kept[0]) == 12
-        live = learned(engine), catalogue(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert (learned(again), catalogue(again)) == live
+        assert catalogue(engine.placements["home"])[:3] == before[:3]
 
 
 async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidates_had(tmp_path):

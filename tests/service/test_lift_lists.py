@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from itertools import permutations
 
 import harness
-import msgspec
 import numpy as np
 import placement_access as access
 import pytest
-from holdouts import check_frequency
+from holdouts import check_frequency, closed, report
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -38,13 +36,10 @@ async def told(engine, *asked):
     return rows
 
 
-async def finished(engine, path, config):
-    """Let all windows close, and check the fold; return what is said of the lift."""
-    engine.clock.now += 3600 * harness.SECOND
-    await engine.ask("home", ModeOf("online"))
-    with harness.recovered(harness.as_after_a_crash(path), config) as again:
-        assert harness.learned(again) == harness.learned(engine)
-    return access.make_lift_report(engine.placements["home"], engine.clock())
+async def finished(engine):
+    """Let all windows close; return what is said of the lift."""
+    await closed(engine)
+    return report(engine)
 
 
 # Lists ---------------------------------------------------------------------------------------
@@ -80,63 +75,42 @@ def test_what_a_control_lists_with_what_probability(named):
 @pytest.mark.parametrize(
     ("control", "policy"), [("uniform", "list-mix"), ("baseline", "list-mix"), ("uniform", "cascade-kl-ucb")]
 )
-def test_lists_have_a_holdout(tmp_path, control, policy):
-    async def session():
-        config = harness.with_home(
-            **LISTS | {"policy": policy},
-            holdout={"share": 0.4, "control": control, "unit": "user"},
-            metrics={"revenue": {}},
-            snapshot_every=200,
-        )
-        path, rng = tmp_path / "s.db", np.random.default_rng(1)
-        async with harness.served(path, config) as engine:
-            asked = [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
-            rows = await told(engine, *asked)
-            return await _clicked_lists(engine, rows, rng, path, config)
-
-    rows, found = asyncio.run(session())
-    sides = {row.control for row in rows}
-    assert sides == {0, 1}
-    of = {}
-    for i, row in enumerate(rows):
-        of.setdefault(i % 30, set()).add((row.control, row.bucket))
-    assert all(len(one) == 1 for one in of.values())
+async def test_lists_have_a_holdout(tmp_path, control, policy):
+    config = harness.with_home(
+        **LISTS | {"policy": policy},
+        holdout={"share": 0.4, "control": control, "unit": "user"},
+        metrics={"revenue": {}},
+        snapshot_every=200,
+    )
+    rng, asked = np.random.default_rng(1), [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        early, rows, clicks = await told(engine, *asked), await access.decide(engine, *asked), 0
+        # The windows of the first are closed by now: what is clicked counts for the second alone.
+        for row in rows:
+            positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
+            clicks += bool(positions)
+            await harness.clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
+        lift = access.get_lift(engine.placements["home"])
+        assert lift.reward.totals.sum() == 0
+        found = await finished(engine)
+        assert lift.reward.totals.sum() == clicks
+        assert lift.metrics["revenue"].totals.sum() == 2.0 * len(rows)
+        counted = [row for row in early if row.seq >= lift.seq]
+    assert {row.control for row in counted} == {0, 1}
+    groups = {(i % 30, row.control, row.bucket) for i, row in enumerate(counted)}
+    assert len(groups) == 30
     if control == "baseline":
-        assert {tuple(decode_list(row.shown).arms) for row in rows if row.control} == {("a", "b")}
+        assert {tuple(decode_list(row.shown).arms) for row in counted if row.control} == {("a", "b")}
     assert (found.control, found.unit, found.winner) == (control, "user", None)
-    assert sum(group.decisions for group in found.groups.values()) == len(rows)
+    assert sum(group.decisions for group in found.groups.values()) == len(counted) + len(rows)
     assert found.metrics[0].name == "revenue"
-    with pytest.raises(InvalidValue, match="hardly tell"):
-        asyncio.run(_refused(tmp_path, harness.with_home(**LISTS, holdout={"share": 0.4})))
 
 
-async def _clicked_lists(engine, rows, rng, path, config):
-    # The windows are closed by now: what is clicked below counts, what was shown above does not.
-    home = engine.placements["home"]
-    told = [DecisionRequest("k", user=f"u{i % 30}") for i in range(len(rows))]
-    made = await access.decide(engine, *told)
-    some = 0
-    for row in made:
-        positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
-        some += bool(positions)
-        await harness.clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
-    before = access.get_lift(home).reward.totals.copy()
-    assert before.sum() == 0
-    found = await finished(engine, path, config)
-    assert access.get_lift(home).reward.totals.sum() == some
-    assert access.get_lift(home).metrics["revenue"].totals.sum() == 2.0 * len(made)
-    rows = [row for row in rows if row.seq >= access.get_lift(home).seq]
-    groups = {name: type(g)(g.decisions - n, g.rewards) for (name, g), n in zip(
-        found.groups.items(),
-        (sum(r.control == 1 for r in made), sum(r.control == 0 for r in made)),
-        strict=True,
-    )}  # fmt: skip
-    return rows, msgspec.structs.replace(found, groups=groups)
-
-
-async def _refused(tmp_path, config):
-    async with harness.served(tmp_path / "refused.db", config) as engine:
-        access.make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
+async def test_lists_are_hardly_told_by_their_propensities(tmp_path):
+    config = harness.with_home(**LISTS, holdout={"share": 0.4})
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        with pytest.raises(InvalidValue, match="hardly tell"):
+            report(engine, control="uniform")
 
 
 @pytest.mark.parametrize("control", ["uniform", "baseline"])
@@ -147,8 +121,7 @@ async def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, contro
         rows = []
         for i in range(20):
             engine.clock.now += 40 * harness.SECOND
-            asked = [DecisionRequest("k") for _ in range(100)]
-            rows += await access.decide(engine, *asked)
+            rows += await access.decide(engine, *[DecisionRequest("k")] * 100)
             for row in rows[-100::3]:
                 await harness.clicked(engine, row, [i % 2])
     slates = [decode_list(row.shown) for row in rows]
@@ -182,8 +155,7 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
         unclicked="nothing",
         aggregation="first",
     )
-    path = tmp_path / "s.db"
-    async with harness.served(path, config) as engine:
+    async with harness.folding(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
         asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
         rows = []
@@ -194,7 +166,7 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
             rows.append(row)
         with pytest.raises(InvalidValue, match="rankings"):
             access.check_request(home, DecisionRequest("k"))
-        found = await finished(engine, path, config)
+        found = await finished(engine)
         written = export(config, engine.store, tmp_path / "out")
         assert written["duels-home"] == sum(not row.control for row in rows)
         duels, counted = access.get_tallies(home)["k"].duels, access.get_lift(home).reward.counts.sum()
@@ -210,10 +182,7 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
     assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
     assert counted == len(rows)
     assert sum(group.rewards for group in found.groups.values()) == len(rows)
-    of = {}
-    for i, row in enumerate(rows):
-        of.setdefault(i % 20, set()).add(row.control)
-    assert all(len(one) == 1 for one in of.values())
+    assert len({(i % 20, row.control) for i, row in enumerate(rows)}) == 20
 
 
 async def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
@@ -222,8 +191,7 @@ async def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
         rows = []
         for _ in range(20):
             engine.clock.now += 40 * harness.SECOND
-            asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(100)]
-            rows += await access.decide(engine, *asked)
+            rows += await access.decide(engine, *[DecisionRequest("k", rankings=RANKINGS)] * 100)
             for row in rows[-100::2]:
                 await harness.clicked(engine, row, [0])
     pairs = [tuple(json.loads(row.shown)["pair"]) for row in rows]
@@ -239,8 +207,7 @@ async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tm
     async with harness.folding(tmp_path / "s.db", config, crash=False) as engine:
         home = engine.placements["home"]
         await engine.ask("home", ModeOf(mode))
-        asked = [DecisionRequest("k", rankings=RANKINGS) for _ in range(40)]
-        rows = await access.decide(engine, *asked)
+        rows = await access.decide(engine, *[DecisionRequest("k", rankings=RANKINGS)] * 40)
         held = [row for row in rows if row.control]
         assert held
         for row in held:
@@ -249,7 +216,7 @@ async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tm
         # What closes the windows is committed.
         await engine.ask("home", ModeOf("online"))
         assert access.count_open(home) == 0
-        assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
+        assert access.count_duels(home) == (0 if mode == "frozen" else len(rows) - len(held))
 
 
 # What cannot be ------------------------------------------------------------------------------

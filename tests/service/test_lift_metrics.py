@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, everything, served
-from holdouts import FEATURED, METRICS, closed, configured, report
-from placement_access import Engine, PlanQuery, decide, get_lift
+from harness import SECOND, folding, served
+from holdouts import FEATURED, METRICS, closed, configured, decide_rounds, report
+from placement_access import PlanQuery, decide, get_lift
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue
@@ -19,7 +19,6 @@ from tacit.evaluate import Uniform
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
-from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.charts import format_reward
 from tacit.service.page.pages import Pages
@@ -27,13 +26,9 @@ from tacit.service.page.pages import Pages
 
 async def test_metrics_are_added_up_and_judged(tmp_path):
     config = configured(metrics=METRICS, snapshot_every=300)
-    path = tmp_path / "s.db"
-    async with served(path, config) as engine:
-        for i in range(40):
+    async with folding(tmp_path / "s.db", config) as engine:
+        async for i, rows in decide_rounds(engine, 40):
             rng = np.random.default_rng(i)
-            engine.clock.now += 40 * SECOND
-            told = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-            rows = await decide(engine, *told)
             for part in (rows[:25], rows[25:]):
                 sent = []
                 for row in part:
@@ -46,13 +41,7 @@ async def test_metrics_are_added_up_and_judged(tmp_path):
                 await engine.record_many("home", [msg._replace(id="again") for msg in sent])
         engine.clock.now += 40 * SECOND
         await closed(engine)
-        live = everything(engine.placements["home"])
-        found = report(engine)
-        store = SqliteStore(as_after_a_crash(path))
-    again = Engine(config, store, Clock(engine.clock.now))
-    assert everything(again.placements["home"]) == live
-    sums = get_lift(again.placements["home"]).metrics
-    store.close()
+        found, sums = report(engine), get_lift(engine.placements["home"]).metrics
     revenue, returns = found.metrics
     assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
     assert (returns.claim, returns.safety) == ("better", "harm")
@@ -108,11 +97,8 @@ async def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, 
     config = configured(metrics={"revenue": metric}, reward="revenue", **of_kind)
     asked = {"arms": ["a", "b"], "relevance": [[1, 0], [0, 1]], "examination": [[1], [1]]}
     async with served(tmp_path / "s.db", config) as engine:
-        home, home_rows = engine.placements["home"], []
         for amount in amounts:
-            told = DecisionRequest("k", **(asked if kind == "features" else {}))
-            (row,) = await decide(engine, told)
-            home_rows.append(row)
+            (row,) = await decide(engine, DecisionRequest("k", **(asked if kind == "features" else {})))
             content = encode_metrics({"revenue": amount})
             sent = [Told(row.id, metrics=content)]
             await engine.record_many("home", sent)
@@ -127,7 +113,7 @@ async def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, 
         await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
         rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
         await closed(engine)
-        lift = get_lift(home)
+        lift = get_lift(engine.placements["home"])
     assert [row.reward for row in rows[:3]] == worths
     assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
     assert lift.reward.totals.sum() == pytest.approx(sum(worths))
@@ -178,23 +164,18 @@ async def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, l
     config = configured(metrics={"revenue": metric}, reward="revenue")
     async with served(tmp_path / "s.db", config) as engine:
         sent = {}
-        for i in range(20):
-            engine.clock.now += 40 * SECOND
-            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-            for row in await decide(engine, *asked):
+        async for _, rows in decide_rounds(engine, 20):
+            for row in rows:
                 sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
                 await engine.record_many(
                     "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
                 )
         await closed(engine)
-        pages, seen = (
-            Pages(engine),
-            [report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
-        )
+        found, planned = (report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4))
         with pytest.raises(InvalidValue, match="rate"):
             report(engine, query=PlanQuery(rate=1.01 * largest))
-        shown = await pages.placement("home", {}), await pages.key("home", "k")
-        found, planned, page, of_key, total = *seen, *shown, sum(sent.values())
+        pages = Pages(engine)
+        page, of_key = await pages.placement("home", {}), await pages.key("home", "k")
     counts = sum(group.decisions for group in found.groups.values())
     means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
     assert found.rewards == unit
@@ -217,31 +198,21 @@ async def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, l
     assert len(rows) == 2
     assert ("%" in "".join(ends for *_, ends in rows)) == (largest == 1.0)
     if largest > 1:
-        assert sum(group.rewards for group in found.groups.values()) == pytest.approx(total)
-        assert f">{total / counts:.4g}</dd>" in page
+        assert sum(group.rewards for group in found.groups.values()) == pytest.approx(sum(sent.values()))
+        assert f">{sum(sent.values()) / counts:.4g}</dd>" in page
 
 
 async def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
     metrics = {"margin": {"range": [-10, 30], "margin": 0.01}}
     async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
         rng = np.random.default_rng(2)
-        for i in range(20):
-            engine.clock.now += 40 * SECOND
-            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-            rows = await decide(engine, *asked)
-            sent = [
-                Told(
-                    row.id,
-                    reward=float(row.arm == "film"),
-                    metrics=encode_metrics({"margin": float(rng.choice([-15, -5]))}),
-                )
-                for row in rows
-                if row.arm == "film"
-            ]
+        async for _, rows in decide_rounds(engine, 20):
+            film = [row.id for row in rows if row.arm == "film"]
+            margins = [encode_metrics({"margin": float(rng.choice([-15, -5]))}) for _ in film]
+            sent = [Told(id, reward=1.0, metrics=each) for id, each in zip(film, margins, strict=True)]
             await engine.record_many("home", sent)
         await closed(engine)
-        result = report(engine)
-    (found,) = result.metrics
+        (found,) = report(engine).metrics
     # Film loses 7.5 on average, of which the policy shows more: −15 counts as −10.
     assert (found.ratio, found.safety, found.claim) == (None, "harm", "worse")
     assert -7.5 < found.difference.low < found.difference.high < 0
