@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
 import harness
@@ -27,9 +26,11 @@ def decisions(found):
     return sum(group.decisions for group in found.groups.values())
 
 
-def parts(engine, name="home"):
-    lift = get_lift(engine.placements[name])
-    return [(part.change, int(part.sums.counts.sum())) for part in lift.subperiods]
+def view_shards(config, snapshots):
+    """Return the lift of shards together, from their snapshots."""
+    whole = make_sharded_view("home", config.placements["home"])
+    whole.show(snapshots)
+    return get_lift(whole)
 
 
 async def arms(engine, **change):
@@ -39,9 +40,8 @@ async def arms(engine, **change):
 @pytest.mark.parametrize("unit", ["decision", "user"])
 async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
     """What is summed is what would be without the changes; and it is a fold of the log."""
-    path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
-    async with harness.served(path, config) as engine:
+    async with harness.folding(tmp_path / "s.db", config) as engine:
         await traffic(engine, 4, size=30, rates=ALL)
         await arms(engine, add=["holiday"])
         await traffic(engine, 4, size=30, rates=ALL)
@@ -53,23 +53,24 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         await engine.ask("home", ModeOf("frozen"))
         await traffic(engine, 4, size=30, rates=ALL)
         await closed(engine)
-        home = engine.placements["home"]
-        lift, live = get_lift(home), harness.everything(home)
+        lift = get_lift(engine.placements["home"])
         assert lift.past_periods == []
         assert lift.reward.counts.sum() == 4 * 4 * 30
         assert lift.decided_counts.sum() == 4 * 4 * 30
-        whats, counts = zip(*parts(engine), strict=True)
-        assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
+        assert tuple(part.change for part in lift.subperiods) == (
+            "",
+            "arms",
+            "arms",
+            "rebuild",
+            "rollback",
+            "mode frozen",
+        )
         # Decisions that were open belong to the part that they were made in.
-        assert counts == (120, 120, 0, 120, 0, 120)
+        assert tuple(part.sums.counts.sum() for part in lift.subperiods) == (120, 120, 0, 120, 0, 120)
         totals = sum(part.sums.totals for part in lift.subperiods)
         np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
         # Arms are compared since they changed last.
         assert 0 < lift.scores.overall[0] <= 8 * 30
-        config_now = engine.config
-        crashed = harness.as_after_a_crash(path)
-    with harness.recovered(crashed, config_now) as again:
-        assert harness.learned(again) == live
 
 
 async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
@@ -152,10 +153,10 @@ async def test_both_name_their_time_and_their_count(tmp_path):
     """Two looks with no traffic between differ in what they say of windows that were open."""
     async with harness.served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
         await traffic(engine, 20)
-        open_ = report(engine)
+        first = report(engine)
         engine.clock.now += 60 * harness.SECOND
         await engine.ask("home", ModeOf("online"))
-        first, later = open_, report(engine)
+        later = report(engine)
     assert (decisions(first), first.pending) == (950, 50)
     assert (decisions(later), later.pending, later.pending_until) == (1000, 0, None)
     assert first.as_of < first.pending_until <= later.as_of
@@ -165,9 +166,8 @@ async def test_both_name_their_time_and_their_count(tmp_path):
 
 
 async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
-    path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
-    async with harness.served(path, config) as engine:
+    async with harness.folding(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
         assert report(engine).look.reached is False
         await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
@@ -176,15 +176,9 @@ async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
         at = report(engine)
         await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
         await closed(engine)
-        after, live = report(engine), harness.everything(home)
+        after = report(engine)
         assert get_lift(home).look_sums.counts.sum() == 1000
-        parts = [take_snapshot(home)] * 2
-        crashed = harness.as_after_a_crash(path)
-    whole = make_sharded_view("home", config.placements["home"])
-    whole.show(parts)
-    assert get_lift(whole).look_sums.counts.sum() == 2000
-    with harness.recovered(crashed, config) as again:
-        assert harness.learned(again) == live
+        assert view_shards(config, [take_snapshot(home)] * 2).look_sums.counts.sum() == 2000
     assert before.look.verdict.startswith("One look is planned on 15 November")
     for found in (at, after):
         assert found.look.reached
@@ -196,24 +190,21 @@ async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     assert after.ratio.estimate < after.look.ratio.estimate
 
 
-def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
-    def looking(look):
-        return configured(holdout={"share": 0.5, "look": look})
-
-    async def opened_with(look, later=0):
+async def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
+    async def open_with(look, later=0):
+        config = configured(holdout={"share": 0.5, "look": look})
         with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            async with harness.served(store, looking(look), harness.Clock(harness.START + later)):
+            async with harness.served(store, config, harness.Clock(harness.START + later)):
                 pass
 
-    with pytest.raises(
-        ConfigError, match=r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
-    ):
-        asyncio.run(opened_with("2020-01-01"))
-    asyncio.run(opened_with("2023-11-15"))
+    said = r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
+    with pytest.raises(ConfigError, match=said):
+        await open_with("2020-01-01")
+    await open_with("2023-11-15")
     # One that was planned in time stays when it is over.
-    asyncio.run(opened_with("2023-11-15", 2 * DAY))
+    await open_with("2023-11-15", 2 * DAY)
     with pytest.raises(ConfigError, match=r"home\.holdout\.look: '2023-11-16'.*it is 2023-11-16T22"):
-        asyncio.run(opened_with("2023-11-16", 2 * DAY))
+        await open_with("2023-11-16", 2 * DAY)
 
 
 def test_the_oldest_parts_are_joined():
@@ -238,24 +229,20 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
                 await engine.ask("home", HoldoutOf(0.2, unit="user"))
                 await traffic(engine, 4, size=30, rates=ALL)
             views.append(take_snapshot(engine.placements["home"]))
-    whole = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
+    whole = make_sharded_view("home", config.placements["home"])
     whole.show(views)
-    (past,) = get_lift(whole).past_periods
+    lift = get_lift(whole)
+    (past,) = lift.past_periods
     assert past.reward.counts.sum() == 3 * 210
-    assert get_lift(whole).reward.counts.sum() == 2 * 90
+    assert lift.reward.counts.sum() == 2 * 90
     assert [part.sums.counts.sum() for part in past.subperiods] == [360, 270]
-    assert get_lift(whole).excluded_shards == 1
-    found = make_lift_report(whole, get_lift(whole).time + DAY)
+    assert lift.excluded_shards == 1
+    found = make_lift_report(whole, lift.time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
     assert decisions(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
-    other = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
-    other.show([views[1], views[0], views[2]])
-    for one, two in zip(
-        [get_lift(whole), *get_lift(whole).past_periods],
-        [get_lift(other), *get_lift(other).past_periods],
-        strict=True,
-    ):
+    other = view_shards(config, [views[1], views[0], views[2]])
+    for one, two in ((lift, other), (past, other.past_periods[0])):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)
 
