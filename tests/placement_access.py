@@ -46,6 +46,7 @@ from tacit.service.engine.stores import open_store
 from tacit.service.engine.upkeep import Worker
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.log.store import StoredPlacement
 from tacit.service.placements import arm_results, series
 from tacit.service.placements import snapshots as snapshots_module
 from tacit.service.placements.aspects import client_decisions
@@ -196,6 +197,20 @@ def wrap_choices(placement, wrap):
     """Let what the learner chose pass through a function before it is shown and logged."""
     choose = placement.choose_many
     placement.choose_many = lambda *given: wrap(choose(*given))
+
+
+def make_placement(name, config, id=1):
+    """Return a placement without a log."""
+    return Placement(name, config, StoredPlacement(id, 0, "", 7))
+
+
+def note_advances(monkeypatch):
+    """Return a list to which each placement that is touched by time adds its name."""
+    names, advance = [], Placement.advance
+    monkeypatch.setattr(
+        Placement, "advance", lambda self, time: names.append(self.name) or advance(self, time)
+    )
+    return names
 
 
 def count_keys(placement):

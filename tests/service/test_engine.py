@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import threading
 from functools import partial
@@ -14,15 +15,15 @@ import numpy as np
 import placement_access as access
 import pytest
 from drawn import examples
-from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
+from harness import START, Clock, folded, folding, learned, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import everything
 from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
-from stores import WrappedStore
+from stores import WrappedStore, sql
 
 import tacit
-from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
@@ -32,7 +33,7 @@ from tacit.service.log.ids import Draws, create_decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import VERSION, SqliteStore
-from tacit.service.maintenance.doctor import verify
+from tests.service import test_living as living
 
 ARM_NAMES = ("holiday", "film", "recipe")
 # So long that windows of 30 s close in the course of a test.
@@ -157,29 +158,16 @@ EVENTFUL = tacit.BWC(
 def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, policy, lengths, snapshot_every, crash
 ):
-    folder = tmp_path_factory.mktemp("stops")
+    rounds, steps = itertools.count(), []
+    for length in lengths:
+        steps += [("play", next(rounds)) for _ in range(length)] + [("stop", 0)]
     config = with_policy(policy, snapshot_every=snapshot_every)
+    living.check_stops(tmp_path_factory.mktemp("stops"), config, steps, crash, play_round, lambda _: None)
 
-    async def straight():
-        async with served(folder / "a.db", config) as engine:
-            return await traffic(engine, sum(lengths), seed=3), learned(engine)
 
-    async def piecewise():
-        shown, start = [], 0
-        path, clock = folder / "b.db", Clock()
-        for length in lengths:
-            async with served(path, config, clock) as engine:
-                shown += await traffic(engine, length, seed=3, start=start)
-                start += length
-                path = as_after_a_crash(path) if crash else path
-        engine = access.Engine(config, SqliteStore(path), clock)
-        engine.store.close()
-        return shown, learned(engine)
-
-    shown, everything = asyncio.run(straight())
-    shown_after_stops, everything_after_stops = asyncio.run(piecewise())
-    assert shown == shown_after_stops
-    assert everything == everything_after_stops
+async def play_round(engine, i, what, number, waiting):
+    """Play one round of traffic, if the engine is not to be stopped."""
+    return None if what == "stop" else await traffic(engine, 1, seed=3, start=number)
 
 
 async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
@@ -319,7 +307,8 @@ async def test_one_wrong_request_leaves_its_group_alone(tmp_path):
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
-    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+    # Whatever happened, the state is what the log says.
+    async with folding(tmp_path / "s.db", configured(), crash=False, wrap=FailingStore) as engine:
         row = await engine.decide("home", "a")
         before = learned(engine)
         engine.store.fails, engine.store.after = True, after
@@ -338,11 +327,6 @@ async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, afte
         assert (learned(engine) == before) is not after
         assert access.get_learner(engine.placements["home"]).keys == (["a", "b"] if after else ["a"])
         await engine.decide("home", "c")
-    # Whatever happened, the state is what the log says.
-    everything = learned(engine)
-    again = access.Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-    again.store.close()
-    assert learned(again) == everything
 
 
 async def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
@@ -367,13 +351,8 @@ async def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_pa
 async def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
     async with served(tmp_path / "s.db", configured(snapshot_every=10)) as engine:
         await traffic(engine, 10, seed=2)
-    everything = learned(engine)
-    connection = apsw.Connection(str(tmp_path / "s.db"))
-    connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
-    connection.close()
-    again = access.Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-    again.store.close()
-    assert learned(again) == everything
+    sql(tmp_path / "s.db", "sqlite", "UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
+    assert everything(folded(tmp_path / "s.db", configured(), snapshot=True)) == learned(engine)
     assert "replaying the whole log" in caplog.text
 
 
@@ -386,42 +365,27 @@ async def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
         (with_policy(tacit.Thompson(4)), "placements.home.arms"),
         (configured(seed=8), "placements.home.seed"),
     ):
-        store = SqliteStore(path)
-        with pytest.raises(ConfigError, match=named):
+        with contextlib.closing(SqliteStore(path)) as store, pytest.raises(ConfigError, match=named):
             access.Engine(config, store)
-        store.close()
-    store = SqliteStore(path)
-    assert access.Engine(configured(seed=None), store).placements["home"].decisions == 1
-    store.close()
+    assert access.count_decisions(folded(path, configured(seed=None))) == 1
 
 
 @pytest.mark.parametrize("around", [lambda policy: policy, tacit.ExplorationFloor])
-def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
+async def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     """Version 0.1 explored more by default, and its stores say how much."""
     path = tmp_path / "s.db"
-    began, now = (
-        around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, **told)) for told in ({"alpha": 0.02}, {})
+    began, now, other = (
+        around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, **told))
+        for told in ({"alpha": 0.02}, {}, {"alpha": 0.03})
     )
-
-    async def session(config):
-        async with served(path, config) as engine:
+    for policy in (began, now):
+        async with folding(path, with_policy(policy), crash=False) as engine:
             for i in range(300):
                 decision = await engine.decide("home", "a")
                 await engine.feedback("home", decision.id, float(i % 3 == 0))
-            return access.get_learner(engine.placements["home"]).policy, learned(engine)
-
-    asyncio.run(session(with_policy(began)))
-    policy, there = asyncio.run(session(with_policy(now)))
-    assert policy == began != now
-    store = SqliteStore(path)
-    assert not verify(with_policy(now), store)
-    anew = access.load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
-    access.fold({anew.id: anew}, store)
-    assert {f: a[:1].tobytes() for f, a in leaves(access.get_learner(anew).state)} == there[1]
-    other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
+            assert access.get_learner(engine.placements["home"]).policy == began != now
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
-        access.load_placement("home", other, store, 0)
-    store.close()
+        folded(path, with_policy(other))
 
 
 # The store -----------------------------------------------------------------------------------
@@ -599,14 +563,11 @@ def many_placements(count):
 
 
 async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
-    clock, touched = Clock(), []
-    advance = access.Placement.advance
+    clock = Clock()
     async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
         for name in ("p0", "p1", "p2"):
             await engine.decide(name, "key")
-        monkeypatch.setattr(
-            access.Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
-        )
+        touched = access.note_advances(monkeypatch)
         await engine.decide("p9", "key")
         assert set(touched) == {"p9"}
         touched.clear()
@@ -634,13 +595,7 @@ def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_facto
                     await engine.feedback(f"p{place}", row.id, 1.0)
             clock.now += 60_000_000
             await engine.decide("p0", "key")
-            live = {name: learned(engine, name) for name in config.placements}
-        with contextlib.closing(apsw.Connection(str(path))) as connection:
-            connection.execute("DELETE FROM snapshots")
-        folded = access.Engine(config, SqliteStore(path), clock)
-        try:
-            assert {name: learned(folded, name) for name in config.placements} == live
-        finally:
-            folded.store.close()
+            return {name: learned(engine, name) for name in config.placements}
 
-    asyncio.run(session())
+    live = asyncio.run(session())
+    assert {name: everything(folded(path, config, name=name)) for name in live} == live

@@ -24,7 +24,6 @@ from tacit.service.http.metrics import LiftMetrics
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.requests import FeedbackRequest as Told
-from tacit.service.log.store import StoredPlacement
 from tacit.uplift import decisions_needed
 from tacit.wire.control import ArmsOf
 from tests.cli.test_cli import tacit
@@ -248,8 +247,7 @@ def test_prometheus_is_told_of_few_lifts_at_once():
     placement = {"arms": ARMS, "policy": "uniform-random", "holdout": {}}
     config = harness.configured(placements={f"p{i:03}": placement for i in range(110)})
     made = {
-        name: access.Placement(name, each, StoredPlacement(i, 0, "", 7))
-        for i, (name, each) in enumerate(config.placements.items())
+        name: access.make_placement(name, each, i) for i, (name, each) in enumerate(config.placements.items())
     }
     engine = SimpleNamespace(placements=made, clock=Clock())
     metrics = LiftMetrics(engine, now=lambda: 5.0)
