@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -203,6 +204,28 @@ def snapshots(path):
     with contextlib.closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.set_busy_timeout(int(1000 * PATIENCE))
         return connection.execute("SELECT count(*) FROM snapshots").get
+
+
+@contextlib.contextmanager
+def meanwhile(work):
+    """Work over and over in a thread until the block ends; yield its errors, of which there must be none."""
+    over, errors = threading.Event(), []
+
+    def go_on():
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        over.set()
+        thread.join()
+    assert errors == []
 
 
 # A process and its clients -------------------------------------------------------------------

@@ -95,3 +95,8 @@ def check_arm_frequencies(rows, arms=4):
     assert {row.control for row in rows} == {0, 1}
     for arm in range(arms):
         check_frequency(shown == arm, q)
+
+
+def count_reported(found):
+    """Return over how many decisions of all groups a lift is reported."""
+    return sum(group.decisions for group in found.groups.values())

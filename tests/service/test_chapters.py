@@ -7,7 +7,7 @@ import contextlib
 import harness
 import numpy as np
 import pytest
-from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
+from holdouts import ARMS, METRICS, RATES, asked, closed, configured, count_reported, report, shown, traffic
 from placement_access import MAX_SUBPERIODS, LiftSums, get_lift, make_lift_report
 from stores import store_at
 
@@ -20,10 +20,6 @@ from tests.cli.test_cli import tacit
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
 DAY = 86_400 * harness.SECOND
-
-
-def decisions(found):
-    return sum(group.decisions for group in found.groups.values())
 
 
 def view_shards(config, snapshots):
@@ -108,10 +104,10 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         (6, None),
     ]
     # Windows that were open at the end of a chapter are left out of it.
-    assert [decisions(one) for one in whole.chapters] == [1550, 1450, 950, 950, 500]
-    assert decisions(whole) == 1550 + 1450 + 950 + 950 + 500
-    assert decisions(third) == 950
-    assert decisions(last) == 950 + 950 + 500
+    assert [count_reported(one) for one in whole.chapters] == [1550, 1450, 950, 950, 500]
+    assert count_reported(whole) == 1550 + 1450 + 950 + 950 + 500
+    assert count_reported(third) == 950
+    assert count_reported(last) == 950 + 950 + 500
     assert third.ratio == whole.chapters[2].ratio
     assert third.since == whole.chapters[2].since
     assert third.until == whole.chapters[2].until
@@ -124,7 +120,7 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         [one.groups[name].rewards / one.groups[name].decisions for name in ("control", "policy")]
         for one in whole.chapters
     ])  # fmt: skip
-    weights = [decisions(one) for one in whole.chapters]
+    weights = [count_reported(one) for one in whole.chapters]
     control, policy = np.average(means, axis=0, weights=weights)
     assert whole.ratio.estimate == pytest.approx(policy / control)
     assert whole.difference.estimate == pytest.approx(policy - control)
@@ -157,8 +153,8 @@ async def test_both_name_their_time_and_their_count(tmp_path):
         engine.clock.now += 60 * harness.SECOND
         await engine.ask("home", ModeOf("online"))
         later = report(engine)
-    assert (decisions(first), first.pending) == (950, 50)
-    assert (decisions(later), later.pending, later.pending_until) == (1000, 0, None)
+    assert (count_reported(first), first.pending) == (950, 50)
+    assert (count_reported(later), later.pending, later.pending_until) == (1000, 0, None)
     assert first.as_of < first.pending_until <= later.as_of
     assert first.counted.startswith("As of 14 November 22:26:40 (UTC), over 950 decisions. 50 deci")
     assert first.counted.endswith("do not count yet, as windows are open until 22:27:10 (UTC).")
@@ -239,7 +235,7 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
     assert lift.excluded_shards == 1
     found = make_lift_report(whole, lift.time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
-    assert decisions(found) == 3 * 210 + 2 * 90
+    assert count_reported(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
     other = view_shards(config, [views[1], views[0], views[2]])
     for one, two in ((lift, other), (past, other.past_periods[0])):

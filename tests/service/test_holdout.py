@@ -31,6 +31,7 @@ from holdouts import (
     closed,
     configured,
     count_closed,
+    count_reported,
     report,
     shown,
     traffic,
@@ -459,7 +460,7 @@ async def test_features_have_a_holdout(tmp_path, control, said, rounds):
         found = report(engine)
     assert found.control == said
     assert control != "uniform" or (found.claim, found.winner) == ("better", None)
-    assert sum(group.decisions for group in found.groups.values()) == rounds
+    assert count_reported(found) == rounds
 
 
 # Configuration -------------------------------------------------------------------------------

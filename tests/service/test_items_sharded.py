@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 
 import numpy as np
-import psycopg
 import pytest
 import stores
 from harness import SECOND, START, Clock, served, with_home
@@ -123,18 +122,6 @@ async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
         parts = [export_counts(engine.placements["home"]) for engine in engines]
         assert export_counts(ingress.placements["home"]) == [[30] * 3, [10] * 3, [10] * 3]
         assert all(np.sum(part) for part in parts)
-
-
-@pytest.fixture
-def schema(request):
-    name = stores.schema_of(request.node.nodeid)
-    yield name
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
-        ).fetchall()
-        for (each,) in found:
-            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
 
 
 def test_a_catalogue_is_dealt_out_once(schema):

@@ -13,7 +13,7 @@ import numpy as np
 import placement_access as access
 import pytest
 from harness import SECOND, Clock, by_clock, folding, served, with_home
-from holdouts import ARMS, METRICS, RATES, closed, configured, report, shown, traffic
+from holdouts import ARMS, METRICS, RATES, closed, configured, count_reported, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,7 +63,7 @@ async def test_a_lift_is_found(service):
     assert "more than the control" in found.verdict
     assert "You may look at this at any time." in found.verdict
     assert "This is the average since 14 November" in found.verdict
-    assert sum(group.decisions for group in found.groups.values()) == 8000
+    assert count_reported(found) == 8000
     assert {one.what: one.alarm for one in found.srm} == dict.fromkeys(
         ["decisions", "activations", "propensities"], False
     )
@@ -79,7 +79,7 @@ async def test_a_lift_is_found(service):
     assert "control: " in told.stdout
     again = tacit("lift", "helps", "--url", service.address, "--json")
     part = service.client.lift("helps", begin=begin, end=end)
-    assert 0 < sum(group.decisions for group in part.groups.values()) < 8000
+    assert 0 < count_reported(part) < 8000
     told = tacit("lift", "helps", "--url", service.address, "--from", begin, "--to", part.until)
     assert told.stdout.startswith("Of decisions from 14 November 22:")
     assert json.loads(again.stdout) == msgspec.to_builtins(found)
@@ -285,7 +285,7 @@ async def test_the_lift_of_a_stretch_of_time(tmp_path):
         ):
             with pytest.raises(InvalidValue, match=why):
                 report(engine, time_range=stretch)
-    counts = [sum(group.decisions for group in found.groups.values()) for found in (whole, first, last, none)]
+    counts = [count_reported(found) for found in (whole, first, last, none)]
     assert counts == [1200, 600, 600, 0]
     assert abs(first.groups["policy"].rewards / first.groups["policy"].decisions - 0.3) < 0.1
     assert abs(last.groups["policy"].rewards / last.groups["policy"].decisions - 0.5) < 0.15
@@ -398,10 +398,6 @@ BEFORE = {"film": 0.45, "recipe": 0.2, "song": 0.1}
 GAINED = BEFORE | {"news": 0.3}
 
 
-def over(found):
-    return sum(group.decisions for group in found.groups.values())
-
-
 async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_path):
     config = configured(holdout=None, arms=list(BEFORE), policy=FLOOR, snapshot_every=70)
     path = tmp_path / "s.db"
@@ -411,18 +407,18 @@ async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_pat
         # The windows of the last fifty are open.
         await engine.ask("home", ArmsOf(["news"], ["song"]))
         await engine.ask("home", ArmsOf(retire=["recipe"]))
-        assert over(report(engine)) == 950
+        assert count_reported(report(engine)) == 950
         await closed(engine)
         first = report(engine)
-        assert over(first) == 1000
+        assert count_reported(first) == 1000
         await traffic(engine, 20, rates=GAINED)
         await engine.ask("home", ArmsOf(restore=["song"]))
         await closed(engine)
         found = report(engine)
-        assert (over(found), found.since) == (2000, since)
+        assert (count_reported(found), found.since) == (2000, since)
         # An arm can be compared only since it was there.
         alone = report(engine, control="arm song")
-        assert (over(alone), alone.since > since) == (0, True)
+        assert (count_reported(alone), alone.since > since) == (0, True)
 
 
 @pytest.mark.parametrize("rounds", [0, 10, 40])
@@ -438,7 +434,7 @@ async def test_arms_that_change_leave_the_lift_known_where_there_is_a_floor(tmp_
         await traffic(engine, rounds, rates=GAINED)
         await closed(engine)
         found = report(engine)
-    assert (found.claim, over(found)) == ("better", 2000 + 50 * rounds)
+    assert (found.claim, count_reported(found)) == ("better", 2000 + 50 * rounds)
     assert found.verdict.startswith("What was shown earned ")
     assert "than arms drawn uniformly" in found.verdict
 

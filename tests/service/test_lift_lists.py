@@ -10,7 +10,7 @@ import harness
 import numpy as np
 import placement_access as access
 import pytest
-from holdouts import check_frequency, closed, report
+from holdouts import check_frequency, closed, count_reported, report
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -102,7 +102,7 @@ async def test_lists_have_a_holdout(tmp_path, control, policy):
     if control == "baseline":
         assert {tuple(decode_list(row.shown).arms) for row in counted if row.control} == {("a", "b")}
     assert (found.control, found.unit, found.winner) == (control, "user", None)
-    assert sum(group.decisions for group in found.groups.values()) == len(counted) + len(rows)
+    assert count_reported(found) == len(counted) + len(rows)
     assert found.metrics[0].name == "revenue"
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from harness import SECOND, folding, served
-from holdouts import FEATURED, METRICS, closed, configured, decide_rounds, report
+from holdouts import FEATURED, METRICS, closed, configured, count_reported, decide_rounds, report
 from placement_access import PlanQuery, decide, get_lift
 
 import tacit
@@ -176,7 +176,7 @@ async def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, l
             report(engine, query=PlanQuery(rate=1.01 * largest))
         pages = Pages(engine)
         page, of_key = await pages.placement("home", {}), await pages.key("home", "k")
-    counts = sum(group.decisions for group in found.groups.values())
+    counts = count_reported(found)
     means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
     assert found.rewards == unit
     assert found.difference.estimate == pytest.approx(means["policy"] - means["control"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import harness
 import msgspec
@@ -184,32 +183,20 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
     config = harness.with_home(path, arms=["a", "b"], policy="thompson")
     with run_in_thread(config) as address, Client(address) as client:
         first = client.decide("home", "q", arms=["a"])
-        stop, errors, arms = threading.Event(), [], set()
+        arms = set()
 
-        def traffic():
-            with Client(address) as mine:
-                while not stop.is_set():
-                    try:
-                        made = mine.decide_many("home", [Impression(f"q {i}") for i in range(20)])
-                        arms.update(one.arm for one in made)
-                        mine.feedback("home", made[0].decision_id, 1.0)
-                    except Exception as error:
-                        errors.append(error)
-                        return
+        def ask():
+            made = mine.decide_many("home", [Impression(f"q {i}") for i in range(20)])
+            arms.update(one.arm for one in made)
+            mine.feedback("home", made[0].decision_id, 1.0)
 
-        worker = threading.Thread(target=traffic)
-        worker.start()
-        try:
+        with Client(address) as mine, harness.meanwhile(ask) as errors:
             now = client.change_arms("home", add=["c"])
             assert (now.arms, now.retired) == (["a", "b", "c"], [])
             harness.eventually(lambda: "c" in arms or errors)
             now = client.change_arms("home", retire=["a"])
             assert (now.arms, now.retired) == (["b", "c"], ["a"])
             after = client.decide_many("home", [Impression(f"r {i}") for i in range(50)])
-        finally:
-            stop.set()
-            worker.join()
-        assert errors == []
         assert {one.arm for one in after} == {"b", "c"}
         assert [one.propensity for one in after] == pytest.approx([0.5] * 50)
         # What it showed before is learned still.

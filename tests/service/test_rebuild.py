@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import threading
 from functools import partial
 
 import harness
@@ -291,22 +290,14 @@ def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatc
         for i in range(10):
             shown = client.decide_many("home", [Impression(f"q {i} {j}") for j in range(20)])
             client.feedback("home", shown[0].decision_id, 1.0)
-        stop, errors, made = threading.Event(), [], []
+        made = []
 
-        def asking():
-            with Client(url, KEY, retries=0, timeout=60) as mine:
-                while not stop.is_set():
-                    try:
-                        one = mine.decide("home", "busy")
-                        made.append((one.decision_id, one.propensity))
-                        mine.feedback("home", one.decision_id, float(len(made) % 2))
-                    except Exception as error:
-                        errors.append(error)
-                        return
+        def ask():
+            one = mine.decide("home", "busy")
+            made.append((one.decision_id, one.propensity))
+            mine.feedback("home", one.decision_id, float(len(made) % 2))
 
-        worker = threading.Thread(target=asking)
-        worker.start()
-        try:
+        with Client(url, KEY, retries=0, timeout=60) as mine, harness.meanwhile(ask) as errors:
             with Client(url, KEY, timeout=600) as patient:
                 found = patient.rebuild("home", {"name": "epsilon-greedy", "epsilon": 0.3})
                 assert found.policy["epsilon"] == 0.3
@@ -314,10 +305,6 @@ def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatc
                 harness.eventually(lambda: len(made) > count + 20 or errors)
                 back = patient.rollback("home", to=found.left)
                 assert back.policy["name"] == "Thompson"
-        finally:
-            stop.set()
-            worker.join()
-        assert errors == []
         states = client.states("home")
         assert [one.policy["name"] for one in states] == ["EpsilonGreedy", "Thompson"]
         assert (states[1].name, states[0].name) == (found.left, back.left)

@@ -393,18 +393,6 @@ def test_only_sums_can_be_spread(policy, tmp_path):
 # Who may write -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def schema(request):
-    name = stores.schema_of(request.node.nodeid)
-    yield name
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
-        ).fetchall()
-        for (each,) in found:
-            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
-
-
 def test_the_latest_owner_alone_can_write(schema):
     url = stores.cluster().url
     first = access.FencedStore(url, schema)

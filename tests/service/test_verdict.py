@@ -64,6 +64,12 @@ async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **sa
 clicked = partial(harness.clicked, name="search")
 
 
+def name_teams(row):
+    """Return which ranker each position of a search's list is of."""
+    shown = json.loads(row.shown)
+    return [shown["pair"][team] for team in shown["interleaved"]["memory"]["teams"]]
+
+
 async def whole(engine, *asked):
     while not (found := await engine.verdict("search", *asked)).whole:
         pass
@@ -164,9 +170,7 @@ async def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks
         lists = {"old": list("abcd"), "new": list("efgh")}
         for i in range(400):
             row = await searched(engine, user=f"user {i}", lists=lists)
-            shown = json.loads(row.shown)
-            teams = shown["interleaved"]["memory"]["teams"]
-            named = [shown["pair"][team] for team in teams]
+            named = name_teams(row)
             if "old" in named and "new" in named:
                 await clicked(engine, row, [named.index("old")])
                 if i % 5 == 0:
@@ -190,8 +194,7 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
             for i in range(300):
                 taste = ["old", "new"][i % users % 3 == 0]
                 row = await searched(engine, user=f"ann{i % users}", lists=lists)
-                shown = json.loads(row.shown)
-                named = [shown["pair"][t] for t in shown["interleaved"]["memory"]["teams"]]
+                named = name_teams(row)
                 if taste in named:
                     await clicked(engine, row, [named.index(taste)])
                 engine.clock.now += 40 * SECOND
