@@ -53,15 +53,17 @@ def rewarded(rule, *story):
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
         became, learned = windows.apply(FeedbackRow(seq, 1, 1, None, time, what, reward))
+        assert {before for *_, before in learned} <= {rule.default if became == ["corrected"] else None}
         outcomes += became
         taught.extend((time, reward) for _, reward, _ in learned)
-    for time in (29, 30, 31, 60, 90):
+    for time in (29, 30, 31, 60, 90, 1000):
         advance(max(time, windows.time))
-    assert len(windows) == 0
+    assert len(windows) == len(list(windows.export_defaults())) == 0
     return taught, outcomes
 
 
 CLICK, HALF, NONE = 1.0, 0.5, 0.0
+CORRECT = {"late": "correct", "correction": 100, "default": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,14 @@ CLICK, HALF, NONE = 1.0, 0.5, 0.0
         ),
         ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], ["noted", "repeated"]),
         ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], ["late", "late"]),
+        # The first late reward corrects the default, for a while.
+        (CORRECT, [(30, REWARD, CLICK)], [(30, 0.25), (30, 1.0)], ["corrected"]),
+        (CORRECT, [(129, REWARD, HALF)], [(129, 0.25), (129, 0.5)], ["corrected"]),
+        (CORRECT, [(130, REWARD, CLICK)], [(130, 0.25)], ["late"]),
+        (CORRECT, [(40, REWARD, CLICK), (41, REWARD, HALF)], [(40, 0.25), (40, 1.0)], ["corrected", "late"]),
+        (CORRECT, [(40, EXAMINED, None), (41, REWARD, HALF)], [(40, 0.25), (41, 0.5)], ["late", "corrected"]),
+        # What had its reward has no default to correct.
+        (CORRECT, [(10, REWARD, HALF), (40, REWARD, CLICK)], [(10, 0.5)], ["learned", "late"]),
     ],
 )
 def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):

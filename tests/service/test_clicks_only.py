@@ -220,8 +220,7 @@ async def test_a_service_that_names_its_decisions_is_not_told_that_it_learns_not
     async with served(tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), Clock(START)) as engine:
         home = engine.placements["home"]
         for batch in range(11):
-            asked = [DecisionRequest("k", id=f"{batch} {i}") for i in range(1000)]
-            rows = await decide(engine, *asked)
+            rows = await decide(engine, *(DecisionRequest("k", id=f"{batch} {i}") for i in range(1000)))
             await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[::3]])
             engine.clock.now += 2 * WINDOW
         assert get_learner(home).decisions == 11_000

@@ -39,8 +39,7 @@ learned = partial(harness.learned, name="search")
 
 
 async def dueled(engine, key="all", rankings=RANKINGS, id=None):
-    told = DecisionRequest(key, id=id, rankings=rankings)
-    (row,) = await access.decide(engine, told, name="search")
+    (row,) = await access.decide(engine, DecisionRequest(key, id=id, rankings=rankings), name="search")
     return row
 
 

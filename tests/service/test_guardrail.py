@@ -342,8 +342,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         for i in range(30):
             rng = np.random.default_rng(i)
             engine.clock.now += 40 * SECOND
-            asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(128)]
-            rows = await access.decide(engine, *asked)
+            rows = await access.decide(engine, *(DecisionRequest("k", id=f"{i} {j}") for j in range(128)))
             harm = {"b": 0.5}
             told = [came_back(row, row.arm == "b", rng.random() < harm.get(row.arm, 0.02)) for row in rows]
             await engine.record_many("home", told)

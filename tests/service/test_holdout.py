@@ -7,35 +7,11 @@ import math
 import threading
 
 import harness
+import holdouts
 import numpy as np
 import placement_access as access
 import pytest
-from harness import (
-    SECOND,
-    Clock,
-    as_after_a_crash,
-    by_clock,
-    everything,
-    folding,
-    is_the_fold,
-    logged_decisions,
-    served,
-)
-from holdouts import (
-    ARMS,
-    FEATURED,
-    HALF,
-    RATES,
-    asked,
-    check_arm_frequencies,
-    closed,
-    configured,
-    count_closed,
-    count_reported,
-    report,
-    shown,
-    traffic,
-)
+from holdouts import asked, shown
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
@@ -118,9 +94,11 @@ def test_propensities_are_those_of_policy_and_control_together(control, slot, ch
 )
 async def test_logged_propensities_are_the_frequencies(tmp_path, policy, holdout, rounds):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-    async with served(tmp_path / "s.db", configured(holdout=holdout, arms=4, policy=policy)) as engine:
-        await traffic(engine, rounds, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-        check_arm_frequencies(logged_decisions(engine))
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout=holdout, arms=4, policy=policy)
+    ) as engine:
+        await holdouts.traffic(engine, rounds, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+        holdouts.check_arm_frequencies(harness.logged_decisions(engine))
 
 
 # A control with a policy of its own ----------------------------------------------------------
@@ -131,7 +109,7 @@ def alone(policy, rows, rewards):
     learner = Learner(policy, seed=0)
     for row in rows:
         learner.lanes.admit([row.key])
-        slots = np.array([ARMS.index(row.arm)])
+        slots = np.array([holdouts.ARMS.index(row.arm)])
         made = Decision(
             0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NO_VALUES
         )
@@ -151,16 +129,16 @@ def by_key(learner):
     ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
 )
 async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
-    config = configured(
+    config = holdouts.configured(
         holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
     )
     path = tmp_path / "s.db"
-    async with folding(path, config) as engine:
+    async with harness.folding(path, config) as engine:
         # In the order of the log: windows close in that order where nothing was clicked.
-        await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
-        await closed(engine)
+        await holdouts.traffic(engine, 12, size=40, rates=dict.fromkeys(holdouts.ARMS, 0.0))
+        await holdouts.closed(engine)
         home = engine.placements["home"]
-        rows = logged_decisions(engine)
+        rows = harness.logged_decisions(engine)
     config = config.placements["home"]
     assert {row.control for row in rows} == {0, 1}
     for held, learner, of in (
@@ -169,27 +147,27 @@ async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy,
     ):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
-    assert count_closed(engine) == len(rows)
+    assert holdouts.count_closed(engine) == len(rows)
     assert access.get_lift(home).scores.overall[0] == len(rows)
 
 
 async def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
-    config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
-    async with folding(tmp_path / "s.db", config) as engine:
-        await traffic(engine, 4, size=20)
+    config = holdouts.configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        await holdouts.traffic(engine, 4, size=20)
         with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
             await engine.ask("home", ModeOf("shadow"))
-        assert {row.control for row in logged_decisions(engine)} == {0, 1}
+        assert {row.control for row in harness.logged_decisions(engine)} == {0, 1}
 
 
 async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
     holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
     path = tmp_path / "s.db"
-    async with served(path, configured(holdout=holdout)) as engine:
-        await traffic(engine, 4, size=20)
-        await closed(engine)
+    async with harness.served(path, holdouts.configured(holdout=holdout)) as engine:
+        await holdouts.traffic(engine, 4, size=20)
+        await holdouts.closed(engine)
         before = by_key(access.get_learner(engine.placements["home"]))
-    async with served(path, configured(holdout=None), engine.clock) as engine:
+    async with harness.served(path, holdouts.configured(holdout=None), engine.clock) as engine:
         assert by_key(access.get_learner(engine.placements["home"])) == before
 
 
@@ -197,33 +175,33 @@ async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
 
 
 async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", holdouts.configured()) as engine:
         home = engine.placements["home"]
         first = await engine.decide("home", "k", id="a")
         await engine.feedback("home", first.id, 1.0)
-        assert count_closed(engine) == 0
+        assert holdouts.count_closed(engine) == 0
         second = await engine.decide("home", "k", id="b")
-        engine.clock.now += 31 * SECOND
+        engine.clock.now += 31 * harness.SECOND
         await engine.decide("home", "k", id="c")
         assert await engine.feedback("home", second.id, 1.0) == "late"
-        assert count_closed(engine) == 2
+        assert holdouts.count_closed(engine) == 2
         assert access.get_lift(home).reward.totals.sum() == 1
         assert access.get_lift(home).answered_counts.sum() == 1
 
 
 def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
-    path, clock = tmp_path / "s.db", Clock()
+    path, clock = tmp_path / "s.db", harness.Clock()
     arm = HoldoutConfig(0.25, ControlTable(arm="recipe"))
 
     async def session(path, config, step):
-        async with served(path, config, clock) as engine:
+        async with harness.served(path, config, clock) as engine:
             await step(engine)
-            await traffic(engine, 3, size=40)
+            await holdouts.traffic(engine, 3, size=40)
             home = engine.placements["home"]
-            live, copy = everything(home), as_after_a_crash(path)
+            live, copy = harness.everything(home), harness.as_after_a_crash(path)
             terms, held = access.get_lift(home).terms, access.get_holdout(home)
-        is_the_fold(config, copy, live)
-        is_the_fold(
+        harness.is_the_fold(config, copy, live)
+        harness.is_the_fold(
             config, path, (terms, held), lambda home: (access.get_lift(home).terms, access.get_holdout(home))
         )
         return held
@@ -241,22 +219,22 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     def run(config, step):
         return asyncio.run(session(path, config, step))
 
-    assert run(configured(), holds(arm)) == arm
+    assert run(holdouts.configured(), holds(arm)) == arm
     # An unchanged file undoes nothing; neither does one that says other things.
-    assert run(configured(), leaves) == arm
-    assert run(configured(metrics={"revenue": {}}), leaves) == arm
-    assert run(configured(), holds(None)) is None
-    assert run(configured(), leaves) is None
+    assert run(holdouts.configured(), leaves) == arm
+    assert run(holdouts.configured(metrics={"revenue": {}}), leaves) == arm
+    assert run(holdouts.configured(), holds(None)) is None
+    assert run(holdouts.configured(), leaves) is None
     # What the file says of it now is newer.
-    assert run(configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
-    assert run(configured(holdout=None), leaves) is None
-    assert run(configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
-    assert run(configured(holdout=None), leaves) == HoldoutConfig(0.5)
+    assert run(holdouts.configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(holdouts.configured(holdout=None), leaves) is None
+    assert run(holdouts.configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(holdouts.configured(holdout=None), leaves) == HoldoutConfig(0.5)
 
 
 async def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
-    config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
-    async with served(tmp_path / "s.db", config) as engine:
+    config = holdouts.configured(holdout=None, arms=[*holdouts.ARMS, "holiday"], policy="uniform-random")
+    async with harness.served(tmp_path / "s.db", config) as engine:
         # What was checked before does not know of the control's arm.
         asked = [
             access.check_request(engine.placements["home"], DecisionRequest("k", ["holiday", "film"], id=id))
@@ -272,19 +250,19 @@ async def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
 
 
 def test_a_holdout_is_set_and_ended_over_http(tmp_path):
-    clock = Clock()
-    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    clock = harness.Clock()
+    learns = {"arms": holdouts.ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
     control = {"control": {"policy": "ucb1"}}
     placements = {"home": learns, "own": learns | {"holdout": control}}
     with (
-        by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
+        harness.by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
         Client(url) as client,
     ):
         held = client.hold_out("home", 0.4, {"arm": "recipe"})
         assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
         assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
         assert client.hold_out("home", 0.3).control == "uniform"
-        found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+        found, _ = shown(client, clock, "home", holdouts.RATES, rounds=2, size=500)
         # Three in ten of the second round are the control's; eight standard errors.
         assert (found.method, found.share) == ("holdout", 0.3)
         control = found.groups["control"].decisions
@@ -311,17 +289,19 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
 
 @pytest.mark.parametrize("mode", ["frozen", "shadow"])
 async def test_other_modes_have_one(tmp_path, mode):
-    config = configured(mode=mode, shadow="ucb1")
-    async with served(tmp_path / "s.db", config) as engine:
-        await traffic(engine, 4, size=20)
-        result = report(engine)
+    config = holdouts.configured(mode=mode, shadow="ucb1")
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        await holdouts.traffic(engine, 4, size=20)
+        result = holdouts.report(engine)
     groups = result.groups
     assert sum(group.decisions for group in groups.values()) == 60
     assert min(group.decisions for group in groups.values()) > 10
 
 
 async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "user"})
+    ) as engine:
         with pytest.warns(
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
@@ -330,34 +310,37 @@ async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path)
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
-    config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
-    async with served(tmp_path / "s.db", config) as engine:
-        asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
-        rows = await access.decide(engine, *asked)
+    config = holdouts.configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        rows = await access.decide(engine, *(DecisionRequest("k", user=str(told and i)) for i in range(150)))
         if told:
             await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
         await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
-        await closed(engine)
-        verdict = report(engine).verdict
+        await holdouts.closed(engine)
+        verdict = holdouts.report(engine).verdict
         assert ("nothing was ever examined" in verdict) is not told
         assert ("all 149 decisions are of one user; send" in verdict) is not told
 
 
 async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "user"})
+    ) as engine:
         for i in range(20):
             told = DecisionRequest("k", id=f"d{i}", user="ann")
             (first,) = await access.decide(engine, told)
             (again,) = await access.decide(engine, told)
             assert first == again
-        rows = logged_decisions(engine)
+        rows = harness.logged_decisions(engine)
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
             with pytest.raises(InConflict, match="decision_id: 'd0'"):
                 await access.decide(engine, DecisionRequest("k", id="d0", user=other))
     # What was decided before the holdout had other units cannot be held against these.
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "session"})
+    ) as engine:
         asked = DecisionRequest("k", id="d0", user="ann", session="s")
         assert await access.decide(engine, asked) == [rows[0]]
 
@@ -365,8 +348,11 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
 @pytest.mark.parametrize("by", ["verb", "configuration"])
 async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     """Clients send them until they are changed; none of their requests is refused for it."""
-    path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
-    async with served(path, configured(holdout=None)) as engine:
+    path, held = (
+        tmp_path / "s.db",
+        holdouts.configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10),
+    )
+    async with harness.served(path, holdouts.configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
             access.check_request(engine.placements["home"], DecisionRequest("k", session="s"))
         await engine.reload(held)
@@ -375,13 +361,12 @@ async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
         if by == "verb":
             await engine.ask("home", EndHoldout())
         else:
-            await engine.reload(configured(holdout=None))
+            await engine.reload(holdouts.configured(holdout=None))
         for session in ("s", "t"):
             asked = access.check_request(engine.placements["home"], DecisionRequest("k", session=session))
             await engine.decide_many("home", [asked])
-        again = DecisionRequest("k", id="d0", session="s")
-        assert await access.decide(engine, again) == [before]
-    async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
+        assert await access.decide(engine, DecisionRequest("k", id="d0", session="s")) == [before]
+    async with harness.served(path, held if by == "verb" else holdouts.configured(holdout=None)) as engine:
         home = engine.placements["home"]
         assert access.get_holdout(home) is None
         assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s"))) is None
@@ -400,14 +385,14 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
         first.setdefault((type(params).__qualname__, loop.__name__), threading.current_thread().name)
         return compile_loop(loop, params)
 
-    async with served(
-        tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout=holdouts.HALF if by == "configuration" else None)
     ) as engine:
         if by == "verb":
             await engine.ask("home", HoldoutOf(0.5))
         monkeypatch.setattr("tacit.learning.lanes.compile_loop", noting)
         await engine.rebuild("home", "ucb1")
-        await traffic(engine, 1)
+        await holdouts.traffic(engine, 1)
     # Neither in the loop of events nor in the thread of the store.
     ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "force_rows")
     assert of_control[0].startswith("UCB1")
@@ -417,11 +402,11 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
 @pytest.mark.parametrize("control", ["uniform", {"policy": "ucb1"}])
 @pytest.mark.parametrize("unit", ["user", "session"])
 async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_group(tmp_path, unit, control):
-    sticky = configured(holdout={"share": 0.5, "unit": unit, "control": control})
-    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+    sticky = holdouts.configured(holdout={"share": 0.5, "unit": unit, "control": control})
+    async with harness.served(tmp_path / "s.db", holdouts.configured(holdout=None)) as engine:
         # Checked while there was none; a session is let in by an earlier one.
-        await engine.reload(configured(holdout={"unit": "session"}))
-        await engine.reload(configured(holdout=None))
+        await engine.reload(holdouts.configured(holdout={"unit": "session"}))
+        await engine.reload(holdouts.configured(holdout=None))
         request = DecisionRequest("k", **{unit: "ann"})
         asked = [
             access.check_request(engine.placements["home"], request._replace(id=f"d{i}")) for i in range(20)
@@ -435,7 +420,7 @@ async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_grou
 
 
 async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+    async with harness.served(tmp_path / "s.db", holdouts.configured(holdout=None)) as engine:
         asked = [DecisionRequest("k", id="d0", user=user) for user in ("ann", "bob", None)]
         first, *others = await access.decide(engine, *asked)
         assert others == [first, first]
@@ -443,24 +428,24 @@ async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decisio
 
 @pytest.mark.parametrize(
     ("control", "said", "rounds"),
-    [("uniform", "uniform", 200), ({"policy": FEATURED}, f"policy {FEATURED}", 60)],
+    [("uniform", "uniform", 200), ({"policy": holdouts.FEATURED}, f"policy {holdouts.FEATURED}", 60)],
 )
 async def test_features_have_a_holdout(tmp_path, control, said, rounds):
     holdout = {"share": 0.5, "control": control}
-    config = configured(arms=None, kind="features", policy=FEATURED, holdout=holdout)
-    async with folding(tmp_path / "s.db", config) as engine:
+    config = holdouts.configured(arms=None, kind="features", policy=holdouts.FEATURED, holdout=holdout)
+    async with harness.folding(tmp_path / "s.db", config) as engine:
         for i in range(rounds):
-            engine.clock.now += SECOND
+            engine.clock.now += harness.SECOND
             count = 2 + i % 2
             offer = ["a", "b", "c"][:count], [[1, 0], [0, 1], [1, 1]][:count], [[1]] * count
             request = DecisionRequest("k", offer[0], relevance=offer[1], examination=offer[2])
             (row,) = await access.decide(engine, request)
             await engine.feedback("home", row.id, float(row.arm == "b"))
-        await closed(engine)
-        found = report(engine)
+        await holdouts.closed(engine)
+        found = holdouts.report(engine)
     assert found.control == said
     assert control != "uniform" or (found.claim, found.winner) == ("better", None)
-    assert count_reported(found) == rounds
+    assert holdouts.count_reported(found) == rounds
 
 
 # Configuration -------------------------------------------------------------------------------
@@ -495,12 +480,12 @@ async def test_features_have_a_holdout(tmp_path, control, said, rounds):
 )
 def test_what_cannot_be_refuses_to_start(more, message):
     with pytest.raises(ConfigError, match=message):
-        configured(**{"holdout": HALF, **more})
+        holdouts.configured(**{"holdout": holdouts.HALF, **more})
 
 
 async def test_requests_that_do_not_fit_are_refused(tmp_path):
-    config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
-    async with served(tmp_path / "s.db", config) as engine:
+    config = holdouts.configured(holdout={"control": {"arm": "film"}, "unit": "session"})
+    async with harness.served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
         assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s1"))) == "s1"
         assert access.get_unit(home, access.check_request(home, DecisionRequest("k", user="u1"))) is None

@@ -105,8 +105,7 @@ async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_p
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         for id in (None, "d"):
-            asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
-            await access.decide(engine, asked)
+            await access.decide(engine, DecisionRequest("k", ["doc-1", "doc-2"], id=id))
         assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
@@ -228,8 +227,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
                 await access.decide(engine, request)
-        skipped = DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip")
-        (row,) = await access.decide(engine, skipped)
+        (row,) = await access.decide(engine, DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
         for change, says in (

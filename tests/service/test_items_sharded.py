@@ -69,7 +69,7 @@ def some(count):
 
 
 async def decided(ingress, *requests):
-    return await decide(ingress, *(request for request in requests))
+    return await decide(ingress, *requests)
 
 
 @pytest.mark.parametrize("table", [LISTS, ITEMS], ids=["lists", "arms"])
@@ -152,8 +152,7 @@ def test_a_catalogue_is_dealt_out_once(schema):
                         await engine.ask("home", change)
             for engine in engines:
                 engine.clock.now += 60 * SECOND
-                told = DecisionRequest("k")
-                (row,) = await decide(engine, told)
+                (row,) = await decide(engine, DecisionRequest("k"))
                 assert set(decode_list(row.shown).arms) < {f"doc-{i}" for i in (0, 3, 4, 5)}
             for store in opened:
                 assert verify(config, store) == []

@@ -19,7 +19,7 @@ from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import EXAMINED, REWARD, DecisionRow, FeedbackRow
+from tacit.service.log.rows import REWARD
 from tacit.service.maintenance.log_export import export
 from tacit.wire.control import ModeOf
 from tests.service.test_attribution import ARMS, configured, folding
@@ -88,35 +88,6 @@ def test_what_cannot_be_corrected_is_refused():
         with pytest.raises(InvalidValue):
             learner.correct_many(decisions, before, after)
     assert learner.state.plays.sum() == 0
-
-
-@pytest.mark.parametrize(
-    ("story", "outcomes"),
-    [
-        ([(30, REWARD, 1.0)], ["corrected"]),
-        ([(129, REWARD, 0.5)], ["corrected"]),
-        ([(130, REWARD, 1.0)], ["late"]),
-        ([(40, REWARD, 1.0), (41, REWARD, 0.5)], ["corrected", "late"]),
-        ([(40, EXAMINED, None), (41, REWARD, 0.5)], ["late", "corrected"]),
-        # What had its reward has no default to correct.
-        ([(10, REWARD, 0.5), (40, REWARD, 1.0)], ["learned", "late"]),
-    ],
-)
-def test_the_first_late_reward_corrects_the_default(story, outcomes):
-    windows = access.OpenWindows(Rule(window=30, late="correct", correction=100, default=0.25))
-    windows.open(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None))
-    told, corrections = [], []
-    for seq, (time, what, reward) in enumerate(story, 2):
-        windows.advance(time)
-        (outcome,), learned = windows.apply(FeedbackRow(seq, 1, 1, None, time, what, reward))
-        told.append(outcome)
-        if outcome == "corrected":
-            corrections += learned
-    assert told == outcomes
-    assert len(corrections) == ("corrected" in outcomes)
-    assert all(before == 0.25 for *_, before in corrections)
-    windows.advance(1000)
-    assert list(windows.export_defaults()) == []
 
 
 def sums(engine):

@@ -128,8 +128,7 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
                 if move == "home":
                     made.append(await living.decided(engine, f"key {len(made) % 2}"))
                 elif move == "other":
-                    request = DecisionRequest("key")
-                    await access.decide(engine, request, name="other")
+                    await access.decide(engine, DecisionRequest("key"), name="other")
                 elif move == "click" and made:
                     await engine.feedback("home", made.pop(0).id, 1.0)
                 elif move == "wait":
@@ -297,14 +296,14 @@ def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatc
             made.append((one.decision_id, one.propensity))
             mine.feedback("home", one.decision_id, float(len(made) % 2))
 
-        with Client(url, KEY, retries=0, timeout=60) as mine, harness.meanwhile(ask) as errors:
-            with Client(url, KEY, timeout=600) as patient:
-                found = patient.rebuild("home", {"name": "epsilon-greedy", "epsilon": 0.3})
-                assert found.policy["epsilon"] == 0.3
-                count = len(made)
-                harness.eventually(lambda: len(made) > count + 20 or errors)
-                back = patient.rollback("home", to=found.left)
-                assert back.policy["name"] == "Thompson"
+        mine, patient = Client(url, KEY, retries=0, timeout=60), Client(url, KEY, timeout=600)
+        with mine, patient, harness.meanwhile(ask) as errors:
+            found = patient.rebuild("home", {"name": "epsilon-greedy", "epsilon": 0.3})
+            assert found.policy["epsilon"] == 0.3
+            count = len(made)
+            harness.eventually(lambda: len(made) > count + 20 or errors)
+            back = patient.rollback("home", to=found.left)
+            assert back.policy["name"] == "Thompson"
         states = client.states("home")
         assert [one.policy["name"] for one in states] == ["EpsilonGreedy", "Thompson"]
         assert (states[1].name, states[0].name) == (found.left, back.left)

@@ -145,7 +145,7 @@ def learner_of(engine, name="home"):
 
 
 async def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
-    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_config, engines):
         plays = np.zeros(3)
         for turn in range(3):
             for number, engine in enumerate(engines):
@@ -168,7 +168,7 @@ async def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_
                 await engine.feedback("home", row.id, 1.0)
                 plays[row.arm] += 1
 
-    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_config, engines):
         here, there = engines
         plays = Counter()
         await play(engines, 0, plays)
@@ -220,7 +220,7 @@ async def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_
             (row,) = await access.decide(engine, impression)
             await engine.feedback("home", row.id, float(rng.random() < 0.4))
 
-    async with two_shards(tmp_path, policy, spread=True) as (config, (here, there)):
+    async with two_shards(tmp_path, policy, spread=True) as (_config, (here, there)):
         await learn(here, 20)
         early = await here.exchange.export_learning("home")
         await learn(here, 15)
@@ -286,7 +286,7 @@ async def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy,
         events.append((row, reward))
         await engine.feedback("home", row.id, reward)
 
-    async with two_shards(tmp_path, policy) as (config, (here, there)):
+    async with two_shards(tmp_path, policy) as (_config, (here, there)):
         for turn in range(3):
             for i in range(6):
                 await learn(here, i % 4)
@@ -318,7 +318,7 @@ async def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
             row = await engine.decide("home", f"{engine.shard.number} {i % 12}", ["film"])
             await engine.feedback("home", row.id, float(i % 10 < clicked))
 
-    async with two_shards(tmp_path, tacit.DriftMixture(ARMS)) as (config, (here, there)):
+    async with two_shards(tmp_path, tacit.DriftMixture(ARMS)) as (_config, (here, there)):
         await learn(here, 9)
         await learn(there, 5)
         await exchange(here, there)

@@ -12,20 +12,7 @@ import placement_access as access
 import pytest
 import stores
 from drawn import examples
-from harness import (
-    SECOND,
-    START,
-    Client,
-    Clock,
-    as_after_a_crash,
-    folded,
-    folding,
-    is_the_fold,
-    logged_decisions,
-    quiet,
-    served,
-    with_policy,
-)
+from harness import quiet
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,7 +39,10 @@ POLICY = tacit.BWC(
 
 
 configured = partial(
-    with_policy, POLICY, signals=SIGNALS, rule=Rule(window=30 * SECOND, activation=60 * SECOND)
+    harness.with_policy,
+    POLICY,
+    signals=SIGNALS,
+    rule=Rule(window=30 * harness.SECOND, activation=60 * harness.SECOND),
 )
 
 
@@ -60,7 +50,7 @@ async def traffic(engine, rounds, start=0):
     """Send groups of decisions, feedback and activations, each a function of its number alone."""
     for i in range(start, start + rounds):
         rng = np.random.default_rng((5, i))
-        engine.clock.now = START + i * 7 * SECOND
+        engine.clock.now = harness.START + i * 7 * harness.SECOND
         asked = [
             DecisionRequest(
                 f"key {rng.integers(4)}",
@@ -93,19 +83,19 @@ def known(placement):
     crash=st.booleans(),
 )
 def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapshot_every, crash):
-    path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
+    path, clock = tmp_path_factory.mktemp("stops") / "s.db", harness.Clock()
     config = configured(snapshot_every=snapshot_every)
 
     async def piecewise():
         nonlocal path
         start = 0
         for length in lengths:
-            async with served(path, config, clock) as engine:
+            async with harness.served(path, config, clock) as engine:
                 await traffic(engine, length, start)
                 start += length
                 before = known(engine.placements["home"])
-                path = as_after_a_crash(path) if crash else path
-            is_the_fold(config, path, before, known)
+                path = harness.as_after_a_crash(path) if crash else path
+            harness.is_the_fold(config, path, before, known)
 
     asyncio.run(piecewise())
 
@@ -113,12 +103,11 @@ def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapsh
 @pytest.mark.parametrize("snapshot_every", [3, 50_000])
 async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
     config = configured(snapshot_every=snapshot_every)
-    async with folding(tmp_path / "s.db", config, seen=known) as engine:
+    async with harness.folding(tmp_path / "s.db", config, seen=known) as engine:
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [DecisionRequest(f"key {i}", None, [0.5]) for i in range(4)]
-        for row in await access.decide(engine, *asked):
+        for row in await access.decide(engine, *(DecisionRequest(f"key {i}", None, [0.5]) for i in range(4))):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
             assert access.read_signals(home, row)["new-arms"] >= 1 / 3
@@ -132,20 +121,20 @@ async def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, ki
     monkeypatch.setattr(stores, "chosen", kind)
     monkeypatch.setattr(access.upkeep, "ROWS", 8)
     config = configured(retention=60 / 86_400)
-    async with folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
+    async with harness.folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
         await traffic(engine, 40)
         # An hour later nearly all rows are too old.
-        engine.clock.now += 3601 * SECOND
+        engine.clock.now += 3601 * harness.SECOND
         await engine.decide("home", "key 1", context=[0.5])
         await quiet(engine)
-        assert 0 < len(logged_decisions(engine)) < 40
+        assert 0 < len(harness.logged_decisions(engine)) < 40
 
 
 async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
     path, config, read = tmp_path / "s.db", configured(), []
-    async with served(path, config) as engine:
+    async with harness.served(path, config) as engine:
         await traffic(engine, 40)
-        logged = [json.loads(row.context) for row in logged_decisions(engine)]
+        logged = [json.loads(row.context) for row in harness.logged_decisions(engine)]
         before = access.save_signals(engine.placements["home"])
     recall = access.PlacementSignals.recall
 
@@ -155,7 +144,7 @@ async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, mo
         return signals
 
     monkeypatch.setattr(access.PlacementSignals, "recall", noted)
-    assert access.save_signals(folded(path, config)) == before
+    assert access.save_signals(harness.folded(path, config)) == before
     assert len(read) == len(logged) == 120
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
@@ -163,10 +152,10 @@ async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, mo
 
 
 async def test_an_exported_log_has_the_whole_contexts(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
         await traffic(engine, 20)
         export(engine.config, engine.store, tmp_path / "log")
-        logged = [json.loads(row.context) for row in logged_decisions(engine)]
+        logged = [json.loads(row.context) for row in harness.logged_decisions(engine)]
     contexts = [c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]]
     assert [context.as_py() for context in contexts] == logged
 
@@ -179,10 +168,10 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
         test_rounds=6,
     )
     config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
-    async with served(tmp_path / "s.db", config) as engine:
+    async with harness.served(tmp_path / "s.db", config) as engine:
         placement = engine.placements["home"]
         for second in [*range(0, 3000, 30), *range(3000, 3120, 2)]:
-            engine.clock.now = START + second * SECOND
+            engine.clock.now = harness.START + second * harness.SECOND
             row = await engine.decide("home", "independence day")
             if second == 2970:
                 quiet = access.read_signals(placement, row)
@@ -197,12 +186,12 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
 
 
 async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
         placement = engine.placements["home"]
         row = await engine.decide("home", "tomato", None, [0.25], id="a")
         assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
         assert access.read_signals(placement, row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
-        engine.clock.now += 10 * SECOND
+        engine.clock.now += 10 * harness.SECOND
         # Asked again, it is the same decision, and counts once.
         before = access.save_signals(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
@@ -218,9 +207,8 @@ async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
 
 
 async def test_no_session_is_in_the_log(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        asked = DecisionRequest("tomato", None, [0.5], session="ann 1934")
-        (row,) = await access.decide(engine, asked)
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        (row,) = await access.decide(engine, DecisionRequest("tomato", None, [0.5], session="ann 1934"))
         assert "ann" not in str(row)
         assert len(json.loads(row.asked)["session"]) == 16
 
@@ -263,10 +251,10 @@ def test_signals_that_cannot_be_are_refused(tmp_path, text, named):
 
 
 async def test_other_signals_fold_the_log_anew(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
         await traffic(engine, 10)
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
-    anew, whole = (folded(tmp_path / "s.db", slower, snapshot) for snapshot in (True, False))
+    anew, whole = (harness.folded(tmp_path / "s.db", slower, snapshot) for snapshot in (True, False))
     assert access.save_signals(anew) == access.save_signals(whole)
 
 
@@ -276,7 +264,7 @@ def test_signals_over_http(tmp_path):
     home = {"arms": ["old", "new"], "policy": policy, "signals": signals}
     placements = {"home": home, "plain": {"arms": 2}}
     with run_in_thread(harness.configured(tmp_path / "s.db", placements=placements)) as address:
-        client = Client(address)
+        client = harness.Client(address)
         asked = {"key": "tomato", "session": "ann", "decision_id": "a"}
         status, _, answer = client.post("home/decide", asked)
         assert status == 200
@@ -299,10 +287,10 @@ async def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     both = {"policy": tacit.Thompson(ARM_NAMES), "shadow": tacit.Thompson(ARM_NAMES)}
     both[eventful] = POLICY
     policy = both.pop("policy")
-    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
+    rule = Rule(window=30 * harness.SECOND, activation=60 * harness.SECOND)
     options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
     config = Config({"home": PlacementConfig(policy, **both, **options)})
-    async with folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
+    async with harness.folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
         await traffic(engine, 12)
         assert access.get_secondary_learner(engine.placements["home"]).keys
 
@@ -320,7 +308,7 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
     later = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=bwc)
 
     async def session(config, context):
-        async with served(tmp_path / "s.db", Config({"home": config})) as engine:
+        async with harness.served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
             return list(access.get_secondary_learner(engine.placements["home"]).keys)

@@ -50,8 +50,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     async with folding(tmp_path / "s.db", config, partly=True) as engine:
         shown = await traffic(engine, 20)
         engine.clock.now += 60 * SECOND
-        told = DecisionRequest("key 0")
-        await decide(engine, told)
+        await decide(engine, DecisionRequest("key 0"))
         placement = engine.placements["home"]
         expected = Learner(get_config(placement).policy, seed=0)
         for row, _ in shown:

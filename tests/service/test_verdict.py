@@ -55,8 +55,7 @@ configured = partial(
 
 
 async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
-    request = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
-    told = request
+    told = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
     (row,) = await decide(engine, told, name="search")
     return row
 
