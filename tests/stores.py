@@ -85,7 +85,7 @@ class SlowStore(WrappedStore):
 
     def save_in_steps(self, *told):
         steps = self._store.save_in_steps(*told)
-        if told[1:] != self._which:
+        if self._which and told[1:] != self._which:
             return (yield from steps)
         self.begun += 1
         yield next(steps)
