@@ -10,11 +10,10 @@ import harness
 import msgspec
 import numpy as np
 import placement_access as access
-import psycopg
 import pytest
 import stores
 from drawn import examples
-from harness import SECOND, Clock, everything, folded, logged_decisions, reached, served, with_policy
+from harness import SECOND, Clock, everything, folded, reached, served, with_policy
 from hypothesis import example, given
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
@@ -503,43 +502,6 @@ async def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
 def postgres(monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     return stores.cluster()
-
-
-def terminate(postgres):
-    """Cut every connection of the store, as a restart of the server would."""
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'"
-        )
-
-
-async def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
-    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
-    path, config = tmp_path / "s.db", configured()
-
-    async def decided(engine, id):
-        while True:
-            try:
-                return await engine.decide("home", "k", id=id)
-            except NotDurable:
-                await asyncio.sleep(0.02)
-
-    async with folding(path, config) as engine:
-        for cut in range(6):
-            work = [asyncio.create_task(decided(engine, f"{cut} {i}")) for i in range(20)]
-            await asyncio.sleep(0.002 * cut)
-            await asyncio.to_thread(terminate, postgres)
-            made = await asyncio.gather(*work)
-            assert [row.id for row in made] == [f"{cut} {i}" for i in range(20)]
-        assert len(logged_decisions(engine)) == 120
-
-
-def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
-    store = stores.store_at(tmp_path)
-    with pytest.raises(StoreError, match="in use by another process"):
-        stores.store_at(tmp_path)
-    store.close()
 
 
 def test_no_message_names_the_password():

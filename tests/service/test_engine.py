@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from placement_access import everything
 from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
-from stores import WrappedStore, sql
+from stores import WrappedStore, sql, store_at
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue, UnknownName
@@ -391,12 +391,14 @@ async def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, arou
 # The store -----------------------------------------------------------------------------------
 
 
-def test_a_store_belongs_to_one_process(tmp_path):
-    store = SqliteStore(tmp_path / "s.db")
-    with pytest.raises(StoreError, match="in use by another process"):
-        SqliteStore(tmp_path / "s.db")
-    store.close()
-    SqliteStore(tmp_path / "s.db").close()
+def test_a_store_belongs_to_one_process(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
+    with (
+        contextlib.closing(store_at(tmp_path / "s.db")),
+        pytest.raises(StoreError, match="in use by another process"),
+    ):
+        store_at(tmp_path / "s.db")
+    store_at(tmp_path / "s.db").close()
 
 
 def test_a_foreign_file_is_refused_and_left_as_it_was(tmp_path):
@@ -575,27 +577,3 @@ async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp
         clock.now += 15_000_000
         await engine.decide("p9", "key")
         assert set(touched) == {"p0", "p9"}
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()), min_size=1, max_size=25)
-)
-@examples(20)
-def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_factory, steps):
-    """Whichever of them are asked, and whoever's windows close meanwhile."""
-    path, config = tmp_path_factory.mktemp("many") / "s.db", many_placements(4)
-
-    async def session():
-        clock = Clock()
-        async with served(path, config, clock) as engine:
-            for place, pause, clicks in steps:
-                clock.now += pause
-                row = await engine.decide(f"p{place}", "key")
-                if clicks:
-                    await engine.feedback(f"p{place}", row.id, 1.0)
-            clock.now += 60_000_000
-            await engine.decide("p0", "key")
-            return {name: learned(engine, name) for name in config.placements}
-
-    live = asyncio.run(session())
-    assert {name: everything(folded(path, config, name=name)) for name in live} == live

@@ -30,8 +30,8 @@ from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
 from tacit.wire.control import ModeOf, PinOf
 from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
+from tests.service.test_items import DIM, put, vectors
 
-DIM = 4
 CONTEXT = {"device": ["ios", "web"]}
 FAST = {} if is_long() else {"policy": "items_of_ones_own:LikedLists(epsilon=0.1)"}
 """For what takes the default 17 s of compilation: to learn from a log."""
@@ -45,18 +45,6 @@ MODES = {
 configured = partial(
     with_home, kind="slates", policy="item-list-mix(epsilon=0.1)", relevance_dim=DIM, context=CONTEXT
 )
-
-
-def vectors(count, seed=1):
-    return np.random.default_rng(seed).integers(-8, 9, (count, DIM)) / 4.0
-
-
-async def put(engine, count=12, seed=1, first=0):
-    items = [
-        NewItem(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
-        for i, vector in enumerate(vectors(count, seed))
-    ]
-    return await engine.ask("home", ItemsOf(items))
 
 
 async def traffic(engine, rounds, seed=0, kinds=6):

@@ -11,13 +11,12 @@ from drawn import examples
 from harness import SECOND, Clock, run_in_thread, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import MAX_JOINED_ROWS, SMALL_BLOCK, OpenWindows, decide, draft_snapshot
+from placement_access import MAX_JOINED_ROWS, SMALL_BLOCK, OpenWindows
 
 import tacit
 from tacit.cli import cli
 from tacit.service.config.schema import Config, PlacementConfig, Rule, ServerConfig
 from tacit.service.errors import Overloaded
-from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
 
 SIZES = st.lists(
@@ -117,25 +116,3 @@ def test_what_a_decision_takes_is_said_nearly():
     before = windows.bytes
     windows.open(*rows_from(1, 1000, 0))
     assert 400 < (windows.bytes - before) / 1000 < 800
-
-
-async def test_a_draft_is_of_its_moment_however_late_it_is_written(tmp_path):
-    config = Config({"home": PlacementConfig(tacit.UCB1(2), 1, rule=Rule(window=30 * SECOND))})
-    clock = Clock()
-    async with served(tmp_path / "s.db", config, clock=clock) as engine:
-        await decide(engine, *map(DecisionRequest, "ab"))
-        made = (await engine.decide("home", "c")).id
-        home = engine.placement("home")
-        at_once, later = draft_snapshot(home, 3, clock.now), draft_snapshot(home, 3, clock.now)
-        expected = list(at_once.pieces)
-        await engine.feedback("home", made, 1.0)
-        for key in ("d", "e", "f"):
-            await engine.decide("home", key)
-        clock.now += 31 * SECOND
-        await decide(engine, *(DecisionRequest(f"key {i}") for i in range(300)))
-        pieces = list(later.pieces)
-        assert [field for field, _ in pieces] == [field for field, _ in expected]
-        joined = [b"".join(c for f, c in made if f == "windows") for made in (pieces, expected)]
-        assert joined[0] == joined[1]
-        assert b'"c"' in joined[0]
-        assert b'"d"' not in b"".join(bytes(c) for f, c in pieces if f == "learner")
