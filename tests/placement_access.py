@@ -154,6 +154,16 @@ def get_offer(placement):
     return placement.offer
 
 
+def get_arms(placement):
+    """Return the names of all arms that there ever were."""
+    return placement.arms
+
+
+def shows_one_arm(placement):
+    """True if the placement shows one arm at a time and takes rewards, not clicks."""
+    return placement.kind.showing.single
+
+
 def get_arm_indices(placement, arms):
     """Return the numbers by which the policy knows arms."""
     return [placement.lifecycle.arm_indices[arm] for arm in arms]

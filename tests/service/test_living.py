@@ -64,7 +64,7 @@ def asked(engine, key, id=None, arms=None):
     placement = engine.placements["home"]
     rankings = None
     if access.get_config(placement).kind == "duels":
-        rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
+        rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in access.get_arms(placement)}
     return access.check_request(placement, DecisionRequest(key, arms, id=id, rankings=rankings))
 
 
@@ -129,7 +129,7 @@ async def stepped(engine, i, what, number, waiting):
 
 
 async def feedback(engine, row, number):
-    if engine.placements["home"].kind.showing.single:
+    if access.shows_one_arm(engine.placements["home"]):
         return await engine.feedback("home", row.id, float(number % 2))
     told = FeedbackRequest(row.id, CLICKS, clicks=Clicked([0] if number % 2 else []))
     return await engine.record_many("home", [told])
