@@ -15,10 +15,9 @@ import apsw
 import pytest
 import stores
 from forked import Forked
-from placement_access import Engine, everything, fold, load_placement, patch_internal
+from placement_access import Engine, arrays, everything, fold, load_placement, patch_internal
 from stores import store_at
 
-from tacit.core.arrays import leaves
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
@@ -126,12 +125,6 @@ async def clicked(engine, row, positions=None, id=None, name="home", metrics=Non
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
-
-
-def arrays(learner):
-    """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = leaves(learner.lanes.view_all())
-    return learner.keys, {field: array.tobytes() for field, array in used}
 
 
 def learned_arrays(learner):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+from tacit.core.arrays import leaves
 from tacit.learning.learner import make_snapshot
 from tacit.service.engine import (
     background_tasks,
@@ -64,7 +65,7 @@ from tacit.service.placements.aspects.control_group import (
 )
 from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
 from tacit.service.placements.aspects.items import ItemsChange, get_items_status, parse_shown_item
-from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS, TimeBins, encode_terms
+from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS, TimeBins
 from tacit.service.placements.aspects.reward_sums import ClosedDecisions, LiftSums
 from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.service.placements.attribution import Attribution
@@ -74,7 +75,7 @@ from tacit.service.placements.open_decisions import MAX_JOINED_ROWS, SMALL_BLOCK
 from tacit.service.placements.placement import Placement, list_changes
 from tacit.service.placements.series import Series, uniform_estimate
 from tacit.service.placements.snapshots import MIN_WORKSPACE
-from tacit.service.placements.windows import WAITING, DeadlineQueue
+from tacit.service.placements.windows import WAITING
 
 HOMES = {
     "LogClock": engine_module,
@@ -371,10 +372,14 @@ def draft_snapshot(placement, seq, time):
     return placement.draft(seq, time)
 
 
+def arrays(learner):
+    """Return what a learner has learned of the keys that it knows, bit for bit."""
+    used = leaves(learner.lanes.view_all())
+    return learner.keys, {field: array.tobytes() for field, array in used}
+
+
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
-    from harness import arrays
-
     counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
     counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
     counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()

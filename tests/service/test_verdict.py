@@ -17,7 +17,6 @@ from harness import Clock, eventually, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
 from placement_access import decide, report_duels, verdicts
-from placement_access import verdicts as searches
 from stores import store_at
 
 from tacit.client import Client as ServiceClient
@@ -231,7 +230,7 @@ async def test_the_same_search_of_another_user_is_another_search(tmp_path):
 
 
 async def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(searches, "MOST_VALUES", 3)
+    monkeypatch.setattr(verdicts, "MOST_VALUES", 3)
     async with served(tmp_path / "s.db", configured(), Clock()) as engine:
         for i in range(20):
             await searched(engine, segments={"market": f"m{i % 5}"})
