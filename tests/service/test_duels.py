@@ -421,31 +421,6 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
 # Configuration -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"rankers": ["one"]}, "placements.search.rankers"),
-        ({"rankers": ["one", "one"]}, "placements.search: arms"),
-        ({"interleaving": "round-robin"}, "placements.search.interleaving"),
-        ({"interleaving": "optimized", "length": 13}, "placements.search: length"),
-        ({"length": 0}, "placements.search.length"),
-        ({"ties": "maybe"}, "placements.search.ties"),
-        ({"unclicked": "loss"}, "placements.search.unclicked"),
-        ({"default_reward": 0.5}, "placements.search.default_reward"),
-        ({"aggregation": "sum"}, "placements.search.aggregation"),
-        ({"arms": 3}, "placements.search.arms"),
-        ({"mode": "asleep"}, "placements.search.mode"),
-        ({"policy": "ucb1"}, "placements.search.policy"),
-        ({"kind": "duel"}, "placements.search.kind"),
-        ({"kind": "arms"}, "placements.search"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match="configuration: ") as caught:
-        configured(**more)
-    assert named in str(caught.value)
-
-
 def test_duel_policies_are_for_duels():
     overrides = {"placements.home.arms": 3, "placements.home.policy": "rmed1"}
     with pytest.raises(ConfigError, match=r"placements.home.policy: RMED1 shows a duel"):

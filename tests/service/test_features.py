@@ -136,21 +136,6 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, more, field):
     assert (status, answer["field"]) == (422, field), json.dumps(answer)
 
 
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"policy": "ucb1", "arms": 2}, "placements.home.policy"),
-        ({"policy": "rmed1", "arms": 2}, "placements.home.policy"),
-        ({"shadow": "lin-ts(relevance_dim=1, examination_dim=1)"}, "placements.home.shadow"),
-        ({"rankers": ["a", "b"]}, "placements.home.rankers"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match="configuration: ") as caught:
-        configured(**more)
-    assert named in str(caught.value)
-
-
 SAID = {"context": {"age": "number", "new": "boolean"}}
 READS_NONE = r"take a policy that reads it"
 

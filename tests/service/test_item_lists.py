@@ -19,7 +19,7 @@ from stores import store_at
 import tacit
 from tacit.client import Clicks, Client, InvalidRequest
 from tacit.core.arrays import leaves
-from tacit.errors import AssumptionWarning, ConfigError, TacitError
+from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
@@ -257,22 +257,6 @@ async def test_another_policy_takes_over_what_was_listed(tmp_path):
                 await engine.rebuild("home", spec)
         await engine.rebuild("home", other)
         await traffic(engine, 8, seed=1)
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"arms": ["a", "b"]}, "arms"),
-        ({"policy": "embedding-mixture"}, "policy"),
-        ({"policy": "list-mix", "arms": 3}, "context"),
-        ({"policy": "item-list-mix", "relevance_dim": None}, "relevance_dim"),
-        ({"policy": "auto", "relevance_dim": None, "context": None}, "arms"),
-        ({"holdout": {"share": 0.1, "control": {"policy": "item-list-mix"}}}, "policy"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(table, says):
-    with pytest.raises(ConfigError, match=says):
-        configured(**table)
 
 
 # Exported ------------------------------------------------------------------------------------

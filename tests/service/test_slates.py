@@ -11,7 +11,6 @@ from harness import SECOND, START, folding, with_home
 from placement_access import decide, get_config, get_learner, restore_decision
 
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
@@ -111,19 +110,3 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, fie
     assert (answer[0], answer[2]["field"]) == (status, field), json.dumps(answer[2])
     if field == "reward":
         assert "reward: 1.0 is not allowed; a list was shown; send the places" in answer[2]["detail"]
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"policy": "ucb1"}, "placements.home.policy"),
-        ({"policy": "ranked-bandit(ucb1)"}, "placements.home: policy"),
-        ({"positions": 0}, "placements.home.positions"),
-        ({"default_reward": 1}, "placements.home.default_reward"),
-        ({"aggregation": "max"}, "placements.home.aggregation"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match="configuration: ") as caught:
-        configured(**more)
-    assert named in str(caught.value)

@@ -21,7 +21,7 @@ from stores import store_at
 
 from tacit.client import Client as ServiceClient
 from tacit.client import InvalidRequest
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import InvalidValue
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
@@ -405,21 +405,6 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, body, field):
 def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
     answer = client.ask("GET", f"/v1/placements/{query}")
     assert (answer[0], answer[2]["field"]) == (status, field)
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"worth": {"purchase": -1.0}}, "worth.purchase"),
-        ({"worth": {}}, "worth"),
-        ({"segments": ["left"]}, "segments"),
-        ({"segments": ["session"]}, "segments"),
-        ({"segments": [""]}, "segments"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match=rf"placements\.search\.?.*{named}"):
-        configured(**more)
 
 
 # The log -------------------------------------------------------------------------------------
