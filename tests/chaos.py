@@ -1,7 +1,7 @@
 """Faults under load: what was acknowledged must all be there once, and the state be the log's.
 
-Requests are of arms, holdouts, duels and items of a catalogue; two placements get clicks alone, and silence
-counts when windows close; a file is fed, and a process spools.
+Requests are of arms, holdouts, duels, lists and items of a catalogue; two placements get clicks alone, and
+silence counts when windows close; a file is fed, and a process spools.
 
 python tests/chaos.py --faults 200
 """
@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import msgspec
@@ -32,12 +33,12 @@ from click_lessons import check_lessons
 from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from forked import Forked
 from harness import PATIENCE, Client, eventually
+from placement_access import ItemsChange, open_store, parse_interleaved
 
 from tacit.service.config.file import load_config
-from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.log.rows import DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.search_records import SearchFields
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.items import ItemsChange
 
 CLIENTS = 6
 WORK = 20
@@ -73,6 +74,8 @@ KEPT_SECONDS = 60.0
 """For which rows are kept; what is sent again is so within half of it."""
 ITEMS = [f"item {i}" for i in range(6)]
 EXTRA = "extra item"
+LISTED = {"search": "duel", "lists": "slate"}
+"""How placements that show lists, which are clicked, are asked."""
 RANKINGS = {"old": ["a", "b", "c"], "new": ["b", "d", "a"]}
 USERS = 50
 ARMS = ["a", "b", "c", "d"]
@@ -118,7 +121,7 @@ class Clients:
         for count in itertools.count():
             if self._over.is_set():
                 return
-            placement = rng.choice(["home", "home", "sum", "held", "search", "items", "fed"])
+            placement = rng.choice(["home", "home", "sum", "held", "search", "lists", "items", "fed"])
             id = f"{number} {count}"
             asked = {"key": f"key {rng.randrange(20)}", "decision_id": id}
             if placement in ("held", "search"):
@@ -127,15 +130,15 @@ class Clients:
                 asked["rankings"] = RANKINGS
             if placement == "items":
                 asked["arms"] = rng.sample(ITEMS, 4)
-            how = "duel" if placement == "search" else "decide"
-            requests = [(placement, how, asked, (placement, id))]
+            requests = [(placement, LISTED.get(placement, "decide"), asked, (placement, id))]
             if waiting and rng.random() < 0.7:
                 # Out of order, and some of it after its window.
                 where, what, reward = waiting.pop(rng.randrange(len(waiting)))
-                told = {"decision_id": what, "reward": reward, "feedback_id": "click"}
+                told = {"decision_id": what, "feedback_id": "click"}
+                told |= {"clicks": [0]} if where in LISTED else {"reward": reward}
                 if where == "held":
                     told["metrics"] = {"seconds": 3.0}
-                requests.append((where, "feedback", told, (where, what)))
+                requests.append((where, "clicks" if where in LISTED else "feedback", told, (where, what)))
             for where, what, body, name in requests:
                 for _ in range(1 + (rng.random() < 0.2)):
                     connection, answer = self._sent(connection, where, what, body)
@@ -144,7 +147,7 @@ class Clients:
                     self._note(what, name, body, answer)
             if placement == "fed" and (placement, id) in self.decided:
                 self._feed.add(id, float(rng.random() < 0.3), 1 + (rng.random() < 0.2))
-            elif rng.random() < 0.7 and placement != "search":
+            elif rng.random() < 0.7:
                 waiting.append((placement, id, float(rng.random() < 0.3)))
             del waiting[:-30]
 
@@ -176,13 +179,15 @@ class Clients:
         return connection, None
 
     def _note(self, what, name, body, answer):
-        if what == "feedback":
-            self.told[name] = body["reward"]
+        if what in ("feedback", "clicks"):
+            self.told[name] = body.get("reward", body.get("clicks"))
             return
         shown = body["key"], answer.get("arm"), answer["propensity"]
         if what == "duel":
-            shown = body["key"], answer["left"], None
+            shown = body["key"], answer["items"], None
             self.users[name] = body["user"]
+        elif what == "slate":
+            shown = body["key"], answer["slate"], answer["propensity"]
         self.since.setdefault(name, time.monotonic())
         if self.decided.setdefault(name, shown) != shown:
             self.wrong.append(("another answer", name, shown))
@@ -466,8 +471,6 @@ class Run:
         acknowledged = {kind: list(changes) for kind, changes in self.operator.acknowledged.items()}
         forgotten = list(self.operator.forgotten)
         config = load_config(self.path)
-        from tacit.service.engine.stores import open_store
-
         self.await_database()
         store = open_store(config.store)
         try:
@@ -482,15 +485,12 @@ class Run:
                     name = names[event.placement], event.id
                     ids[event.seq] = name
                     decisions[name] += 1
-                    shown[name] = event.key, event.arm, event.propensity
-                    if name[0] == "search":
-                        units[name] = SearchFields.read(event.asked).unit
-                        shown[name] = event.key, event.arm, None
+                    self.take_decision(name, event, shown, units)
                     if name[0] == "home" and event.arm not in self.offered(event, logged["arms"]):
                         self.problems.append(f"not on offer: {event}")
                 elif isinstance(event, FeedbackRow):
                     rewards[ids[event.decision]] += 1
-                    rewarded[ids[event.decision]] = event.reward
+                    rewarded[ids[event.decision]] = read_feedback(event.reward, event.clicks)
                 elif event.kind in CHANGES:
                     logged[event.kind].append(CHANGES[event.kind](event.value))
             for kind, changes in logged.items():
@@ -535,15 +535,22 @@ class Run:
                 known = name, row["id"]
                 ids[row["seq"]] = known
                 decisions[known] = int(row["seq"] not in self.seqs)
-                arm = json.loads(row["arm"])
-                shown[known] = row["key"], arm, None if name == "search" else row["propensity"]
-                if name == "search":
-                    units[known] = SearchFields.read(row["asked"]).unit
+                logged = SimpleNamespace(**row | {"arm": json.loads(row["arm"])})
+                self.take_decision(known, logged, shown, units)
                 found += 1
             for row in self.archived_rows(name, "feedback"):
                 rewards[ids[row["decision"]]] = int(row["decision"] not in self.seqs)
-                rewarded[ids[row["decision"]]] = row["reward"]
+                rewarded[ids[row["decision"]]] = read_feedback(row["reward"], row["clicks"])
         return found
+
+    def take_decision(self, name, row, shown, units):
+        """Note what a decision of the log or of the archive showed, and the unit of a search."""
+        shown[name] = row.key, row.arm, row.propensity
+        if name[0] == "lists":
+            shown[name] = row.key, decode_list(row.shown).arms, row.propensity
+        elif name[0] == "search":
+            shown[name] = row.key, parse_interleaved(row)["items"], None
+            units[name] = SearchFields.read(row.asked).unit
 
     def archived_rows(self, name, kind):
         import pyarrow.parquet as pq
@@ -597,6 +604,11 @@ class Run:
             "answers": dict(self.clients.answers),
             "problems": self.problems,
         }
+
+
+def read_feedback(reward, clicks):
+    """Return a reward, or the clicks of a list."""
+    return reward if clicks is None else json.loads(clicks)
 
 
 def changed_items(mark):

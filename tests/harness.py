@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -14,17 +15,14 @@ import apsw
 import pytest
 import stores
 from forked import Forked
+from placement_access import Engine, arrays, everything, fold, load_placement, patch_internal
 from stores import store_at
 
-from tacit.core.arrays import leaves
-from tacit.learning.learner import make_snapshot
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.requests import Clicked, FeedbackRequest
-from tacit.service.log.rows import CLICKS
+from tacit.service.log.rows import CLICKS, DecisionRow
 from tacit.service.maintenance.doctor import verify
 
 PATIENCE = 600.0
@@ -129,25 +127,10 @@ async def clicked(engine, row, positions=None, id=None, name="home", metrics=Non
     return outcome
 
 
-def arrays(learner):
-    """Return what a learner has learned of the keys that it knows, bit for bit."""
-    used = leaves(learner.lanes.view_all())
-    return learner.keys, {field: array.tobytes() for field, array in used}
-
-
 def learned_arrays(learner):
     """Return what a learner has learned, bit for bit, without decisions that are yet to be learned."""
     keys, held = arrays(learner)
     return keys, {field: content for field, content in held.items() if field.rpartition(".")[2] != "open"}
-
-
-def everything(placement):
-    """Return everything that a placement is, bit for bit."""
-    counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
-    counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
-    counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()
-    second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
-    return *arrays(placement.learner), placement.export_open_windows(), counted, second
 
 
 def learned(engine, name="home"):
@@ -155,20 +138,37 @@ def learned(engine, name="home"):
     return everything(engine.placements[name])
 
 
-def folded(path, config, snapshot=False):
-    """Return the placement ``home`` as the log makes it, from a snapshot on if that is wanted."""
+def folded(path, config, snapshot=False, name="home"):
+    """Return a placement as the log makes it, from a snapshot on if that is wanted."""
     with contextlib.closing(store_at(path)) as store:
-        placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
+        placement = load_placement(name, config.placements[name], store, 0, snapshot=snapshot)
         fold({placement.id: placement}, store)
         return placement
 
 
-def is_the_fold(config, path, live, seen=everything):
+def is_the_fold(config, path, live, seen=everything, name="home"):
     """Check that what is seen of a placement is what its log says, whole or from a snapshot on."""
     with contextlib.closing(store_at(path)) as store:
         assert verify(config, store) == []
     for snapshot in (True, False):
-        assert seen(folded(path, config, snapshot)) == live
+        assert seen(folded(path, config, snapshot, name)) == live
+
+
+@contextlib.asynccontextmanager
+async def folding(path, config, clock=None, seen=everything, name="home", crash=True, partly=False, **more):
+    """Yield an engine on a store, whose log must say in the end what the placement is.
+
+    The log is that which a crash would leave, of which a snapshot covers a part if that is wanted; or that of
+    an engine which was stopped, with a snapshot of all.
+    """
+    async with served(path, config, clock, **more) as engine:
+        yield engine
+        live, config = seen(engine.placements[name]), engine.config
+        place = as_after_a_crash(path) if crash else path
+    if partly:
+        with contextlib.closing(store_at(place)) as store:
+            assert 0 < store.snapshot(1).seq < store.end().seq
+    is_the_fold(config, place, live, seen, name)
 
 
 async def quiet(engine):
@@ -187,11 +187,38 @@ def as_after_a_crash(path):
     return copy
 
 
+def logged_decisions(engine):
+    """Return the decisions of an engine's log, of all placements."""
+    return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+
+
 def snapshots(path):
     """Return how many snapshots are in a store that is open."""
     with contextlib.closing(apsw.Connection(str(path), apsw.SQLITE_OPEN_READONLY)) as connection:
         connection.set_busy_timeout(int(1000 * PATIENCE))
         return connection.execute("SELECT count(*) FROM snapshots").get
+
+
+@contextlib.contextmanager
+def meanwhile(work):
+    """Work over and over in a thread until the block ends; yield its errors, of which there must be none."""
+    over, errors = threading.Event(), []
+
+    def go_on():
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield errors
+    finally:
+        over.set()
+        thread.join()
+    assert errors == []
 
 
 # A process and its clients -------------------------------------------------------------------
@@ -201,7 +228,7 @@ def snapshots(path):
 def by_clock(config, clock):
     """Serve a configuration in a thread, by a clock that the test sets; yield its address."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tacit.service.engine.engine.LogClock", lambda: clock)
+        patch_internal(patched, LogClock=lambda: clock)
         with run_in_thread(config) as address:
             yield address
 

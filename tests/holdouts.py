@@ -6,10 +6,10 @@ from functools import partial
 
 import numpy as np
 from harness import SECOND, with_home
+from placement_access import decide, get_lift, get_mode, make_lift_report
 
 from tacit.client import Feedback, Impression
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 
 ARMS = ["film", "recipe"]
@@ -27,18 +27,22 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
     for i in range(rounds):
         rng = np.random.default_rng((i, size))
         engine.clock.now += 40 * SECOND
-        home = engine.placements[name]
         users = rng.integers(100, size=size).tolist()
         told = [
-            home.check_request(
-                DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
-            )
+            DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
             for j in range(size)
         ]
-        rows = await engine.decide_many(name, told)
+        rows = await decide(engine, *told, name=name)
         clicked = [row for row in rows if rng.random() < rates[row.arm]]
         if clicked:
             await engine.record_many(name, [FeedbackRequest(row.id, reward=1.0) for row in clicked])
+
+
+async def decide_rounds(engine, rounds, size=50, **request):
+    """Decide for many at once, window after window; yield number and rows of each round."""
+    for i in range(rounds):
+        engine.clock.now += 40 * SECOND
+        yield i, await decide(engine, *(DecisionRequest("k", id=f"{i} {j}", **request) for j in range(size)))
 
 
 def asked(holdout):
@@ -52,7 +56,7 @@ def asked(holdout):
 async def closed(engine, name="home"):
     """Let all windows close."""
     engine.clock.now += 3600 * SECOND
-    await engine.ask(name, ModeOf(engine.placements[name].mode))
+    await engine.ask(name, ModeOf(get_mode(engine.placements[name])))
 
 
 def report(engine, **more):
@@ -71,3 +75,28 @@ def shown(client, clock, placement, rates, rounds=8, size=1000):
         clock.now += 40 * SECOND
     client.decide(placement, "tomato")
     return client.lift(placement), arms
+
+
+def count_closed(engine):
+    """Return how many decisions count in the lift by now, in all groups."""
+    return int(get_lift(engine.placements["home"]).reward.counts.sum())
+
+
+def check_frequency(happened, q):
+    """Check within 5 standard errors that Σ 1/q over what happened is the number of trials."""
+    terms = np.where(happened, 1 / q, 0.0)
+    error = np.sqrt((terms**2).mean() / len(q))
+    assert abs(terms.mean() - 1) < 5 * error
+
+
+def check_arm_frequencies(rows, arms=4):
+    """Check that each arm was shown as often as the propensities in the log say."""
+    q, shown = np.array([row.propensity for row in rows]), np.array([row.arm for row in rows])
+    assert {row.control for row in rows} == {0, 1}
+    for arm in range(arms):
+        check_frequency(shown == arm, q)
+
+
+def count_reported(found):
+    """Return over how many decisions of all groups a lift is reported."""
+    return sum(group.decisions for group in found.groups.values())

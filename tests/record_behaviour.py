@@ -33,6 +33,19 @@ from unittest import mock
 import apsw
 import numpy as np
 from harness import SECOND, START, Clock, as_after_a_crash, configured, quiet
+from placement_access import (
+    Engine,
+    check_client_decision,
+    check_client_side,
+    check_request,
+    draft_snapshot,
+    fold,
+    get_learner,
+    get_learners,
+    get_offer,
+    get_snapshot_seq,
+    load_placement,
+)
 
 import tacit
 from tacit.core.arrays import leaves
@@ -41,8 +54,6 @@ from tacit.errors import TacitError
 from tacit.learning.learner import make_snapshot
 from tacit.policies import policy_to_spec
 from tacit.policies.base import registry
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log import ids
 from tacit.service.log.requests import (
     Clicked,
@@ -53,7 +64,6 @@ from tacit.service.log.requests import (
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, decode_list
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.placements.aspects.client_decisions import check_client_decision, check_client_side
 from tacit.wire.control import ArmsOf, ModeOf, PinOf, RebuildOf, RollbackOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
@@ -258,7 +268,7 @@ class Script:
             return check_client_decision(
                 self.placement, request, ClientDecision(arms[rng.integers(len(arms))], chance)
             )
-        return self.placement.check_request(request)
+        return check_request(self.placement, request)
 
     def make_request(self, rng, id):
         """Return a request of the kind, with what its configuration has it say."""
@@ -397,7 +407,7 @@ def describe(placement):
     An array that counts open decisions (``open``) did not exist in 0.3: it must be zero, and is left out.
     """
     arrays = {}
-    for number, learner in enumerate(placement.learners):
+    for number, learner in enumerate(get_learners(placement)):
         for field, array in leaves(learner.lanes.view_all()):
             if field.rpartition(".")[2] == "open":
                 assert not array.any(), (placement.name, field)
@@ -408,13 +418,13 @@ def describe(placement):
             item_ids, segments, vectors = learner.items_or_none.columns()
             arrays[f"{number}.items"] = [*map(str, item_ids), *map(str, segments), digest(vectors)]
     fields = defaultdict(bytes)
-    for field, piece in placement.draft(0, 0).pieces:
+    for field, piece in draft_snapshot(placement, 0, 0).pieces:
         fields[field] += piece
     return {
         "arrays": arrays,
-        "keys": [list(learner.keys) for learner in placement.learners],
-        "retired": list(map(str, make_snapshot(placement.learner).retired)),
-        "offer": list(map(str, placement.offer.arms)),
+        "keys": [list(learner.keys) for learner in get_learners(placement)],
+        "retired": list(map(str, make_snapshot(get_learner(placement)).retired)),
+        "offer": list(map(str, get_offer(placement).arms)),
         "saved": json.loads(fields["windows"]),
         "series": json.loads(fields["series"]),
     }
@@ -438,7 +448,7 @@ def fold_store(path, config, *, snapshot):
         placements = {
             name: load_placement(name, each, store, 0, snapshot=snapshot) for name, each in names.items()
         }
-        began = {name: placement.snapshot_seq for name, placement in placements.items()}
+        began = {name: get_snapshot_seq(placement) for name, placement in placements.items()}
         fold({placement.id: placement for placement in placements.values()}, store)
         return {name: describe(placement) for name, placement in placements.items()}, began
 

@@ -12,7 +12,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
+
+from tacit.service.errors import StoreError
 
 KINDS = ("sqlite", "postgres")
 """Each test that asks for a ``kind`` of store runs once on each."""
@@ -61,6 +64,36 @@ def sql(path, kind, *statements):
         for statement in statements:
             made = connection.execute(statement)
         return made.fetchall() if made.description else []
+
+
+class WrappedStore:
+    """A store that passes on to another one what its class does not change."""
+
+    def __init__(self, store):
+        self._store = store
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+
+class SlowStore(WrappedStore):
+    """A store that takes any number of steps more for a snapshot, or a base, until it is let go on."""
+
+    def __init__(self, store, *which):
+        super().__init__(store)
+        self.goes_on, self.fails, self.begun, self._which = threading.Event(), False, 0, which
+
+    def save_in_steps(self, *told):
+        steps = self._store.save_in_steps(*told)
+        if self._which and told[1:] != self._which:
+            return (yield from steps)
+        self.begun += 1
+        yield next(steps)
+        while not self.goes_on.is_set():
+            yield
+        if self.fails:
+            raise StoreError("store: the disk is full")
+        yield from steps
 
 
 class Cluster:

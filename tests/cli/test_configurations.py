@@ -6,12 +6,11 @@ import math
 
 import pytest
 from harness import configured
+from placement_access import Engine, patch_internal
 
 from tacit.errors import ConfigError, TacitError
 from tacit.service.config import schema
 from tacit.service.config.file import ConfigFile, load_config
-from tacit.service.engine import fold
-from tacit.service.engine.engine import Engine
 from tacit.service.kind import get_kind
 from tacit.service.log.sqlite import SqliteStore
 
@@ -115,7 +114,7 @@ def test_what_has_no_room_in_memory_is_refused(tmp_path, monkeypatch):
     def opened(*_):
         raise MemoryError
 
-    monkeypatch.setattr(fold, "load_placement", opened)
+    patch_internal(monkeypatch, load_placement=opened)
     with pytest.raises(
         ConfigError, match=r"placements\.default: .* of 5 arms has no room in memory; give fewer"
     ):

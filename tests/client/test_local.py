@@ -15,6 +15,7 @@ import harness
 import pytest
 from forked import Forked, ran
 from harness import PATIENCE, SECOND, START, Clock, as_after_a_crash, learned, started, stopped, with_policy
+from placement_access import check_client_decision, check_request
 from stores import free_port
 
 import tacit
@@ -24,7 +25,6 @@ from tacit.errors import BEFORE_0_3, InvalidValue, TacitError
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.schema import Rule
 from tacit.service.log.requests import ClientDecision, DecisionRequest, FeedbackRequest
-from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf
 
 NAMES = ("a", "b", "c")
@@ -56,7 +56,7 @@ async def test_what_is_taken_over_is_learned_and_is_a_fold_of_the_log(tmp_path, 
             engine.clock.now = START + i * 7_000_000
             asked = [made(engine, f"{i} {j}", f"key {j % 2}", NAMES[j]) for j in range(3)]
             # Among them one that is decided here.
-            plain = engine.placements["home"].check_request(DecisionRequest("key 0", id=f"{i} own"))
+            plain = check_request(engine.placements["home"], DecisionRequest("key 0", id=f"{i} own"))
             rows = await engine.decide_many("home", [asked[0], plain, *asked[1:]])
             assert [row.arm for row in (rows[0], *rows[2:])] == list(NAMES)
             told = [FeedbackRequest(f"{i} {j}", reward=float(j == 2)) for j in range(2)]

@@ -13,13 +13,13 @@ import stores
 from drawn import is_long
 from forked import Forked
 from harness import PATIENCE, eventually
+from placement_access import list_stores
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.config.file import load_config
-from tacit.service.engine.shard_layout import list_stores
 from tacit.service.log.ids import find_shard, hash_partition, parse_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow

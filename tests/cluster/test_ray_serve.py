@@ -24,10 +24,10 @@ import pytest
 import stores
 from forked import Forked, ran
 from harness import PATIENCE, Client, eventually
+from placement_access import list_stores
 
 from tacit.cluster.shard_link import Link
 from tacit.service.config.file import load_config
-from tacit.service.engine.shard_layout import list_stores
 from tacit.service.log.ids import Shard, find_shard, hash_partition, parse_partition
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow

@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 from harness import SECOND, START, served, with_home
+from placement_access import decide
 
 import tacit
 from tacit import cluster
@@ -261,12 +262,11 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
 
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
-            check = engine.placements["home"].check_request
             for i in range(60):
                 engine.clock.now = START + i * 20 * SECOND
                 # Each draws from its id, so that every run of this test draws the same.
-                asked = [check(DecisionRequest(f"key {i % 3}", id=f"{i}-{j}")) for j in range(20)]
-                rows = await engine.decide_many("home", asked)
+                asked = [DecisionRequest(f"key {i % 3}", id=f"{i}-{j}") for j in range(20)]
+                rows = await decide(engine, *asked)
                 sent = []
                 for row in rows:
                     told = clicks_on(decode_list(row.shown).arms, rng)
@@ -275,7 +275,7 @@ def test_the_service_exports_lists_that_answer_for_other_policies(tmp_path):
                 await engine.record_many("home", sent)
             engine.clock.now += 60 * SECOND
             # Those that the service names are decided at once.
-            await engine.decide_many("home", [check(DecisionRequest("another key"))] * 10)
+            await decide(engine, *[DecisionRequest("another key")] * 10)
             counts = export(config, engine.store, tmp_path / "out")
             export_ubi(engine.store, tmp_path / "ubi")
         return counts

@@ -10,25 +10,11 @@ import pytest
 from harness import served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import Series, arm_results, decide, fold, get_series, load_placement, series
 from stores import store_at
 
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, REWARD
-from tacit.service.placements.arm_results import (
-    DAY,
-    DECISIONS,
-    FIRST_ARM,
-    HOUR,
-    MINUTE,
-    WW,
-    ArmResults,
-    R,
-    W,
-    impressions,
-    rewards,
-)
-from tacit.service.placements.series import MIN_PROPENSITY, Series
 from tacit.wire.control import ModeOf
 
 START = 1_700_000_000_000_000
@@ -37,10 +23,10 @@ ARMS = 3
 
 def counted(events, results=None):
     """Return results of events: seconds until the next, an arm, a reward or None."""
-    results, time = results or ArmResults(ARMS), START
+    results, time = results or arm_results.ArmResults(ARMS), START
     for seconds, arm, reward in events:
         time += seconds * 1_000_000
-        results.count_decisions(time, 1)[FIRST_ARM + 2 * arm] += 1.0
+        results.count_decisions(time, 1)[arm_results.FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
             results.count_reward(time, arm, [reward])
     return results, time
@@ -70,9 +56,9 @@ def test_decisions_count_the_same_bits_however_they_are_grouped(made):
         alone.count_decision(START, *one)
     assert together.to_bytes() == alone.to_bytes()
     assert together.results.save_state() == alone.results.save_state()
-    weights = [1.0 / (n * max(p, MIN_PROPENSITY)) for _, p, n in made if p is not None]
-    assert together.table[0, W] == pytest.approx(sum(weights))
-    assert together.table[0, WW] == pytest.approx(sum(weight**2 for weight in weights))
+    weights = [1.0 / (n * max(p, series.MIN_PROPENSITY)) for _, p, n in made if p is not None]
+    assert together.table[0, arm_results.W] == pytest.approx(sum(weights))
+    assert together.table[0, arm_results.WW] == pytest.approx(sum(weight**2 for weight in weights))
 
 
 @given(events)
@@ -81,10 +67,10 @@ def test_nothing_is_lost_as_time_goes_by(told):
     sums = results.sum_range(0)
     shown = np.bincount([arm for _, arm, _ in told], minlength=ARMS)
     earned = [sum(r or 0.0 for _, arm, r in told if arm == slot) for slot in range(ARMS)]
-    assert impressions(sums).tolist() == shown.tolist()
-    assert rewards(sums) == pytest.approx(earned)
-    assert sums[DECISIONS] == len(told)
-    assert sums[R] == pytest.approx(sum(earned))
+    assert arm_results.impressions(sums).tolist() == shown.tolist()
+    assert arm_results.rewards(sums) == pytest.approx(earned)
+    assert sums[arm_results.DECISIONS] == len(told)
+    assert sums[arm_results.R] == pytest.approx(sum(earned))
     for most in (1, 7, 96):
         parts = results.sum_periods(0, time + 1, most)
         assert len(parts.begins) <= most
@@ -97,22 +83,22 @@ def test_nothing_is_lost_as_time_goes_by(told):
 def test_what_was_lately_is_known_by_the_minute(told):
     results, time = counted(told)
     times = START + 1_000_000 * np.cumsum([seconds for seconds, *_ in told])
-    minutes = times // MINUTE
-    for ago, width in ((HOUR, MINUTE), (DAY, 15 * MINUTE)):
+    minutes = times // arm_results.MINUTE
+    for ago, width in ((arm_results.HOUR, arm_results.MINUTE), (arm_results.DAY, 15 * arm_results.MINUTE)):
         begin = (time - ago) // width * width
-        lately = int((minutes * MINUTE // width * width >= begin).sum())
-        assert results.sum_range(begin)[DECISIONS] == lately
+        lately = int((minutes * arm_results.MINUTE // width * width >= begin).sum())
+        assert results.sum_range(begin)[arm_results.DECISIONS] == lately
 
 
 @given(events, st.integers(0, 60))
 def test_results_go_on_from_where_they_were_saved(told, cut):
     whole, _ = counted(told)
     before, time = counted(told[:cut] or told[:1])
-    again = ArmResults(1)
+    again = arm_results.ArmResults(1)
     again.restore(json.loads(json.dumps(before.save_state())))
     for seconds, arm, reward in told[max(cut, 1) :]:
         time += seconds * 1_000_000
-        again.count_decisions(time, 1)[FIRST_ARM + 2 * arm] += 1.0
+        again.count_decisions(time, 1)[arm_results.FIRST_ARM + 2 * arm] += 1.0
         if reward is not None:
             again.count_reward(time, arm, [reward])
     assert again.save_state() == whole.save_state()
@@ -121,7 +107,7 @@ def test_results_go_on_from_where_they_were_saved(told, cut):
 @given(events, events)
 def test_results_of_shards_add_up(told, others):
     parts = [counted(one)[0] for one in (told, others)]
-    both = ArmResults(ARMS)
+    both = arm_results.ArmResults(ARMS)
     for part in parts:
         both.merge(part)
     assert both.sum_range(0) == pytest.approx(sum(part.sum_range(0) for part in parts))
@@ -131,9 +117,9 @@ def test_results_of_shards_add_up(told, others):
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
     results.reach(4)
-    results.count_decisions(time, 1)[FIRST_ARM + 6] += 1.0
-    assert impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
-    assert rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]
+    results.count_decisions(time, 1)[arm_results.FIRST_ARM + 6] += 1.0
+    assert arm_results.impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
+    assert arm_results.rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -147,30 +133,30 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            told = home.check_request(DecisionRequest("k"))
-            (row,) = await engine.decide_many("home", [told])
+            told = DecisionRequest("k")
+            (row,) = await decide(engine, told)
             clicks = Clicked([0], None) if kind == "slates" else None
             feedback = FeedbackRequest(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
             await engine.record_many("home", [feedback._replace(clicks=clicks)])
             engine.clock.now += 3600_000_000
             await engine.ask("home", ModeOf("online"))
-            sums = home.series.results.sum_range(0)
-            assert (sums[DECISIONS], sums[R]) == (1, 1)
+            sums = get_series(home).results.sum_range(0)
+            assert (sums[arm_results.DECISIONS], sums[arm_results.R]) == (1, 1)
             # Metrics and the API tell what was learned from.
-            assert home.series.rewards == 0
-            return home.series.results.save_state()
+            assert get_series(home).rewards == 0
+            return get_series(home).results.save_state()
 
     live = asyncio.run(session())
     store = store_at(tmp_path / "s.db")
     again = load_placement("home", config.placements["home"], store, 0, snapshot=False)
     fold({again.id: again}, store)
-    assert again.series.results.save_state() == live
+    assert get_series(again).results.save_state() == live
     store.close()
 
 
 def test_years_take_no_more_room_than_a_month():
-    results = ArmResults(1)
+    results = arm_results.ArmResults(1)
     for day in range(3000):
-        results.count_decisions(START + day * DAY, 1)[FIRST_ARM] += 1.0
-    assert results.sum_range(0)[DECISIONS] == 3000
+        results.count_decisions(START + day * arm_results.DAY, 1)[arm_results.FIRST_ARM] += 1.0
+    assert results.sum_range(0)[arm_results.DECISIONS] == 3000
     assert sum(map(len, results.save_state()["rows"])) < 400

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from harness import Client as Requests
 from harness import Clock, as_after_a_crash, folded, learned, recovered, served, started, stopped, with_home
+from placement_access import count_feedback, decide, get_config, get_learner
 
 import tacit
 from tacit.client import Client, Impression
@@ -191,12 +192,12 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
     config, clock = with_home(**TABLE, snapshot_every=8), Clock()
     async with served(tmp_path / "s.db", config, clock) as engine:
         placement = engine.placements["home"]
-        expected = tacit.Learner(placement.config.policy, seed=0)
+        expected = tacit.Learner(get_config(placement).policy, seed=0)
         rng, decisions = np.random.default_rng(2), []
         for i in range(12):
             offer = {"relevance": rng.random((2, 1)).tolist(), "examination": rng.random((2, 1)).tolist()}
-            asked = placement.check_request(DecisionRequest("k", None, None, f"d{i}", **offer))
-            (row,) = await engine.decide_many("home", [asked])
+            asked = DecisionRequest("k", None, None, f"d{i}", **offer)
+            (row,) = await decide(engine, asked)
             Draws(7).begin(expected.rng, f"d{i}")
             decisions.append(expected.choose("k", **offer))
             assert decisions[-1].arm == row.arm
@@ -213,8 +214,8 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
                 expected.learn(decision, 0.0, seen=i % 4 == 1)
         clock.now += 60_000_000
         offer = {"relevance": [[1.0]], "examination": [[1.0]]}
-        await engine.decide_many("home", [placement.check_request(DecisionRequest("k", None, **offer))])
-        found, known = (each.posterior("k").joint for each in (placement.learner, expected))
+        await decide(engine, DecisionRequest("k", None, **offer))
+        found, known = (each.posterior("k").joint for each in (get_learner(placement), expected))
         np.testing.assert_array_equal(found.mean, known.mean)
         live = learned(engine)
         crashed = as_after_a_crash(tmp_path / "s.db")
@@ -327,9 +328,9 @@ def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
     config = load_config(tmp_path / "tacit.toml")
     placements = [folded(tmp_path / "s.db", config, snapshot) for snapshot in (True, False)]
     for placement in placements:
-        assert placement.feedback == 60
+        assert count_feedback(placement) == 60
         placement.advance(10**17)  # All windows close.
-    found = [placement.learner.posterior("k") for placement in placements]
+    found = [get_learner(placement).posterior("k") for placement in placements]
     np.testing.assert_array_equal(found[0].joint.mean, found[1].joint.mean)
     # 201 of 300 were seen, and 60 of these wanted.
     assert found[0].examination.mean[0] > 0.5

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from conftest import ROOT
 from forked import Forked, ran
 from harness import Clock, by_clock, configured, eventually, served, with_home
+from placement_access import decide
 
 from tacit.cli import cli
 from tacit.client import Client, Feedback, Impression, InvalidRequest, Local, Unavailable
@@ -127,9 +128,7 @@ def test_a_setting_that_lets_the_default_be_another_policy_is_not_ignored_in_sil
 async def test_a_reward_for_all_that_is_shown_is_doubted_on_the_page(table, clicked, said, tmp_path):
     async with served(tmp_path / "s.db", with_home(arms=2, **table)) as engine:
         home = engine.placements["home"]
-        made = await engine.decide_many(
-            "home", [home.check_request(DecisionRequest("a")) for _ in range(200)]
-        )
+        made = await decide(engine, *(DecisionRequest("a") for _ in range(200)))
         told = [FeedbackRequest(row.id, reward=float(i % clicked == 0)) for i, row in enumerate(made)]
         await engine.record_many("home", told)
         found = list_problems(home, engine.clock())

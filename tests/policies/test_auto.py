@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import DATA
 from harness import configured, served, with_home
+from placement_access import Engine, count_rounds, find_counts, get_beliefs, get_config
 
 import tacit
 from tacit.cli import main
@@ -19,8 +20,6 @@ from tacit.demo import Traffic, build_scenario, compare_outcomes, configuration
 from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import encode_settings, load_config
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.reports import count_rounds, find_counts, get_beliefs
 from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted
@@ -184,7 +183,7 @@ async def session(config, noted=None):
     if noted is not None:
         with contextlib.closing(SqliteStore(config.store.path)) as store:
             store.store_configuration(stored.id, encode_settings(noted.placements["home"]))
-    return engine.placement("home").config.policy, json.loads(stored.spec)
+    return get_config(engine.placement("home")).policy, json.loads(stored.spec)
 
 
 @pytest.mark.parametrize("policy", [None, "auto(notice_within=5000)", "rmed1"])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
 from msgspec.json import encode as json_of
+from placement_access import ArmLifecycle, compute_floor, parse_interleaved
 from toy_asking import AskingDuel, AskingList
 
 import tacit
@@ -22,9 +23,6 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
-from tacit.service.placements.aspects.control_group import compute_floor
-from tacit.service.placements.duels import parse_interleaved
 from tacit.wire.control import ArmsOf, PinOf
 from tests.policies.states import assert_frequencies
 
@@ -57,7 +55,7 @@ async def ask(engine, rounds, answer, count=SIZE, key="k", **more):
         engine.clock.now += 40 * SECOND
         home = engine.placements["home"]
         names = [f"{engine.clock.now} {j}" for j in range(count)]
-        asked = [home.check_request(DecisionRequest(key, id=name, **more)) for name in names]
+        asked = [home.reader.read(DecisionRequest(key, id=name, **more)) for name in names]
         rows = list(await engine.decide_many("home", asked))
         told = [(row, answer(row)) for row in rows]
         sent = [FeedbackRequest(row.id, **clicks) for row, clicks in told if clicks]
@@ -111,7 +109,7 @@ async def test_what_is_pinned_is_shown_whatever_is_promised(tmp_path):
         assert chances(rows) == {"bold": {1.0}}
         # A request that does not offer it is the policy's, with its promises.
         asked = [
-            engine.placements["home"].check_request(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
+            engine.placements["home"].reader.read(DecisionRequest("k", ["control", "new"], id=f"x{j}"))
             for j in range(SIZE)
         ]
         rows = list(await engine.decide_many("home", asked))

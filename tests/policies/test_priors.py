@@ -9,6 +9,7 @@ import math
 import harness
 import numpy as np
 import pytest
+from placement_access import get_learner
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
@@ -205,10 +206,10 @@ async def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path)
     begun = harness.with_policy(tacit.Thompson(three, priors={"film": (3, 1), "pizza": (1, 1)}))
     async with harness.served(tmp_path / "s.db", begun) as engine:
         await engine.decide_many("home", [living.asked(engine, "tomato")])
-        known = engine.placements["home"].learner.state
+        known = get_learner(engine.placements["home"]).state
         # An arm of which something is told goes.
         await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors={"film": (3, 1)})))
-        home = engine.placements["home"].learner
+        home = get_learner(engine.placements["home"])
         assert (home.retired, home.state.successes[0].tolist()) == (["pizza"], [3, 0, 1])
         assert known.successes[0].tolist() == [3, 0, 1]
         for other in ({"film": (3, 2)}, {"film": (3, 1), "holiday": (1, 1)}):
@@ -216,4 +217,4 @@ async def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path)
                 await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors=other)))
         spec = {"name": "thompson", "priors": {"holiday": [5, 0]}}
         await engine.rebuild("home", spec)
-        assert engine.placements["home"].learner.state.successes[0].tolist() == [0, 5, 0]
+        assert get_learner(engine.placements["home"]).state.successes[0].tolist() == [0, 5, 0]

@@ -13,6 +13,7 @@ from drawn import examples
 from harness import START, Clock, learned, quiet, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import get_learner
 from policies_of_ones_own import Pooled
 from stores import store_at
 
@@ -224,7 +225,7 @@ POLICIES = [Pooled(ARMS), tacit.ExplorationFloor(tacit.policies.OracleRestart(Po
 
 async def traffic(engine, rounds, start=0):
     """Send decisions and feedback for keys that come new all the time; return what was decided."""
-    shown, dim = [], engine.placements["home"].learner.policy.context_dim
+    shown, dim = [], get_learner(engine.placements["home"]).policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng(i)
         # Windows of 30 s close in the course of it.

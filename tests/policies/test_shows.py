@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import toy_set
 from harness import Client, learned, recovered, served, with_home
+from placement_access import decide, get_shown_arms
 
 import tacit
 from tacit.errors import InvalidValue
@@ -62,10 +63,10 @@ async def test_sets_are_served_and_folded_from_the_log(tmp_path):
     async with served(path, config(path)) as engine:
         placement = engine.placements["home"]
         for _ in range(5):
-            (row,) = await engine.decide_many("home", [placement.check_request(DecisionRequest("shelf"))])
+            (row,) = await decide(engine, DecisionRequest("shelf"))
             await engine.record_many("home", [FeedbackRequest(row.id, CLICKS, clicks=Clicked([1]))])
             engine.clock.now += 60_000_000
-        assert placement.get_shown_arms(row) == tuple(sorted(placement.get_shown_arms(row)))
+        assert get_shown_arms(placement, row) == tuple(sorted(get_shown_arms(placement, row)))
     live = learned(engine)
     with recovered(path, config(path)) as again:
         assert learned(again) == live

@@ -8,12 +8,13 @@ import json
 
 import pytest
 from harness import PATIENCE, reached
+from placement_access import copy_learner
+from placement_access import reports as lending
 
 from tacit.errors import UnknownName
 from tacit.learning.learner import Learner, make_snapshot
 from tacit.learning.snapshot import CopyBuffer, iter_pieces
 from tacit.policies import UCB1
-from tacit.service.engine import reports as lending
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
 from tacit.service.log.requests import Impression
 from tests.service.test_usual import Side, Transport
@@ -134,7 +135,7 @@ def made(monkeypatch):
 
 def file_of(side):
     placement = side.engine.placements["home"]
-    return b"".join(iter_pieces(placement.copy_learner(placement.make_workspace())))
+    return b"".join(iter_pieces(copy_learner(placement)))
 
 
 async def test_readers_who_do_not_read_share_one_file(tmp_path, made):

@@ -6,9 +6,10 @@ import asyncio
 from functools import partial
 from types import SimpleNamespace
 
+import harness
 import msgspec
 import numpy as np
-import psycopg
+import placement_access as access
 import pytest
 import stores
 from drawn import examples
@@ -16,7 +17,7 @@ from harness import SECOND, Clock, everything, folded, reached, served, with_pol
 from hypothesis import example, given
 from hypothesis import strategies as st
 from policies_of_ones_own import Forgetful
-from stores import store_at
+from stores import WrappedStore, store_at
 
 import tacit
 from tacit.core.arrays import leaves
@@ -25,24 +26,12 @@ from tacit.learning.learner import Learner
 from tacit.logs import read_log
 from tacit.service.config.schema import BUFFERED, Config, PlacementConfig, Rule, StoreConfig
 from tacit.service.errors import InConflict, NotDurable, StoreError, UnknownDecision
-from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws, LogClock
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, SHADOW, ChangeRow, DecisionRow, FeedbackRow
 from tacit.service.log.sql import save_snapshot
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.service.placements.attribution import (
-    DUPLICATE,
-    FROZEN,
-    INACTIVE,
-    LATE,
-    LEARNED,
-    NOTED,
-    PENDING,
-    REPEATED,
-    Attribution,
-)
 from tacit.wire.control import ModeOf
 
 ARMS = ("holiday", "film", "recipe")
@@ -53,27 +42,27 @@ ARMS = ("holiday", "film", "recipe")
 
 def rewarded(rule, *story):
     """Play (time, what, reward) against one decision at time 0; return what it taught, when."""
-    attribution, taught, outcomes = Attribution(rule), [], []
+    windows, taught, outcomes = access.OpenWindows(rule), [], []
 
     def advance(time):
-        taught.extend((time, reward) for reward in attribution.advance(time).values)
+        taught.extend((time, reward) for _, reward in windows.advance(time))
 
     deferred = int(any(what == ACTIVATE for _, what, _ in story))
-    row = DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred)
-    attribution.open_windows(Block.from_rows(DecisionRow, [row]))
+    windows.open(DecisionRow(1, "a", 1, 1, 0, "key", None, 0, 0.5, 0, None, deferred=deferred))
     for seq, (time, what, reward) in enumerate(story, 2):
         advance(time)
-        row = FeedbackRow(seq, 1, 1, None, time, what, reward)
-        became, parts = attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
+        became, learned = windows.apply(FeedbackRow(seq, 1, 1, None, time, what, reward))
+        assert {before for *_, before in learned} <= {rule.default if became == ["corrected"] else None}
         outcomes += became
-        taught.extend((time, reward) for rewards in parts for reward in rewards.values)
-    for time in (29, 30, 31, 60, 90):
-        advance(max(time, attribution.time))
-    assert len(attribution) == 0
+        taught.extend((time, reward) for _, reward, _ in learned)
+    for time in (29, 30, 31, 60, 90, 1000):
+        advance(max(time, windows.time))
+    assert len(windows) == len(list(windows.export_defaults())) == 0
     return taught, outcomes
 
 
 CLICK, HALF, NONE = 1.0, 0.5, 0.0
+CORRECT = {"late": "correct", "correction": 100, "default": 0.25}
 
 
 @pytest.mark.parametrize(
@@ -83,37 +72,55 @@ CLICK, HALF, NONE = 1.0, 0.5, 0.0
         ({}, [], [(30, 0.0)], []),
         ({"default": 0.25}, [], [(30, 0.25)], []),
         # The first counts at once; the others are only recorded.
-        ({}, [(5, REWARD, HALF), (6, REWARD, CLICK)], [(5, 0.5)], [LEARNED, REPEATED]),
-        ({}, [(29, REWARD, CLICK)], [(29, 1.0)], [LEARNED]),
+        ({}, [(5, REWARD, HALF), (6, REWARD, CLICK)], [(5, 0.5)], ["learned", "repeated"]),
+        ({}, [(29, REWARD, CLICK)], [(29, 1.0)], ["learned"]),
         # The window's end is no longer in it.
-        ({}, [(30, REWARD, CLICK)], [(30, 0.0)], [LATE]),
-        ({}, [(31, REWARD, CLICK)], [(31, 0.0)], [LATE]),
+        ({}, [(30, REWARD, CLICK)], [(30, 0.0)], ["late"]),
+        ({}, [(31, REWARD, CLICK)], [(31, 0.0)], ["late"]),
         # The last is known only at the end.
-        ({"aggregation": "last"}, [(5, REWARD, CLICK), (9, REWARD, HALF)], [(30, 0.5)], [PENDING, PENDING]),
+        (
+            {"aggregation": "last"},
+            [(5, REWARD, CLICK), (9, REWARD, HALF)],
+            [(30, 0.5)],
+            ["pending", "pending"],
+        ),
         # Sum and max are known once they are 1.
-        ({"aggregation": "sum"}, [(5, REWARD, 0.25), (6, REWARD, HALF)], [(30, 0.75)], [PENDING, PENDING]),
+        (
+            {"aggregation": "sum"},
+            [(5, REWARD, 0.25), (6, REWARD, HALF)],
+            [(30, 0.75)],
+            ["pending", "pending"],
+        ),
         (
             {"aggregation": "sum"},
             [(5, REWARD, HALF), (6, REWARD, 0.75), (7, REWARD, HALF)],
             [(6, 1.0)],
-            [PENDING, LEARNED, REPEATED],
+            ["pending", "learned", "repeated"],
         ),
-        ({"aggregation": "max"}, [(5, REWARD, HALF), (6, REWARD, 0.25)], [(30, 0.5)], [PENDING, PENDING]),
-        ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], [LEARNED]),
+        ({"aggregation": "max"}, [(5, REWARD, HALF), (6, REWARD, 0.25)], [(30, 0.5)], ["pending", "pending"]),
+        ({"aggregation": "max"}, [(5, REWARD, CLICK)], [(5, 1.0)], ["learned"]),
         # What was not looked at says nothing, what was clicked was looked at.
         ({"seen": "examined"}, [], [], []),
-        ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], [NOTED]),
-        ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], [LEARNED]),
-        ({"seen": "examined", "aggregation": "last"}, [(3, REWARD, NONE)], [(30, 0.0)], [PENDING]),
+        ({"seen": "examined"}, [(3, EXAMINED, None)], [(30, 0.0)], ["noted"]),
+        ({"seen": "examined"}, [(3, REWARD, CLICK)], [(3, 1.0)], ["learned"]),
+        ({"seen": "examined", "aggregation": "last"}, [(3, REWARD, NONE)], [(30, 0.0)], ["pending"]),
         # A deferred decision counts from its activation, if that comes in time.
         (
             {},
             [(3, REWARD, CLICK), (10, ACTIVATE, None), (39, REWARD, CLICK)],
             [(39, 1.0)],
-            [INACTIVE, NOTED, LEARNED],
+            ["inactive", "noted", "learned"],
         ),
-        ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], [NOTED, REPEATED]),
-        ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], [LATE, LATE]),
+        ({}, [(10, ACTIVATE, None), (11, ACTIVATE, None)], [(60, 0.0)], ["noted", "repeated"]),
+        ({}, [(60, ACTIVATE, None), (61, REWARD, CLICK)], [], ["late", "late"]),
+        # The first late reward corrects the default, for a while.
+        (CORRECT, [(30, REWARD, CLICK)], [(30, 0.25), (30, 1.0)], ["corrected"]),
+        (CORRECT, [(129, REWARD, HALF)], [(129, 0.25), (129, 0.5)], ["corrected"]),
+        (CORRECT, [(130, REWARD, CLICK)], [(130, 0.25)], ["late"]),
+        (CORRECT, [(40, REWARD, CLICK), (41, REWARD, HALF)], [(40, 0.25), (40, 1.0)], ["corrected", "late"]),
+        (CORRECT, [(40, EXAMINED, None), (41, REWARD, HALF)], [(40, 0.25), (41, 0.5)], ["late", "corrected"]),
+        # What had its reward has no default to correct.
+        (CORRECT, [(10, REWARD, HALF), (40, REWARD, CLICK)], [(10, 0.5)], ["learned", "late"]),
     ],
 )
 def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
@@ -121,14 +128,12 @@ def test_a_decision_earns_what_the_rule_says(rule, story, taught, outcomes):
 
 
 def test_windows_close_in_the_order_in_which_they_opened():
-    attribution = Attribution(Rule(window=30, activation=60))
+    windows = access.OpenWindows(Rule(window=30, activation=60))
     for seq, deferred in ((1, 1), (2, 0), (3, 0)):
-        row = DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred)
-        attribution.open_windows(Block.from_rows(DecisionRow, [row]))
-        attribution.advance(seq)
-    row = FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None)
-    attribution.apply_feedback(Block.from_rows(FeedbackRow, [row]))
-    assert [seq for seq, _ in attribution.iterate_rewards(attribution.advance(33))] == [2, 3, 1]
+        windows.open(DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None, deferred=deferred))
+        windows.advance(seq)
+    windows.apply(FeedbackRow(4, 1, 1, None, 3, ACTIVATE, None))
+    assert [seq for seq, _ in windows.advance(33)] == [2, 3, 1]
 
 
 def test_the_log_s_clock_does_not_jump():
@@ -143,53 +148,27 @@ def test_the_log_s_clock_does_not_jump():
 
 
 configured = partial(with_policy, policy=tacit.UCB1(ARMS))
-
-
-def fold_of(path, config):
-    """Return what the fold of the whole log makes of a placement."""
-    return everything(folded(path, config))
+folding = partial(harness.folding, crash=False)
 
 
 def plays(engine, key="k"):
-    learner = engine.placements["home"].learner
+    learner = access.get_learner(engine.placements["home"])
     return learner.state.plays[learner.lane(key)].sum(), learner.state.rewards[learner.lane(key)].sum()
 
 
-def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.writer.TICK_SECONDS", 0.01)
+async def test_a_window_closes_without_traffic_and_survives_a_restart(tmp_path, monkeypatch, kind):
+    access.patch_internal(monkeypatch, TICK_SECONDS=0.01)
     path, config, clock = tmp_path / "s.db", configured(), Clock()
-
-    async def before():
-        async with served(path, config, clock) as engine:
-            await engine.decide("home", "k")
-            clock.now += 29 * SECOND
-            await engine.decide("home", "other")
-            assert plays(engine) == (0, 0)
-
-    async def after():
-        async with served(path, config, clock) as engine:
-            assert len(engine.placements["home"].windows) == 2
-            clock.now += SECOND
-            await reached(lambda: plays(engine) != (0, 0))
-            assert plays(engine) == (1, 0)
-            return everything(engine.placements["home"])
-
-    asyncio.run(before())
-    assert asyncio.run(after()) == fold_of(path, config)
-
-
-async def test_late_feedback_is_recorded_and_counted_and_not_learned(tmp_path, kind):
-    path, config = tmp_path / "s.db", configured()
-    async with served(path, config) as engine:
-        row = await engine.decide("home", "k")
-        engine.clock.now += 31 * SECOND
-        assert await engine.feedback("home", row.id, 1.0) == LATE
+    async with served(path, config, clock) as engine:
+        await engine.decide("home", "k")
+        clock.now += 29 * SECOND
+        await engine.decide("home", "other")
+        assert plays(engine) == (0, 0)
+    async with folding(path, config, clock) as engine:
+        assert access.count_open(engine.placements["home"]) == 2
+        clock.now += SECOND
+        await reached(lambda: plays(engine) != (0, 0))
         assert plays(engine) == (1, 0)
-        assert engine.placements["home"].outcomes[LATE] == 1
-        with pytest.raises(UnknownDecision):
-            await engine.feedback("home", "never made", 1.0)
-    (told,) = (e for e in rows(path) if isinstance(e, FeedbackRow))
-    assert told.reward == 1.0
 
 
 def rows(path):
@@ -223,22 +202,19 @@ async def test_another_rule_folds_the_log_anew(tmp_path, caplog, kind):
     assert "folding anew what the log holds" in caplog.text
 
 
-def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
+async def test_a_clock_that_is_set_back_or_forward_breaks_nothing(tmp_path, kind):
     path, config, clock = tmp_path / "s.db", configured(), Clock()
-
-    async def session(skew):
-        async with served(path, config, clock) as engine:
+    # The second decision of the first session still waits when the last one comes.
+    for skew, expected in (
+        (-86_400 * SECOND, "learned"),
+        (365 * 86_400 * SECOND, "late"),
+        (-SECOND, "pending"),
+    ):
+        async with folding(path, config, clock) as engine:
             row = await engine.decide("home", "k")
             clock.now += skew
-            outcome = await engine.feedback("home", row.id, 1.0)
+            assert await engine.feedback("home", row.id, 1.0) == expected
             await engine.decide("home", "k")
-            return outcome, everything(engine.placements["home"])
-
-    # The second decision of the first session still waits when the last one comes.
-    for skew, expected in ((-86_400 * SECOND, LEARNED), (365 * 86_400 * SECOND, LATE), (-SECOND, PENDING)):
-        outcome, state = asyncio.run(session(skew))
-        assert outcome == expected
-        assert state == fold_of(path, config)
     times = [event.time for event in rows(path)]
     assert times == sorted(times)
 
@@ -252,11 +228,11 @@ def test_time_goes_on_although_the_clock_was_set_back_before_the_start(tmp_path,
             clock.now += passed
             return await engine.feedback("home", row.id, 1.0)
 
-    assert asyncio.run(session(SECOND)) == LEARNED
+    assert asyncio.run(session(SECOND)) == "learned"
     clock.now -= 7200 * SECOND
-    assert asyncio.run(session(29 * SECOND)) == LEARNED
+    assert asyncio.run(session(29 * SECOND)) == "learned"
     clock.now -= 60 * SECOND
-    assert asyncio.run(session(31 * SECOND)) == LATE
+    assert asyncio.run(session(31 * SECOND)) == "late"
 
 
 async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
@@ -273,14 +249,14 @@ async def test_the_same_id_gets_the_same_answer_also_later(tmp_path, kind):
             return_exceptions=True,
         )  # fmt: skip
         assert (one.key, type(other)) == ("a", InConflict)
-        assert await engine.feedback("home", "page 1", 1.0, id="click") == LEARNED
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == "learned"
     async with served(path, config) as engine:
         assert await engine.decide("home", **asked) == both[0]
         engine.clock.now += 3600 * SECOND
         assert await engine.decide("home", **asked) == both[0]
-        assert await engine.feedback("home", "page 1", 1.0, id="click") == DUPLICATE
+        assert await engine.feedback("home", "page 1", 1.0, id="click") == "duplicate"
         both = [engine.feedback("home", "page 1", 1.0, id="late") for _ in range(2)]
-        assert await asyncio.gather(*both) == [LATE, DUPLICATE]
+        assert await asyncio.gather(*both) == ["late", "duplicate"]
         with pytest.raises(InConflict):
             await engine.feedback("home", "page 1", 0.5, id="late")
         for id in ("", "x" * 257, "a\nb"):
@@ -305,67 +281,56 @@ def test_the_draw_of_a_decision_comes_from_its_id(tmp_path):
         assert learner.choose("k").arm == arm
 
 
-def test_modes(tmp_path, kind):
+async def test_modes(tmp_path, kind):
     path = tmp_path / "s.db"
     config = with_policy(tacit.Thompson(ARMS), shadow=tacit.UCB1(ARMS))
+    async with served(path, config) as engine:
+        placement = engine.placements["home"]
 
-    async def session():
-        async with served(path, config) as engine:
-            placement = engine.placements["home"]
+        async def decide_and_click(key="k"):
+            row = await engine.decide("home", key, ["recipe", "film"])
+            return row, await engine.feedback("home", row.id, 1.0)
 
-            async def decide_and_click(key="k"):
-                row = await engine.decide("home", key, ["recipe", "film"])
-                return row, await engine.feedback("home", row.id, 1.0)
+        def state():
+            return [a.tobytes() for _, a in leaves(access.get_learner(placement).state)]
 
-            def state():
-                return [a.tobytes() for _, a in leaves(placement.learner.state)]
+        row, outcome = await decide_and_click()
+        assert (row.mode, outcome) == ("online", "learned")
+        assert access.get_learner(placement).state.successes[0].sum() == 1
 
-            row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("online", LEARNED)
-            assert placement.learner.state.successes[0].sum() == 1
+        await engine.ask("home", ModeOf("frozen"))
+        before = state()
+        row, outcome = await decide_and_click()
+        assert (row.mode, outcome) == ("frozen", "frozen")
+        engine.clock.now += 40 * SECOND
+        await engine.decide("home", "k")
+        assert state() == before
 
-            await engine.ask("home", ModeOf("frozen"))
-            before = state()
-            row, outcome = await decide_and_click()
-            assert (row.mode, outcome) == ("frozen", FROZEN)
-            engine.clock.now += 40 * SECOND
-            await engine.decide("home", "k")
-            assert state() == before
-
-            await engine.ask("home", ModeOf("shadow"))
-            shown = [await decide_and_click() for _ in range(10)]
-            assert {outcome for _, outcome in shown} == {LEARNED}
-            # UCB1 plays what it knows nothing of, whatever is shown.
-            assert placement.secondary.learner.state.plays[0].sum() == 10
-            assert {row.would for row, _ in shown} <= {"film", "recipe"}
-            assert placement.learner.state.successes[0].sum() == 11
-            with pytest.raises(InvalidValue, match="mode"):
-                await engine.ask("home", ModeOf("asleep"))
-        async with served(path, config) as engine:
-            assert engine.placements["home"].mode == "shadow"
-            return everything(engine.placements["home"])
-
-    assert asyncio.run(session()) == fold_of(path, config)
+        await engine.ask("home", ModeOf("shadow"))
+        shown = [await decide_and_click() for _ in range(10)]
+        assert {outcome for _, outcome in shown} == {"learned"}
+        # UCB1 plays what it knows nothing of, whatever is shown.
+        assert access.get_secondary_learner(placement).state.plays[0].sum() == 10
+        assert {row.would for row, _ in shown} <= {"film", "recipe"}
+        assert access.get_learner(placement).state.successes[0].sum() == 11
+        with pytest.raises(InvalidValue, match="mode"):
+            await engine.ask("home", ModeOf("asleep"))
+    async with folding(path, config) as engine:
+        assert access.get_mode(engine.placements["home"]) == "shadow"
 
 
-def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
+async def test_frozen_leaves_a_policy_that_observes_as_it_was(tmp_path):
     policy = tacit.BWC(
         classifier=tacit.classifiers.Rectangle(dim=1, margin=0.2), policy=tacit.Thompson(ARMS), test_rounds=3
     )
-    config = with_policy(policy)
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k", context=[0.5])
-            before = everything(engine.placements["home"])[1]
-            await engine.ask("home", ModeOf("frozen"))
-            for i in range(5):
-                await engine.decide("home", "k", context=[i / 5])
-            assert everything(engine.placements["home"])[1] == before
-            await engine.decide("home", "new", context=[0.1])
-            return everything(engine.placements["home"])
-
-    assert asyncio.run(session()) == fold_of(tmp_path / "s.db", config)
+    async with folding(tmp_path / "s.db", with_policy(policy)) as engine:
+        await engine.decide("home", "k", context=[0.5])
+        before = everything(engine.placements["home"])[1]
+        await engine.ask("home", ModeOf("frozen"))
+        for i in range(5):
+            await engine.decide("home", "k", context=[i / 5])
+        assert everything(engine.placements["home"])[1] == before
+        await engine.decide("home", "new", context=[0.1])
 
 
 @pytest.mark.parametrize(
@@ -399,7 +364,7 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
     clock, ids = Clock(), ["never made"]
 
     async def session(steps):
-        async with served(path, config, clock) as engine:
+        async with folding(path, config, clock) as engine:
             for _ in range(steps):
                 clock.now += int(rng.integers(-2, 4)) * SECOND
                 work = [step(engine) for _ in range(rng.integers(1, 4))]
@@ -408,7 +373,6 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
                         ids.append(result.id)
                     elif isinstance(result, Exception):
                         assert isinstance(result, (UnknownDecision, InConflict))
-            return everything(engine.placements["home"])
 
     def step(engine):
         what = rng.integers(12)
@@ -427,98 +391,84 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
         return engine.ask("home", ModeOf(["online", "frozen", SHADOW][rng.integers(3)]))
 
     for _ in range(2):
-        assert asyncio.run(session(15)) == fold_of(path, config)
+        asyncio.run(session(15))
 
 
 # Buffered ------------------------------------------------------------------------------------
 
 
-class Broken:
+class Broken(WrappedStore):
     """A store that can be broken."""
 
-    def __init__(self, store):
-        self._store = store
-        self.broken = False
+    broken = False
 
     def __getattr__(self, name):
         if self.broken and name in ("append", "insert", "find", "end", "probe", "placement", "events"):
             raise StoreError("store: it is gone")
-        return getattr(self._store, name)
+        return super().__getattr__(name)
 
 
-def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
+async def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, monkeypatch, kind):
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     path = tmp_path / "s.db"
     placements = {
         "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
         "safe": PlacementConfig(tacit.UCB1(ARMS), 7),
     }
     config = Config(placements, store=StoreConfig(buffer=20))
-
-    async def session():
-        async with served(path, config, wrap=Broken) as engine:
-            first = await engine.decide("home", "k", id="first")
-            await engine.decide("safe", "k")
-            engine.store.broken = True
-            refused = 0
-            made = [first.id]
-            for _ in range(15):
-                try:
-                    row = await engine.decide("home", "k")
-                    made.append(row.id)
-                    # The first decision waits for its reward.
-                    assert await engine.feedback("home", row.id, 1.0) == PENDING
-                except NotDurable:
-                    refused += 1
-            assert (len(made) - 1, refused) == (10, 5)
-            for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
-                with pytest.raises(NotDurable):
-                    await request
-            assert engine.health()[0] is False
-            assert engine.health().buffered == 20
-            engine.store.broken = False
-            await reached(lambda: engine.health().ready)
-            assert engine.health().buffered == 0
-            await engine.decide("safe", "k")
-            return made, everything(engine.placements["home"])
-
-    made, state = asyncio.run(session())
+    async with folding(path, config, wrap=Broken) as engine:
+        first = await engine.decide("home", "k", id="first")
+        await engine.decide("safe", "k")
+        engine.store.broken = True
+        refused = 0
+        made = [first.id]
+        for _ in range(15):
+            try:
+                row = await engine.decide("home", "k")
+                made.append(row.id)
+                # The first decision waits for its reward.
+                assert await engine.feedback("home", row.id, 1.0) == "pending"
+            except NotDurable:
+                refused += 1
+        assert (len(made) - 1, refused) == (10, 5)
+        for request in (engine.decide("safe", "k"), engine.feedback("home", "unknown", 1.0)):
+            with pytest.raises(NotDurable):
+                await request
+        assert engine.health()[0] is False
+        assert engine.health().buffered == 20
+        engine.store.broken = False
+        await reached(lambda: engine.health().ready)
+        assert engine.health().buffered == 0
+        await engine.decide("safe", "k")
     logged = [e.id for e in rows(path) if isinstance(e, DecisionRow)]
     assert [id for id in logged if id in made] == made
-    assert state == fold_of(path, config)
 
 
 async def test_many_at_once_share_one_commit(tmp_path, kind):
     async with served(tmp_path / "s.db", configured()) as engine:
-        check = engine.placement("home").check_request
-        made = await engine.decide_many("home", [check(DecisionRequest(f"k {i}")) for i in range(50)])
+        made = await access.decide(engine, *(DecisionRequest(f"k {i}") for i in range(50)))
         told = [FeedbackRequest(row.id, REWARD, 1.0) for row in made]
         outcomes = await engine.record_many("home", [*told, FeedbackRequest("never made", REWARD, 1.0)])
-        assert outcomes[:50] == [LEARNED] * 50
+        assert outcomes[:50] == ["learned"] * 50
         assert isinstance(outcomes[50], UnknownDecision)
-        twice = [check(DecisionRequest("k", id="twice")), check(DecisionRequest("l", id="twice"))]
         with pytest.raises(InConflict):
-            await engine.decide_many("home", twice)
+            await access.decide(engine, DecisionRequest("k", id="twice"), DecisionRequest("l", id="twice"))
         assert engine.store.end().seq == 100
 
 
 # The log as a whole --------------------------------------------------------------------------
 
 
-def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
+async def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     path, config = tmp_path / "s.db", with_policy(tacit.Thompson(ARMS), snapshot_every=5)
-
-    async def session():
-        async with served(path, config) as engine:
-            for i in range(12):
-                row = await engine.decide("home", f"k {i % 2}", id=None if i % 2 else f"id {i}")
-                if i % 3:
-                    await engine.feedback("home", row.id, i % 2, id="click")
-                engine.clock.now += 4 * SECOND
-            await engine.ask("home", ModeOf("frozen"))
-            await engine.decide("home", "k 0", ["film", "recipe"])
-
-    asyncio.run(session())
+    async with served(path, config) as engine:
+        for i in range(12):
+            row = await engine.decide("home", f"k {i % 2}", id=None if i % 2 else f"id {i}")
+            if i % 3:
+                await engine.feedback("home", row.id, i % 2, id="click")
+            engine.clock.now += 4 * SECOND
+        await engine.ask("home", ModeOf("frozen"))
+        await engine.decide("home", "k 0", ["film", "recipe"])
     store = store_at(path)
     events = list(store.events(0))
     assert verify(config, store) == []
@@ -542,7 +492,7 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     assert import_log(new, tmp_path / "log") == 22
     assert list(new.events(0)) == events
     new.close()
-    assert fold_of(tmp_path / "new.db", config) == fold_of(path, config)
+    assert everything(folded(tmp_path / "new.db", config)) == everything(folded(path, config))
 
 
 # PostgreSQL ----------------------------------------------------------------------------------
@@ -552,48 +502,6 @@ def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
 def postgres(monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     return stores.cluster()
-
-
-def terminate(postgres):
-    """Cut every connection of the store, as a restart of the server would."""
-    with psycopg.connect(postgres.url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tacit'"
-        )
-
-
-def test_cut_connections_lose_nothing_and_double_nothing(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
-    path, config = tmp_path / "s.db", configured()
-
-    async def decided(engine, id):
-        while True:
-            try:
-                return await engine.decide("home", "k", id=id)
-            except NotDurable:
-                await asyncio.sleep(0.02)
-
-    async def session():
-        async with served(path, config) as engine:
-            for cut in range(6):
-                work = [asyncio.create_task(decided(engine, f"{cut} {i}")) for i in range(20)]
-                await asyncio.sleep(0.002 * cut)
-                await asyncio.to_thread(terminate, postgres)
-                made = await asyncio.gather(*work)
-                assert [row.id for row in made] == [f"{cut} {i}" for i in range(20)]
-            return everything(engine.placements["home"])
-
-    state = asyncio.run(session())
-    assert len([e for e in rows(path) if isinstance(e, DecisionRow)]) == 120
-    assert state == fold_of(path, config)
-
-
-def test_a_schema_belongs_to_one_process(tmp_path, postgres, monkeypatch):
-    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
-    store = stores.store_at(tmp_path)
-    with pytest.raises(StoreError, match="in use by another process"):
-        stores.store_at(tmp_path)
-    store.close()
 
 
 def test_no_message_names_the_password():
@@ -607,9 +515,8 @@ def test_no_message_names_the_password():
 
 async def test_large_groups_are_copied(tmp_path, postgres):
     async with served(tmp_path / "s.db", with_policy(tacit.UCB1(3))) as engine:
-        check = engine.placement("home").check_request
         keys = ["tab\t", "line\n", "\\N", "ü", "quote'\"", *map(str, range(20))]
-        made = await engine.decide_many("home", [check(DecisionRequest(key, id=f"#{key!r}")) for key in keys])
+        made = await access.decide(engine, *(DecisionRequest(key, id=f"#{key!r}") for key in keys))
         found = engine.store.find([(row.placement, row.id) for row in made])
         assert [found[row.placement, row.id].decision for row in made] == made
         assert all(isinstance(row.arm, int) for row in made)

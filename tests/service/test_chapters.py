@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 
+import harness
 import numpy as np
 import pytest
-from harness import SECOND, START, Clock, as_after_a_crash, by_clock, everything, learned, recovered, served
-from holdouts import ARMS, METRICS, RATES, asked, closed, configured, report, shown, traffic
+from holdouts import ARMS, METRICS, RATES, asked, closed, configured, count_reported, report, shown, traffic
+from placement_access import MAX_SUBPERIODS, LiftSums, get_lift, make_lift_report
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
 from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
-from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS
-from tacit.service.placements.aspects.reward_sums import LiftSums
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
-DAY = 86_400 * SECOND
+DAY = 86_400 * harness.SECOND
 
 
-def decisions(found):
-    return sum(group.decisions for group in found.groups.values())
-
-
-def parts(engine, name="home"):
-    lift = engine.placements[name].lift
-    return [(part.change, int(part.sums.counts.sum())) for part in lift.subperiods]
+def view_shards(config, snapshots):
+    """Return the lift of shards together, from their snapshots."""
+    whole = make_sharded_view("home", config.placements["home"])
+    whole.show(snapshots)
+    return get_lift(whole)
 
 
 async def arms(engine, **change):
@@ -41,9 +36,8 @@ async def arms(engine, **change):
 @pytest.mark.parametrize("unit", ["decision", "user"])
 async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
     """What is summed is what would be without the changes; and it is a fold of the log."""
-    path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.5, "unit": unit}, metrics=METRICS, snapshot_every=70)
-    async with served(path, config) as engine:
+    async with harness.folding(tmp_path / "s.db", config) as engine:
         await traffic(engine, 4, size=30, rates=ALL)
         await arms(engine, add=["holiday"])
         await traffic(engine, 4, size=30, rates=ALL)
@@ -55,61 +49,53 @@ async def test_a_lift_goes_on_when_arms_policy_and_mode_change(tmp_path, unit):
         await engine.ask("home", ModeOf("frozen"))
         await traffic(engine, 4, size=30, rates=ALL)
         await closed(engine)
-        home = engine.placements["home"]
-        lift, live = home.lift, everything(home)
+        lift = get_lift(engine.placements["home"])
         assert lift.past_periods == []
         assert lift.reward.counts.sum() == 4 * 4 * 30
         assert lift.decided_counts.sum() == 4 * 4 * 30
-        whats, counts = zip(*parts(engine), strict=True)
-        assert whats == ("", "arms", "arms", "rebuild", "rollback", "mode frozen")
+        assert tuple(part.change for part in lift.subperiods) == (
+            "",
+            "arms",
+            "arms",
+            "rebuild",
+            "rollback",
+            "mode frozen",
+        )
         # Decisions that were open belong to the part that they were made in.
-        assert counts == (120, 120, 0, 120, 0, 120)
+        assert tuple(part.sums.counts.sum() for part in lift.subperiods) == (120, 120, 0, 120, 0, 120)
         totals = sum(part.sums.totals for part in lift.subperiods)
         np.testing.assert_allclose(totals, lift.reward.totals, rtol=1e-12)
         # Arms are compared since they changed last.
         assert 0 < lift.scores.overall[0] <= 8 * 30
-        config_now = engine.config
-        crashed = as_after_a_crash(path)
-    with recovered(crashed, config_now) as again:
-        assert learned(again) == live
 
 
-def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
+async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     path = tmp_path / "s.db"
     config = configured(holdout={"share": 0.3, "control": "baseline"}, arms=[*ARMS, "holiday"])
-
-    async def session():
-        async with served(path, config) as engine:
-            await traffic(engine, 30, rates=ALL)
-            # The baseline is the first arm on offer: another one's coming and going is nothing.
-            await arms(engine, retire=["holiday"])
-            await traffic(engine, 2, rates=ALL)
-            assert engine.placements["home"].lift.past_periods == []
-            await arms(engine, retire=["film"], add=["song"])
-            engine.clock.now += DAY
-            await traffic(engine, 30, rates=ALL)
-            for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
-                await engine.ask("home", asked(holdout))
-                await traffic(engine, 20, rates=ALL)
-            await engine.ask("home", HoldoutOf(0.4))
-            engine.clock.now += DAY
-            await traffic(engine, 10, rates=ALL)
-            await closed(engine)
-            whole = report(engine)
-            third = report(engine, time_range=("3", "3"))
-            last = report(engine, time_range=("3", None))
-            for wrong in ("0", "7"):
-                with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
-                    report(engine, time_range=(wrong, None))
-            with pytest.raises(InvalidValue, match="give the number of a chapter"):
-                report(engine, time_range=("2023-01-01", None))
-            live = everything(engine.placements["home"])
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return whole, third, last
-
-    whole, third, last = asyncio.run(session())
+    async with harness.folding(path, config) as engine:
+        await traffic(engine, 30, rates=ALL)
+        # The baseline is the first arm on offer: another one's coming and going is nothing.
+        await arms(engine, retire=["holiday"])
+        await traffic(engine, 2, rates=ALL)
+        assert get_lift(engine.placements["home"]).past_periods == []
+        await arms(engine, retire=["film"], add=["song"])
+        engine.clock.now += DAY
+        await traffic(engine, 30, rates=ALL)
+        for holdout in (HoldoutConfig(0.5), HoldoutConfig(0.5, unit="user"), None):
+            await engine.ask("home", asked(holdout))
+            await traffic(engine, 20, rates=ALL)
+        await engine.ask("home", HoldoutOf(0.4))
+        engine.clock.now += DAY
+        await traffic(engine, 10, rates=ALL)
+        await closed(engine)
+        whole = report(engine)
+        third = report(engine, time_range=("3", "3"))
+        last = report(engine, time_range=("3", None))
+        for wrong in ("0", "7"):
+            with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
+                report(engine, time_range=(wrong, None))
+        with pytest.raises(InvalidValue, match="give the number of a chapter"):
+            report(engine, time_range=("2023-01-01", None))
     assert [(one.number, one.ended) for one in whole.chapters] == [
         (1, "what the control shows changed"),
         (2, "the share became 50 %, the control became uniform"),
@@ -118,10 +104,10 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         (6, None),
     ]
     # Windows that were open at the end of a chapter are left out of it.
-    assert [decisions(one) for one in whole.chapters] == [1550, 1450, 950, 950, 500]
-    assert decisions(whole) == 1550 + 1450 + 950 + 950 + 500
-    assert decisions(third) == 950
-    assert decisions(last) == 950 + 950 + 500
+    assert [count_reported(one) for one in whole.chapters] == [1550, 1450, 950, 950, 500]
+    assert count_reported(whole) == 1550 + 1450 + 950 + 950 + 500
+    assert count_reported(third) == 950
+    assert count_reported(last) == 950 + 950 + 500
     assert third.ratio == whole.chapters[2].ratio
     assert third.since == whole.chapters[2].since
     assert third.until == whole.chapters[2].until
@@ -134,24 +120,21 @@ def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         [one.groups[name].rewards / one.groups[name].decisions for name in ("control", "policy")]
         for one in whole.chapters
     ])  # fmt: skip
-    weights = [decisions(one) for one in whole.chapters]
+    weights = [count_reported(one) for one in whole.chapters]
     control, policy = np.average(means, axis=0, weights=weights)
     assert whole.ratio.estimate == pytest.approx(policy / control)
     assert whole.difference.estimate == pytest.approx(policy - control)
 
 
-def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
-            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
-            engine.clock.now += 20 * DAY
-            await arms(engine, add=["holiday"])
-            before = report(engine)
-            await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2, "holiday": 0.2})
-            await closed(engine)
-            return before, report(engine)
-
-    before, found = asyncio.run(session())
+async def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+        await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2})
+        engine.clock.now += 20 * DAY
+        await arms(engine, add=["holiday"])
+        before = report(engine)
+        await traffic(engine, 40, rates={"film": 0.6, "recipe": 0.2, "holiday": 0.2})
+        await closed(engine)
+        found = report(engine)
     (chapter,) = found.chapters
     assert found.claim == "better"
     assert "arms changed" not in before.verdict
@@ -162,52 +145,36 @@ def test_the_sentence_tells_what_was_before_a_change_from_what_is_since(tmp_path
     assert found.groups == chapter.groups
 
 
-def test_both_name_their_time_and_their_count(tmp_path):
+async def test_both_name_their_time_and_their_count(tmp_path):
     """Two looks with no traffic between differ in what they say of windows that were open."""
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
-            await traffic(engine, 20)
-            open_ = report(engine)
-            engine.clock.now += 60 * SECOND
-            await engine.ask("home", ModeOf("online"))
-            return open_, report(engine)
-
-    first, later = asyncio.run(session())
-    assert (decisions(first), first.pending) == (950, 50)
-    assert (decisions(later), later.pending, later.pending_until) == (1000, 0, None)
+    async with harness.served(tmp_path / "s.db", configured(holdout={"share": 0.5})) as engine:
+        await traffic(engine, 20)
+        first = report(engine)
+        engine.clock.now += 60 * harness.SECOND
+        await engine.ask("home", ModeOf("online"))
+        later = report(engine)
+    assert (count_reported(first), first.pending) == (950, 50)
+    assert (count_reported(later), later.pending, later.pending_until) == (1000, 0, None)
     assert first.as_of < first.pending_until <= later.as_of
     assert first.counted.startswith("As of 14 November 22:26:40 (UTC), over 950 decisions. 50 deci")
     assert first.counted.endswith("do not count yet, as windows are open until 22:27:10 (UTC).")
     assert later.counted == "As of 14 November 22:27:40 (UTC), over 1,000 decisions."
 
 
-def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
-    path = tmp_path / "s.db"
+async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     config = configured(holdout={"share": 0.5, "look": "2023-11-15"}, snapshot_every=90)
-
-    async def session():
-        async with served(path, config) as engine:
-            home = engine.placements["home"]
-            assert report(engine).look.reached is False
-            await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
-            before = report(engine)
-            engine.clock.now += 2 * DAY
-            at = report(engine)
-            await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
-            await closed(engine)
-            after, live = report(engine), everything(home)
-            assert home.lift.look_sums.counts.sum() == 1000
-            parts = [take_snapshot(home)] * 2
-            crashed = as_after_a_crash(path)
-        whole = make_sharded_view("home", config.placements["home"])
-        whole.show(parts)
-        assert whole.lift.look_sums.counts.sum() == 2000
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return before, at, after
-
-    before, at, after = asyncio.run(session())
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        assert report(engine).look.reached is False
+        await traffic(engine, 20, rates={"film": 0.6, "recipe": 0.2})
+        before = report(engine)
+        engine.clock.now += 2 * DAY
+        at = report(engine)
+        await traffic(engine, 20, rates={"film": 0.2, "recipe": 0.5})
+        await closed(engine)
+        after = report(engine)
+        assert get_lift(home).look_sums.counts.sum() == 1000
+        assert view_shards(config, [take_snapshot(home)] * 2).look_sums.counts.sum() == 2000
     assert before.look.verdict.startswith("One look is planned on 15 November")
     for found in (at, after):
         assert found.look.reached
@@ -219,24 +186,21 @@ def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
     assert after.ratio.estimate < after.look.ratio.estimate
 
 
-def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
-    def looking(look):
-        return configured(holdout={"share": 0.5, "look": look})
-
-    async def opened_with(look, later=0):
+async def test_a_look_in_the_past_is_refused_where_it_is_planned_anew(tmp_path):
+    async def open_with(look, later=0):
+        config = configured(holdout={"share": 0.5, "look": look})
         with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            async with served(store, looking(look), Clock(START + later)):
+            async with harness.served(store, config, harness.Clock(harness.START + later)):
                 pass
 
-    with pytest.raises(
-        ConfigError, match=r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
-    ):
-        asyncio.run(opened_with("2020-01-01"))
-    asyncio.run(opened_with("2023-11-15"))
+    said = r"home\.holdout\.look: '2020-01-01'.*plan a later one, or leave it"
+    with pytest.raises(ConfigError, match=said):
+        await open_with("2020-01-01")
+    await open_with("2023-11-15")
     # One that was planned in time stays when it is over.
-    asyncio.run(opened_with("2023-11-15", 2 * DAY))
+    await open_with("2023-11-15", 2 * DAY)
     with pytest.raises(ConfigError, match=r"home\.holdout\.look: '2023-11-16'.*it is 2023-11-16T22"):
-        asyncio.run(opened_with("2023-11-16", 2 * DAY))
+        await open_with("2023-11-16", 2 * DAY)
 
 
 def test_the_oldest_parts_are_joined():
@@ -248,49 +212,40 @@ def test_the_oldest_parts_are_joined():
     assert (sums.subperiods[0].change, sums.subperiods[-1].seq) == ("", MAX_SUBPERIODS + 19)
 
 
-def test_shards_put_the_same_chapters_together(tmp_path):
+async def test_shards_put_the_same_chapters_together(tmp_path):
     """One that lags behind is in the chapter that it has; nothing of it is lost."""
-
-    async def session():
-        config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
-        for number in range(3):
-            async with served(tmp_path / f"{number}.db", config) as engine:
-                engine.clock.now += number * SECOND
-                await traffic(engine, 4, size=30)
-                await arms(engine, add=["holiday"])
+    config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
+    for number in range(3):
+        async with harness.served(tmp_path / f"{number}.db", config) as engine:
+            engine.clock.now += number * harness.SECOND
+            await traffic(engine, 4, size=30)
+            await arms(engine, add=["holiday"])
+            await traffic(engine, 4, size=30, rates=ALL)
+            if number < 2:
+                await engine.ask("home", HoldoutOf(0.2, unit="user"))
                 await traffic(engine, 4, size=30, rates=ALL)
-                if number < 2:
-                    await engine.ask("home", HoldoutOf(0.2, unit="user"))
-                    await traffic(engine, 4, size=30, rates=ALL)
-                views.append(take_snapshot(engine.placements["home"]))
-        whole = make_sharded_view(
-            "home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"]
-        )
-        whole.show(views)
-        return whole, views
-
-    whole, views = asyncio.run(session())
-    (past,) = whole.lift.past_periods
+            views.append(take_snapshot(engine.placements["home"]))
+    whole = make_sharded_view("home", config.placements["home"])
+    whole.show(views)
+    lift = get_lift(whole)
+    (past,) = lift.past_periods
     assert past.reward.counts.sum() == 3 * 210
-    assert whole.lift.reward.counts.sum() == 2 * 90
+    assert lift.reward.counts.sum() == 2 * 90
     assert [part.sums.counts.sum() for part in past.subperiods] == [360, 270]
-    assert whole.lift.excluded_shards == 1
-    found = make_lift_report(whole, whole.lift.time + DAY)
+    assert lift.excluded_shards == 1
+    found = make_lift_report(whole, lift.time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
-    assert decisions(found) == 3 * 210 + 2 * 90
+    assert count_reported(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
-    other = make_sharded_view("home", configured(holdout={"share": 0.5, "unit": "user"}).placements["home"])
-    other.show([views[1], views[0], views[2]])
-    for one, two in zip(
-        [whole.lift, *whole.lift.past_periods], [other.lift, *other.lift.past_periods], strict=True
-    ):
+    other = view_shards(config, [views[1], views[0], views[2]])
+    for one, two in ((lift, other), (past, other.past_periods[0])):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)
 
 
 def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
-    clock, config = Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
-    with by_clock(config, clock) as url, Client(url) as client:
+    clock, config = harness.Clock(), configured(tmp_path / "s.db", seed=5, holdout={"share": 0.5})
+    with harness.by_clock(config, clock) as url, Client(url) as client:
         shown(client, clock, "home", RATES, rounds=3, size=500)
         client.change_arms("home", add=["holiday"])
         shown(client, clock, "home", ALL, rounds=3, size=500)

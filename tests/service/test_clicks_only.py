@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn import examples
-from harness import START, Clock, by_clock, everything, is_the_fold, quiet, served, with_home, with_policy
+from harness import START, Clock, by_clock, everything, folding, quiet, served, with_home, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from placement_access import decide, get_learner, save_delays
 
 import tacit
 from tacit.cli import cli
@@ -76,12 +77,12 @@ MOMENTS = st.lists(
     min_size=1,
     max_size=25,
 )
-RULES = [{}, {"aggregation": "sum"}, {"late": "correct"}, {"seen": "examined"}]
+RULES = [{}, {"aggregation": "sum"}, {"late": "correct", "default": 0.1}, {"seen": "examined"}]
 
 
 def state_of(live):
     """Return everything that a placement is, and how long it knows that clicks take."""
-    return everything(live), live.windows.order.save_state()
+    return everything(live), save_delays(live)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -96,7 +97,7 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
     config.placements["other"] = config.placements["home"]
 
     async def play():
-        async with served(path, config, Clock(START)) as engine:
+        async with folding(path, config, seen=state_of, crash=False) as engine:
             ids, now = [], START
             for i, (step, count, feedback, of_another) in enumerate(moments):
                 now += step
@@ -110,9 +111,8 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
                     if ids:
                         await engine.feedback("home", ids[which % len(ids)], reward)
                 await quiet(engine)
-            return state_of(engine.placements["home"])
 
-    is_the_fold(config, path, asyncio.run(play()), state_of)
+    asyncio.run(play())
 
 
 @pytest.mark.parametrize("snapshot_every", [1, 1000])
@@ -122,8 +122,7 @@ async def test_a_window_closed_by_a_row_of_another_placement_leaves_what_the_fol
     config = placement(tacit.auto(list(RATES)))
     config.placements["home"] = replace(config.placements["home"], snapshot_every=snapshot_every)
     config.placements["other"] = config.placements["home"]
-    path = tmp_path / "s.db"
-    async with served(path, config, Clock(START)) as engine:
+    async with folding(tmp_path / "s.db", config, seen=state_of, crash=False) as engine:
         # Clicks take 6 s, so that open decisions count more as they grow older.
         for _ in range(20):
             row = await engine.decide("home", "k")
@@ -139,15 +138,13 @@ async def test_a_window_closed_by_a_row_of_another_placement_leaves_what_the_fol
         engine.clock.now += 5 * SECOND
         await engine.decide("other", "k")
         await quiet(engine)
-        live = state_of(engine.placements["home"])
-    is_the_fold(config, path, live, state_of)
 
 
 async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_learned_again(tmp_path):
     async with served(tmp_path / "s.db", placement(tacit.Thompson(list(RATES))), Clock(START)) as engine:
 
         def counts():
-            state = engine.placements["home"].learner.state
+            state = get_learner(engine.placements["home"]).state
             return state.successes[0].sum(), state.failures[0].sum()
 
         # Clicks come within a second, so that decisions are learned long before their window closes.
@@ -223,8 +220,7 @@ async def test_a_service_that_names_its_decisions_is_not_told_that_it_learns_not
     async with served(tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), Clock(START)) as engine:
         home = engine.placements["home"]
         for batch in range(11):
-            asked = [home.check_request(DecisionRequest("k", id=f"{batch} {i}")) for i in range(1000)]
-            rows = await engine.decide_many("home", asked)
+            rows = await decide(engine, *(DecisionRequest("k", id=f"{batch} {i}") for i in range(1000)))
             await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[::3]])
             engine.clock.now += 2 * WINDOW
-        assert home.learner.decisions == 11_000
+        assert get_learner(home).decisions == 11_000

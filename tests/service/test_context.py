@@ -17,6 +17,7 @@ import stores
 from click.testing import CliRunner
 from conftest import ROOT
 from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
+from placement_access import Engine, ReadStore, check_request, count_keys, count_undeclared, decide
 
 import tacit
 from tacit.cli import cli
@@ -26,8 +27,6 @@ from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.shard_layout import ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
@@ -45,7 +44,7 @@ configured = partial(with_home, arms=["film", "song"], context=DECLARED)
 
 def asked(engine, age, key="all", **more):
     given = {"device": "ios", "age": age, "new": False, "country": "de"} | more
-    return engine.placements["home"].check_request(DecisionRequest(key, context=given))
+    return engine.placements["home"].reader.read(DecisionRequest(key, context=given))
 
 
 async def traffic(engine, rounds, first=0):
@@ -81,7 +80,7 @@ async def test_it_learns_who_likes_what_and_recovers_it_from_the_log(tmp_path):
 async def test_what_the_log_keeps_are_the_columns(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         (row,) = await engine.decide_many("home", [asked(engine, 31, device="tv", new=None)])
-        others = engine.placements["home"].encoder.undeclared_counts
+        others = count_undeclared(engine.placements["home"])
     expected = tacit.ContextMixture(2, context=DECLARED)
     assert row.context.count(",") + 1 == expected.context_dim == 13
     assert row.context.startswith("[0.0,0.0,1.0,0.0,31.0,0.0,0.0,1.0,")
@@ -430,12 +429,10 @@ async def test_a_field_that_is_a_signal_is_heeded_and_recovered_from_the_log(tmp
         for round in range(160):
             engine.clock.now += 60_000_000
             given = {"age": float(round % 60), "volume": 90.0 if round == 150 else float(round % 2)}
-            (row,) = await engine.decide_many(
-                "home", [home.check_request(DecisionRequest("all", context=given))]
-            )
+            (row,) = await decide(engine, DecisionRequest("all", context=given))
             await engine.feedback("home", row.id, float(row.arm == "song"))
         with pytest.raises(InvalidValue, match=r"context\.volume: .*a signal is never missing"):
-            home.check_request(DecisionRequest("all", context={"age": 3.0}))
+            check_request(home, DecisionRequest("all", context={"age": 3.0}))
         live = learned(engine)
     with recovered(path, config) as again:
         assert learned(again) == live
@@ -461,7 +458,7 @@ async def test_a_key_too_many_is_refused_before_anything_changes_and_those_that_
         )
         assert [isinstance(answer, InvalidValue) for answer in answers] == [False, True, False, False]
         live = learned(engine)
-        assert engine.placements["home"].key_count == 2
+        assert count_keys(engine.placements["home"]) == 2
     with recovered(path, config) as again:
         assert learned(again) == live
 

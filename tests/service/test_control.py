@@ -14,6 +14,7 @@ from drawn import examples
 from harness import SECOND, START, Clock, by_clock, learned
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import Engine, get_last_pin, get_lift, get_pin, get_shown_arms
 from stores import store_at
 
 import tacit
@@ -23,7 +24,6 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.keys import new_key
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.maintenance.doctor import verify
@@ -151,14 +151,14 @@ async def take_step(engine, i, what, number, waiting):
     kind = engine.config.placements["home"].kind
     if what in ("decide", "learn"):
         if what == "decide":
-            pin = engine.placements["home"].pins.get_pin(now)
+            pin = get_pin(engine.placements["home"], now)
             rows = await living.take_step(engine, i, what, number, waiting)
             for row in rows:
                 assert (row.mode in ("pinned", "pinned-frozen")) == (pin is not None)
                 if pin is not None:
                     assert row.propensity == 1.0
                     times = 2 if kind == "duels" else 1
-                    assert engine.placements["home"].get_shown_arms(row) == tuple(pin.arms) * times
+                    assert get_shown_arms(engine.placements["home"], row) == tuple(pin.arms) * times
             return rows
         return await living.take_step(engine, i, what, number, waiting)
     if what == "pin":
@@ -177,7 +177,7 @@ def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, sn
     config = living.of_kind(kind, snapshot_every=snapshot_every)
     # The mode of a placement that has decided nothing is that of its configuration.
     steps = [("decide", 0), *steps, ("decide", 0)]
-    living.check_stops(folder, config, steps, crash, take_step, lambda home: home.pins.last)
+    living.check_stops(folder, config, steps, crash, take_step, get_last_pin)
 
 
 @pytest.mark.usefixtures("kind")
@@ -255,14 +255,14 @@ async def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tm
             await engine.feedback("home", row.id, 1.0)
         engine.clock.now += 60 * harness.SECOND
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))
-        before = json.dumps(engine.placements["home"].lift.save_state())
+        before = json.dumps(get_lift(engine.placements["home"]).save_state())
         for i in range(10):
             row = await engine.decide("home", f"q {i}")
             assert (row.control, row.propensity) == (None, 1.0)
             await engine.feedback("home", row.id, 1.0)
         engine.clock.now += 60 * harness.SECOND
         await engine.decide("home", "q")
-        lift = engine.placements["home"].lift
+        lift = get_lift(engine.placements["home"])
         assert lift.scores.as_dict() == json.loads(before)["scores"]
 
 
@@ -295,7 +295,7 @@ async def test_an_arm_that_only_requests_know_is_pinned_by_its_name(tmp_path):
             rows = []
             for i in range(20):
                 told = DecisionRequest(f"{i}", arms, relevance=[[0.5], [0.5]], examination=[[1.0], [1.0]])
-                rows += await engine.decide_many("home", [placement.check_request(told)])
+                rows += await engine.decide_many("home", [placement.reader.read(told)])
             assert {row.arm for row in rows} <= shown
             outcomes.append(await engine.feedback("home", rows[0].id, 1.0))
         # Of those before the second nothing came yet.

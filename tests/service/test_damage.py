@@ -13,13 +13,13 @@ import pytest
 import stores
 from click.testing import CliRunner
 from harness import START, Clock, as_after_a_crash, learned, served
+from placement_access import Engine
 from stores import sql, store_at
 
 import tacit
 from tacit.cli import cli
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import Damaged, NotDurable
 from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow, RecordRow, Rows, row_checksum
 from tacit.service.maintenance.doctor import verify

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import threading
 from functools import partial
@@ -11,30 +12,28 @@ from functools import partial
 import apsw
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from drawn import examples
-from harness import START, Clock, as_after_a_crash, learned, reached, served, with_policy
+from harness import START, Clock, folded, folding, learned, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import everything
+from placement_access import series as series_module
 from policies_of_ones_own import Forgetful, Pooled
+from stores import WrappedStore, sql, store_at
 
 import tacit
-from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.service.config.file import load_config
-from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
+from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import NotDurable, RepeatedFeedback, StoreError, UnknownDecision
 from tacit.service.log.ids import Draws, create_decision_id
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import REWARD, DecisionRow, FeedbackRow, Rows
 from tacit.service.log.sqlite import VERSION, SqliteStore
-from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.attribution import LATE_EPOCH, LEARNED, REPEATED
-from tacit.service.placements.placement import Placement
-from tacit.service.placements.series import ARMS, BUCKETS, Series, uniform_estimate
+from tests.service import test_living as living
 
 ARM_NAMES = ("holiday", "film", "recipe")
 # So long that windows of 30 s close in the course of a test.
@@ -42,17 +41,12 @@ ROUND_TIME = 7_000_000
 WINDOW = 30_000_000
 
 
-class FailingStore:
+class FailingStore(WrappedStore):
     """A store whose commits fail on demand, before or after they took effect."""
 
     def __init__(self, store):
-        self._store = store
-        self.fails = False
-        self.after = False
-        self.groups = []
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+        super().__init__(store)
+        self.fails, self.after, self.groups = False, False, []
 
     def append(self, rows):
         self.insert(rows)
@@ -88,7 +82,7 @@ def with_two():
 async def traffic(engine, rounds, seed, start=0):
     """Send decisions and feedback in groups; return what was decided."""
     shown = []
-    dim = engine.placements["home"].learner.policy.context_dim
+    dim = access.get_learner(engine.placements["home"]).policy.context_dim
     for i in range(start, start + rounds):
         rng = np.random.default_rng((seed, i))
         engine.clock.now = START + i * ROUND_TIME
@@ -110,7 +104,7 @@ async def traffic(engine, rounds, seed, start=0):
 async def test_a_decision_is_in_the_log_before_it_is_answered(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         row = await engine.decide("home", "tomato", ["film", "recipe"])
-        assert await engine.feedback("home", row.id, 1.0) == LEARNED
+        assert await engine.feedback("home", row.id, 1.0) == "learned"
         first, second = engine.store.events(0)
         assert first == row
         assert (row.seq, row.key, row.epoch) == (1, "tomato", 0)
@@ -164,44 +158,16 @@ EVENTFUL = tacit.BWC(
 def test_going_on_after_stops_equals_never_having_stopped(
     tmp_path_factory, policy, lengths, snapshot_every, crash
 ):
-    folder = tmp_path_factory.mktemp("stops")
+    rounds, steps = itertools.count(), []
+    for length in lengths:
+        steps += [("play", next(rounds)) for _ in range(length)] + [("stop", 0)]
     config = with_policy(policy, snapshot_every=snapshot_every)
-
-    async def straight():
-        async with served(folder / "a.db", config) as engine:
-            return await traffic(engine, sum(lengths), seed=3), learned(engine)
-
-    async def piecewise():
-        shown, start = [], 0
-        path, clock = folder / "b.db", Clock()
-        for length in lengths:
-            async with served(path, config, clock) as engine:
-                shown += await traffic(engine, length, seed=3, start=start)
-                start += length
-                path = as_after_a_crash(path) if crash else path
-        engine = Engine(config, SqliteStore(path), clock)
-        engine.store.close()
-        return shown, learned(engine)
-
-    shown, everything = asyncio.run(straight())
-    shown_after_stops, everything_after_stops = asyncio.run(piecewise())
-    assert shown == shown_after_stops
-    assert everything == everything_after_stops
+    living.check_stops(tmp_path_factory.mktemp("stops"), config, steps, crash, play_round, lambda _: None)
 
 
-async def test_each_placement_recovers_from_its_own_snapshot(tmp_path):
-    often, never = (PlacementConfig(tacit.Thompson(3), 7, every) for every in (4, 50_000))
-    config = Config({"often": often, "never": never, "idle": never})
-    async with served(tmp_path / "s.db", config) as engine:
-        for i in range(10):
-            for name in ("often", "never"):
-                row = await engine.decide(name, f"key {i % 3}")
-                await engine.feedback(name, row.id, float(i % 2))
-        path = as_after_a_crash(tmp_path / "s.db")
-    again = Engine(config, SqliteStore(path), Clock())
-    again.store.close()
-    for name in config.placements:
-        assert learned(again, name) == learned(engine, name)
+async def play_round(engine, i, what, number, waiting):
+    """Play one round of traffic, if the engine is not to be stopped."""
+    return None if what == "stop" else await traffic(engine, 1, seed=3, start=number)
 
 
 async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path):
@@ -221,7 +187,7 @@ async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path)
 
 
 async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.0)
     goes_on = threading.Event()
 
     class Hanging(FailingStore):
@@ -262,7 +228,7 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
             engine.writer.run_between_groups(partial(engine.writer.read_frozen, copy))
         )
         await harness.reached(begun.is_set)
-        named = engine.placements["home"].check_request(DecisionRequest("a", id="client-1"))
+        named = access.check_request(engine.placements["home"], DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))
         buffered = asyncio.create_task(engine.decide("other", "b"))
         await harness.reached(lambda: engine.waiting == 2)
@@ -295,9 +261,9 @@ async def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
                 await engine.feedback("home", row.id, reward)
         told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
         once, again = await asyncio.gather(*told, return_exceptions=True)
-        assert (once, again) == (LEARNED, REPEATED)
-        assert await engine.feedback("home", row.id, 1.0) == REPEATED
-        assert engine.placements["home"].feedback == 3
+        assert (once, again) == ("learned", "repeated")
+        assert await engine.feedback("home", row.id, 1.0) == "repeated"
+        assert access.count_feedback(engine.placements["home"]) == 3
         for _ in range(97):
             await engine.feedback("home", row.id, 1.0)
         with pytest.raises(RepeatedFeedback, match="100 times"):
@@ -312,11 +278,11 @@ async def test_feedback_of_an_earlier_epoch_is_recorded_and_not_learned(tmp_path
         rows = [await engine.decide("home", "a") for _ in range(4)]
         # All at once: the second one restarts the key, so the rest comes too late.
         told = [engine.feedback("home", row.id, 1.0) for row in rows]
-        outcomes = [LEARNED, LEARNED, LATE_EPOCH, LATE_EPOCH]
+        outcomes = ["learned", "learned", "late-epoch", "late-epoch"]
         assert await asyncio.gather(*told) == outcomes
         after = await engine.decide("home", "a")
         assert after.epoch == 1
-        (shift,) = engine.placements["home"].series.shifts
+        (shift,) = access.get_series(engine.placements["home"]).shifts
         assert (shift.key, shift.epoch) == ("a", 1)
 
 
@@ -341,7 +307,8 @@ async def test_one_wrong_request_leaves_its_group_alone(tmp_path):
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, after):
-    async with served(tmp_path / "s.db", configured(), wrap=FailingStore) as engine:
+    # Whatever happened, the state is what the log says.
+    async with folding(tmp_path / "s.db", configured(), crash=False, wrap=FailingStore) as engine:
         row = await engine.decide("home", "a")
         before = learned(engine)
         engine.store.fails, engine.store.after = True, after
@@ -358,13 +325,8 @@ async def test_a_failed_commit_acknowledges_nothing_and_is_undone(tmp_path, afte
         logged = 4 if after else 1
         assert engine.store.end().seq == logged
         assert (learned(engine) == before) is not after
-        assert engine.placements["home"].learner.keys == (["a", "b"] if after else ["a"])
+        assert access.get_learner(engine.placements["home"]).keys == (["a", "b"] if after else ["a"])
         await engine.decide("home", "c")
-    # Whatever happened, the state is what the log says.
-    everything = learned(engine)
-    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-    again.store.close()
-    assert learned(again) == everything
 
 
 async def test_while_the_store_fails_it_is_not_rebuilt_for_every_request(tmp_path):
@@ -389,76 +351,54 @@ async def test_a_stopped_engine_takes_nothing_and_has_answered_everything(tmp_pa
 async def test_a_damaged_snapshot_costs_time_only(tmp_path, caplog):
     async with served(tmp_path / "s.db", configured(snapshot_every=10)) as engine:
         await traffic(engine, 10, seed=2)
-    everything = learned(engine)
-    connection = apsw.Connection(str(tmp_path / "s.db"))
-    connection.execute("UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
-    connection.close()
-    again = Engine(configured(), SqliteStore(tmp_path / "s.db"), Clock())
-    again.store.close()
-    assert learned(again) == everything
+    sql(tmp_path / "s.db", "sqlite", "UPDATE pieces SET content = x'504b030400' WHERE field = 'learner'")
+    assert everything(folded(tmp_path / "s.db", configured(), snapshot=True)) == learned(engine)
     assert "replaying the whole log" in caplog.text
 
 
-def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
+async def test_a_placement_keeps_its_policy_its_arms_and_its_seed(tmp_path):
     path = tmp_path / "s.db"
-
-    async def session():
-        async with served(path, configured()) as engine:
-            await engine.decide("home", "a")
-
-    asyncio.run(session())
+    async with served(path, configured()) as engine:
+        await engine.decide("home", "a")
     for config, named in (
         (with_policy(tacit.UCB1(ARM_NAMES)), "placements.home.policy"),
         (with_policy(tacit.Thompson(4)), "placements.home.arms"),
         (configured(seed=8), "placements.home.seed"),
     ):
-        store = SqliteStore(path)
-        with pytest.raises(ConfigError, match=named):
-            Engine(config, store)
-        store.close()
-    store = SqliteStore(path)
-    assert Engine(configured(seed=None), store).placements["home"].decisions == 1
-    store.close()
+        with contextlib.closing(SqliteStore(path)) as store, pytest.raises(ConfigError, match=named):
+            access.Engine(config, store)
+    assert access.count_decisions(folded(path, configured(seed=None))) == 1
 
 
 @pytest.mark.parametrize("around", [lambda policy: policy, tacit.ExplorationFloor])
-def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
+async def test_a_placement_keeps_the_defaults_with_which_it_began(tmp_path, around):
     """Version 0.1 explored more by default, and its stores say how much."""
     path = tmp_path / "s.db"
-    began, now = (
-        around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, **told)) for told in ({"alpha": 0.02}, {})
+    began, now, other = (
+        around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, **told))
+        for told in ({"alpha": 0.02}, {}, {"alpha": 0.03})
     )
-
-    async def session(config):
-        async with served(path, config) as engine:
+    for policy in (began, now):
+        async with folding(path, with_policy(policy), crash=False) as engine:
             for i in range(300):
                 decision = await engine.decide("home", "a")
                 await engine.feedback("home", decision.id, float(i % 3 == 0))
-            return engine.placements["home"].learner.policy, learned(engine)
-
-    asyncio.run(session(with_policy(began)))
-    policy, there = asyncio.run(session(with_policy(now)))
-    assert policy == began != now
-    store = SqliteStore(path)
-    assert not verify(with_policy(now), store)
-    anew = load_placement("home", with_policy(now).placements["home"], store, 0, snapshot=False)
-    fold({anew.id: anew}, store)
-    assert {f: a[:1].tobytes() for f, a in leaves(anew.learner.state)} == there[1]
-    other = with_policy(around(tacit.policies.baselines.GLRKLUCB(ARM_NAMES, alpha=0.03))).placements["home"]
+            assert access.get_learner(engine.placements["home"]).policy == began != now
     with pytest.raises(ConfigError, match=r"placements\.home\.policy"):
-        load_placement("home", other, store, 0)
-    store.close()
+        folded(path, with_policy(other))
 
 
 # The store -----------------------------------------------------------------------------------
 
 
-def test_a_store_belongs_to_one_process(tmp_path):
-    store = SqliteStore(tmp_path / "s.db")
-    with pytest.raises(StoreError, match="in use by another process"):
-        SqliteStore(tmp_path / "s.db")
-    store.close()
-    SqliteStore(tmp_path / "s.db").close()
+def test_a_store_belongs_to_one_process(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
+    with (
+        contextlib.closing(store_at(tmp_path / "s.db")),
+        pytest.raises(StoreError, match="in use by another process"),
+    ):
+        store_at(tmp_path / "s.db")
+    store_at(tmp_path / "s.db").close()
 
 
 def test_a_foreign_file_is_refused_and_left_as_it_was(tmp_path):
@@ -502,7 +442,7 @@ async def test_the_log_refuses_what_it_has_even_from_a_faulty_engine(tmp_path):
 
 
 def test_series_keep_every_sum_when_buckets_merge():
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     for second in range(1000):
         series.count_decision(second * 1_000_000, second % 2, 0.25 + second % 2 * 0.5, offered=2)
         series.count_reward(second * 1_000_000, 0.25 + second % 2 * 0.5, 2, float(second % 2))
@@ -510,19 +450,19 @@ def test_series_keep_every_sum_when_buckets_merge():
     assert series.impressions == 1000
     # Weights 2 and 2/3; half of the impressions had the reward 1.
     assert series.rewards == 500
-    estimate = uniform_estimate(series.table.sum(axis=0))
+    estimate = access.uniform_estimate(series.table.sum(axis=0))
     assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
     ends, sums = series.resample(50)
     assert len(ends) <= 50
-    assert sums[:, ARMS:].sum() == 1000
-    again = Series.from_bytes(series.to_bytes())
+    assert sums[:, series_module.ARMS :].sum() == 1000
+    again = access.Series.from_bytes(series.to_bytes())
     assert again.to_bytes() == series.to_bytes()
-    assert again.table.shape == (BUCKETS, ARMS + 2)
+    assert again.table.shape == (series_module.BUCKETS, series_module.ARMS + 2)
 
 
 def test_uniform_exploration_is_estimated_without_bias():
     rng = np.random.default_rng(5)
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     clicks = np.array([0.1, 0.6])
     for i in range(20_000):
         slot = int(rng.random() < 0.8)
@@ -530,16 +470,16 @@ def test_uniform_exploration_is_estimated_without_bias():
         series.count_decision(i, slot, propensity, 2)
         if rng.random() < clicks[slot]:
             series.count_reward(i, propensity, 2, 1.0)
-    estimate = uniform_estimate(series.table.sum(axis=0))
+    estimate = access.uniform_estimate(series.table.sum(axis=0))
     assert abs(estimate.value - 0.35) < 2 * estimate.margin
     assert estimate.margin < 0.01
 
 
 def test_uniform_exploration_is_not_estimated_from_nothing():
-    series = Series(arms=2)
+    series = access.Series(arms=2)
     for i in range(100):
         series.count_decision(i, 0, None, 2)
-    assert uniform_estimate(series.table.sum(axis=0)) is None
+    assert access.uniform_estimate(series.table.sum(axis=0)) is None
 
 
 def test_ids_are_unique_and_sort_by_time():
@@ -579,19 +519,14 @@ def test_a_configuration_is_read_from_toml(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("[server]\nprot = 1", "server.prot"),
         ("[server]\nport = 70000", "server.port"),
-        ("[server]\nport = '80'", "server.port"),
         ("[stores]\npath = 'x'", "stores"),
-        ("[placements.home]\npolicy = 'ucb1'", "placements.home.arms"),
         ("[placements.home]\narms = 0", "placements.home.arms"),
         ("[placements.home]\narms = ['a', 'a']", "placements.home: arms"),
-        ("[placements.home]\narms = 2\npolicy = 'ucb7'", "placements.home: policy"),
         ("[placements.home]\narms = 2\npolicy = 'ucb1(alpha=-1)'", "placements.home: alpha"),
         ("[placements.home]\narms = 2\nseed = -1", "placements.home.seed"),
         ("[placements.'a/b']\narms = 2", "placements.a/b"),
         ("[placements]", "placements"),
-        ("[server", "is not TOML"),
     ],
 )
 def test_a_wrong_configuration_is_refused_by_file_and_key(tmp_path, text, named):
@@ -630,14 +565,11 @@ def many_placements(count):
 
 
 async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp_path, monkeypatch):
-    clock, touched = Clock(), []
-    advance = Placement.advance
+    clock = Clock()
     async with served(tmp_path / "s.db", many_placements(30), clock) as engine:
         for name in ("p0", "p1", "p2"):
             await engine.decide(name, "key")
-        monkeypatch.setattr(
-            Placement, "advance", lambda self, t: touched.append(self.name) or advance(self, t)
-        )
+        touched = access.note_advances(monkeypatch)
         await engine.decide("p9", "key")
         assert set(touched) == {"p9"}
         touched.clear()
@@ -645,33 +577,3 @@ async def test_a_decision_touches_its_placement_and_those_with_something_due(tmp
         clock.now += 15_000_000
         await engine.decide("p9", "key")
         assert set(touched) == {"p0", "p9"}
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12_000_000), st.booleans()), min_size=1, max_size=25)
-)
-@examples(20)
-def test_what_many_placements_learn_beside_each_other_is_the_fold(tmp_path_factory, steps):
-    """Whichever of them are asked, and whoever's windows close meanwhile."""
-    path, config = tmp_path_factory.mktemp("many") / "s.db", many_placements(4)
-
-    async def session():
-        clock = Clock()
-        async with served(path, config, clock) as engine:
-            for place, pause, clicks in steps:
-                clock.now += pause
-                row = await engine.decide(f"p{place}", "key")
-                if clicks:
-                    await engine.feedback(f"p{place}", row.id, 1.0)
-            clock.now += 60_000_000
-            await engine.decide("p0", "key")
-            live = {name: learned(engine, name) for name in config.placements}
-        with contextlib.closing(apsw.Connection(str(path))) as connection:
-            connection.execute("DELETE FROM snapshots")
-        folded = Engine(config, SqliteStore(path), clock)
-        try:
-            assert {name: learned(folded, name) for name in config.placements} == live
-        finally:
-            folded.store.close()
-
-    asyncio.run(session())

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 from drawn import is_long
-from harness import START, as_after_a_crash, everything, learned, recovered, served, with_home
+from harness import START, folding, served, with_home
+from placement_access import decide, get_config, get_learner
 
 from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
@@ -16,7 +17,6 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
-from tacit.service.placements.attribution import LEARNED
 
 pytestmark = pytest.mark.interpreted
 
@@ -42,15 +42,14 @@ async def traffic(engine, rounds):
         engine.clock.now = START + i * 7_000_000
         count = int(rng.integers(2, 5))
         names = [f"article {j}" for j in rng.permutation(9)[:count]] if i % 2 else None
-        told = [
-            engine.placements["home"].check_request(DecisionRequest(
+        told = [DecisionRequest(
                 f"key {rng.integers(2)}", names,
                 relevance=rng.normal(size=(count, 2)).tolist(),
                 examination=rng.random((count, 1)).tolist(),
-            ))
+            )
             for _ in range(1 + i % 3)
         ]  # fmt: skip
-        for row in await engine.decide_many("home", told):
+        for row in await decide(engine, *told):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
@@ -58,51 +57,37 @@ async def traffic(engine, rounds):
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     config = configured(policy=policy, snapshot_every=40)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         await traffic(engine, 25)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert learned(again) == live
 
 
 async def test_it_learns_what_the_learner_learns(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         placement = engine.placements["home"]
-        expected = Learner(placement.config.policy, seed=0)
+        expected = Learner(get_config(placement).policy, seed=0)
         rng = np.random.default_rng(3)
         for i in range(20):
             relevance, examination = rng.normal(size=(3, 2)), rng.random((3, 1))
-            told = placement.check_request(
-                DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
-            )
-            (row,) = await engine.decide_many("home", [told])
-            assert (await engine.decide_many("home", [told])) == [row]
+            told = DecisionRequest("k", None, None, f"d{i}", False, relevance.tolist(), examination.tolist())
+            (row,) = await decide(engine, told)
+            assert (await decide(engine, told)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", relevance=relevance, examination=examination)
             assert decision.arm == row.arm
-            assert await engine.feedback("home", row.id, i % 2) == LEARNED
+            assert await engine.feedback("home", row.id, i % 2) == "learned"
             expected.learn(decision, i % 2)
-        mean = placement.learner.posterior("k").mean
+        mean = get_learner(placement).posterior("k").mean
         np.testing.assert_array_equal(mean, expected.posterior("k").mean)
 
 
 async def test_a_policy_with_fixed_arms_and_features(tmp_path):
     policy = "hlin-ucb(relevance_dim=1, examination_dim=1)"
     config = configured(policy=policy, arms=["a", "b", "c"])
-    async with served(tmp_path / "s.db", config) as engine:
-        placement = engine.placements["home"]
-        told = placement.check_request(
-            DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
-        )
-        (row,) = await engine.decide_many("home", [told])
+    async with folding(tmp_path / "s.db", config) as engine:
+        told = DecisionRequest("k", ["c", "a"], relevance=[[1], [2]], examination=[[0], [1]])
+        (row,) = await decide(engine, told)
         assert row.arm in ("a", "c")
-        assert await engine.feedback("home", row.id, 1.0) == LEARNED
-        live = everything(placement)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
+        assert await engine.feedback("home", row.id, 1.0) == "learned"
 
 
 @pytest.fixture(scope="module")
@@ -151,21 +136,6 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, more, field):
     assert (status, answer["field"]) == (422, field), json.dumps(answer)
 
 
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"policy": "ucb1", "arms": 2}, "placements.home.policy"),
-        ({"policy": "rmed1", "arms": 2}, "placements.home.policy"),
-        ({"shadow": "lin-ts(relevance_dim=1, examination_dim=1)"}, "placements.home.shadow"),
-        ({"rankers": ["a", "b"]}, "placements.home.rankers"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match="configuration: ") as caught:
-        configured(**more)
-    assert named in str(caught.value)
-
-
 SAID = {"context": {"age": "number", "new": "boolean"}}
 READS_NONE = r"take a policy that reads it"
 
@@ -212,17 +182,13 @@ async def test_items_known_by_embeddings_are_shown_to_a_user_who_is_known(tmp_pa
     # To learn from what a control shows takes it 13 s of compilation.
     held = {"holdout": {"share": 0.2}} if is_long() else {}
     config = configured(policy="auto", relevance_dim=40, snapshot_every=40, **SAID, **held)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         rng = np.random.default_rng(1)
         for i in range(30):
             engine.clock.now = START + i * 60_000_000
             names = [f"item {j}" for j in rng.permutation(9)[:5]]
             said = {"age": float(rng.uniform(18, 80)), "new": None if i % 3 else True}
             request = DecisionRequest("all", names, said, relevance=rng.normal(size=(5, 40)).tolist())
-            (row,) = await engine.decide_many("home", [engine.placements["home"].check_request(request)])
+            (row,) = await decide(engine, request)
             assert row.arm in names
             await engine.feedback("home", row.id, float(rng.random() < 0.5))
-        live, crashed = learned(engine), as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert again.store.snapshot(1).seq > 0
-        assert learned(again) == live

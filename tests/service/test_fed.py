@@ -7,6 +7,7 @@ import harness
 import msgspec
 import pytest
 from harness import START, Clock, everything, is_the_fold, served, with_home
+from placement_access import feed_offsets, get_feed_offsets, merge_offsets, upkeep
 from stores import store_at
 
 from tacit.client import Client, Denied
@@ -14,10 +15,7 @@ from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import InvalidValue
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.keys import new_key
-from tacit.service.engine import upkeep
 from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects import client_decisions
-from tacit.service.placements.aspects.client_decisions import merge_offsets
 from tacit.wire.site import FedOf
 from tests.feed.test_feed import MAP, decided, events_of, served_home
 from tests.feed.test_feed_kafka import cluster, fed, sent  # noqa: F401
@@ -26,7 +24,7 @@ DAY = 24 * 3_600_000_000
 
 
 def goes_on(placement):
-    return everything(placement), placement.feed_offsets.offsets
+    return everything(placement), get_feed_offsets(placement).offsets
 
 
 @pytest.mark.usefixtures("kind")
@@ -42,7 +40,7 @@ async def test_offsets_are_a_fold_of_the_log(tmp_path, every):
             await harness.quiet(engine)
         await engine.ask("home", FedOf("clicks", {"1": 1}))
         live = goes_on(engine.placements["home"])
-        end = engine.placements["home"].feed_offsets.offsets
+        end = get_feed_offsets(engine.placements["home"]).offsets
     assert end == {"clicks": {"0": 12, "1": 1}, "views": {"3": 24}}
     is_the_fold(config, path, live, goes_on)
     with contextlib.closing(store_at(path)) as store:
@@ -78,8 +76,8 @@ async def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
 
 
 async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_decisions, "MAX_FEEDS", 2)
-    monkeypatch.setattr(client_decisions, "MAX_PARTS", 2)
+    monkeypatch.setattr(feed_offsets, "MAX_FEEDS", 2)
+    monkeypatch.setattr(feed_offsets, "MAX_PARTS", 2)
     path, config = tmp_path / "s.db", with_home(tmp_path / "s.db", arms=2)
     async with served(path, config) as engine:
         for feed, part in ("a", "0"), ("b", "0"), ("a", "1"), ("c", "0"), ("a", "2"):
@@ -97,11 +95,11 @@ async def test_of_shards_the_one_that_is_least_far_says_it(tmp_path):
             parts.append(take_snapshot(engine.placements["home"]))
     whole = make_sharded_view("home", config.placements["home"])
     whole.show(parts)
-    assert whole.feed_offsets.offsets == {"clicks": {"0": 5, "1": 4}}
+    assert get_feed_offsets(whole).offsets == {"clicks": {"0": 5, "1": 4}}
     # A shard may not have taken over yet what the configuration says.
     del parts[1].aspects["feed_offsets"]
     whole.show(parts)
-    assert whole.feed_offsets.offsets == {"clicks": {"0": 5, "1": 4}}
+    assert get_feed_offsets(whole).offsets == {"clicks": {"0": 5, "1": 4}}
 
 
 def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from harness import START, Client, as_after_a_crash, learned, quiet, recovered, with_home
+from placement_access import decide
 from stores import store_at
 
 from tacit.cli import cli
@@ -41,8 +42,7 @@ configured = partial(harness.configured, placements={"search": SEARCH, "home": {
 async def searched(engine, user, count=1, first=0):
     for i in range(first, first + count):
         request = DecisionRequest("all", id=f"{user} {i}", rankings=LISTS, user=user)
-        placement = engine.placements["search"]
-        await engine.decide_many("search", [placement.check_request(request)])
+        await decide(engine, request, name="search")
 
 
 async def searched_for_days(engine):

@@ -10,16 +10,15 @@ from functools import partial
 from harness import PATIENCE, START, quiet, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import decide, fold, get_outcomes, get_snapshot_after, patch_internal
 
 import tacit
 from tacit.errors import UnknownName
 from tacit.service.config.schema import Config, PlacementConfig
-from tacit.service.engine.fold import fold
 from tacit.service.errors import InConflict, UnknownDecision
 from tacit.service.log.ids import create_decision_id, create_decision_ids
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ChangeRow, FeedbackRow, merge_rows
-from tacit.service.placements.attribution import DUPLICATE, LEARNED, REPEATED
 
 WINDOW = 30_000_000
 
@@ -56,8 +55,8 @@ async def test_feedback_of_one_batch_may_name_a_decision_again(tmp_path):
         ]
         outcomes = await engine.record_many("home", told)
         kinds = [one if isinstance(one, str) else type(one) for one in outcomes]
-        assert kinds == [LEARNED, LEARNED, DUPLICATE, InConflict, UnknownDecision, REPEATED]
-        assert engine.placement("home").outcomes == {LEARNED: 2, REPEATED: 1}
+        assert kinds == ["learned", "learned", "duplicate", InConflict, UnknownDecision, "repeated"]
+        assert get_outcomes(engine.placement("home")) == {"learned": 2, "repeated": 1}
 
 
 async def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_path, monkeypatch):
@@ -73,7 +72,7 @@ async def test_a_request_whose_placement_has_gone_leaves_its_group_alone(tmp_pat
             assert goes_on.wait(PATIENCE)
             fold(*given)
 
-        monkeypatch.setattr("tacit.service.engine.fold.fold", slowly)
+        patch_internal(monkeypatch, fold=slowly)
         reloading = asyncio.create_task(engine.reload(one))
         await reached(begins.is_set)
         asked = [asyncio.create_task(engine.decide(name, "film")) for name in ("gone", "home")]
@@ -114,13 +113,13 @@ async def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
     async with served(tmp_path / "s.db", configured(snapshot_every=10), wrap=Counting) as engine:
         home = engine.placement("home")
         for first in range(0, 400, 10):
-            asked = [home.check_request(DecisionRequest(f"key {first + i}")) for i in range(10)]
-            await engine.decide_many("home", asked)
+            asked = [DecisionRequest(f"key {first + i}") for i in range(10)]
+            await decide(engine, *asked)
             await quiet(engine)
             engine.clock.now += WINDOW
         # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
         assert engine.store.snapshots == 5
-        assert home.snapshot_after == 310 + 10
+        assert get_snapshot_after(home) == 310 + 10
 
 
 @given(st.lists(st.booleans(), max_size=60))

@@ -13,7 +13,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 from forked import Forked
-from harness import PATIENCE, Client, configured, eventually
+from harness import PATIENCE, SERVE, Client, configured, eventually
 
 from tacit.cli import cli
 from tacit.errors import ConfigError
@@ -222,12 +222,6 @@ def test_clients_that_are_forgotten_start_anew():
     assert rates.allow("a")
 
 
-SERVE = """
-import sys
-from tacit.service.config.file import load_config
-from tacit.service.app.server import serve
-serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]))
-"""
 FIRST = """
 [server]
 port = 0
@@ -271,13 +265,8 @@ def test_the_configuration_is_reloaded_without_loss(tmp_path):
         assert client.post("new/decide", {"key": "a"})[0] == 200
         home, _ = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (home["decisions"], home["feedback"]) == (1, 1)
-
-
-def test_the_limits_of_bodies_are_reloaded(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(FIRST)
-    asked = {"key": "k" * 200}
-    with process(path) as (server, client):
+        # Limits are reloaded, too.
+        asked = {"key": "k" * 200}
         assert client.post("home/decide", asked)[0] == 200
         limits = "[server]\nbody_limit = 100\nbatch_limit = 150\n"
         path.write_text(FIRST.replace("[server]\n", limits))

@@ -7,11 +7,11 @@ import math
 import threading
 
 import harness
+import holdouts
 import numpy as np
+import placement_access as access
 import pytest
-from harness import SECOND, Clock, arrays, as_after_a_crash, by_clock, everything, learned, recovered, served
-from holdouts import ARMS, FEATURED, HALF, RATES, asked, closed, configured, report, shown, traffic
-from stores import store_at
+from holdouts import asked, shown
 
 from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
@@ -20,14 +20,9 @@ from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.learning.decisions import NO_VALUES, Decision
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import EXAMINED, HOLDOUT, ChangeRow, DecisionRow
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.doctor import verify
-from tacit.service.placements.aspects.control_group import Control, HoldoutAssigner
+from tacit.service.log.rows import EXAMINED
 from tacit.uplift.boundary import BUCKETS
 from tacit.wire.control import ArmShown, EndHoldout, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
@@ -38,7 +33,7 @@ from tests.cli.test_cli import tacit
 def test_the_coin_stays_with_its_unit_and_has_its_share():
     ids = [f"d{i}" for i in range(4000)]
     offers = [np.arange(4)] * len(ids)
-    coin = HoldoutAssigner(HoldoutConfig(share=0.1), seed=3, control=Control("uniform"))
+    coin = access.HoldoutAssigner(HoldoutConfig(share=0.1), seed=3, control=access.Control("uniform"))
     tossed = coin.assign(ids, [None] * len(ids), offers)
     assert coin.assign(ids, [None] * len(ids), offers).in_control == tossed.in_control
     # Of 4,000 fair draws, further from 400 than 100 with a probability below 10⁻⁶.
@@ -48,8 +43,8 @@ def test_the_coin_stays_with_its_unit_and_has_its_share():
     assert len(imposed) == sum(tossed.in_control)
     assert np.bincount(imposed, minlength=4).min() > 50
     users = [f"u{i % 400}" for i in range(4000)]
-    sticky = HoldoutAssigner(
-        HoldoutConfig(share=0.1, unit="user"), seed=3, control=Control("uniform")
+    sticky = access.HoldoutAssigner(
+        HoldoutConfig(share=0.1, unit="user"), seed=3, control=access.Control("uniform")
     ).assign(ids, users, offers)
     of_user = np.array(sticky.in_control).reshape(10, 400)
     assert (of_user == of_user[0]).all()
@@ -63,7 +58,7 @@ def test_more_share_keeps_whoever_was_held_out():
     offers = [np.arange(2)] * len(ids)
     few, many = (
         np.array(
-            HoldoutAssigner(HoldoutConfig(share=share), seed=3, control=Control("uniform"))
+            access.HoldoutAssigner(HoldoutConfig(share=share), seed=3, control=access.Control("uniform"))
             .assign(ids, ids, offers)
             .in_control
         )
@@ -77,7 +72,7 @@ def test_more_share_keeps_whoever_was_held_out():
     [("uniform", None, [1 / 3, 1 / 3, 1 / 2]), ("baseline", None, [0, 1, 1]), ("arm c", 2, [0, 1, 0])],
 )
 def test_propensities_are_those_of_policy_and_control_together(control, slot, chances):
-    coin = HoldoutAssigner(HoldoutConfig(share=0.2), seed=3, control=Control(control, slot))
+    coin = access.HoldoutAssigner(HoldoutConfig(share=0.2), seed=3, control=access.Control(control, slot))
     offers = [np.array([0, 1, 2]), np.array([2, 1, 0]), np.array([1, 0])]
     policy, shown = np.array([0.9, 0.5, np.nan]), np.array([1, 2, 1])
     own = coin.control.compute_probabilities(shown[:, None], offers)
@@ -87,24 +82,23 @@ def test_propensities_are_those_of_policy_and_control_together(control, slot, ch
     np.testing.assert_allclose(coin.unmix_propensities(mixed, own), policy, atol=1e-12)
 
 
-@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exploration-floor(ucb1, epsilon=0.2)"])
-def test_logged_propensities_are_the_frequencies(tmp_path, policy):
+@pytest.mark.parametrize(
+    ("policy", "holdout", "rounds"),
+    [
+        ("thompson", {"share": 0.2}, 60),
+        ("ucb1", {"share": 0.2}, 60),
+        ("exploration-floor(ucb1, epsilon=0.2)", {"share": 0.2}, 60),
+        ("epsilon-greedy", {"share": 0.3, "control": {"policy": "uniform-random"}}, 40),
+        ("exp3", {"share": 0.3, "control": {"policy": "thompson"}}, 40),
+    ],
+)
+async def test_logged_propensities_are_the_frequencies(tmp_path, policy, holdout, rounds):
     """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-
-    async def session():
-        config = configured(holdout={"share": 0.2}, arms=4, policy=policy)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 60, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    rows = asyncio.run(session())
-    assert {row.control for row in rows} == {0, 1}
-    for arm in range(4):
-        q = np.array([row.propensity for row in rows])
-        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
-        # Of a deterministic policy the variance is that of the control's draws.
-        error = math.sqrt(sum(1 / 0.05 - 1 for _ in rows)) / len(rows)
-        assert abs(terms.mean() - 1) < 5 * error
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout=holdout, arms=4, policy=policy)
+    ) as engine:
+        await holdouts.traffic(engine, rounds, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
+        holdouts.check_arm_frequencies(harness.logged_decisions(engine))
 
 
 # A control with a policy of its own ----------------------------------------------------------
@@ -115,7 +109,7 @@ def alone(policy, rows, rewards):
     learner = Learner(policy, seed=0)
     for row in rows:
         learner.lanes.admit([row.key])
-        slots = np.array([ARMS.index(row.arm)])
+        slots = np.array([holdouts.ARMS.index(row.arm)])
         made = Decision(
             0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NO_VALUES
         )
@@ -134,205 +128,88 @@ def by_key(learner):
 @pytest.mark.parametrize(
     ("policy", "control"), [("thompson", "exp3"), ("exp3", "ucb1"), ("ucb1", "epsilon-greedy")]
 )
-def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
-    async def session():
-        config = configured(
-            holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
-        )
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            # In the order of the log: windows close in that order where nothing was clicked.
-            await traffic(engine, 12, size=40, rates=dict.fromkeys(ARMS, 0.0))
-            await closed(engine)
-            home = engine.placements["home"]
-            live = everything(home)
-            rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return config.placements["home"], home, rows
-
-    config, home, rows = asyncio.run(session())
+async def test_each_policy_learns_from_its_own_decisions_alone(tmp_path, policy, control):
+    config = holdouts.configured(
+        holdout={"share": 0.3, "control": {"policy": control}}, policy=policy, snapshot_every=150
+    )
+    path = tmp_path / "s.db"
+    async with harness.folding(path, config) as engine:
+        # In the order of the log: windows close in that order where nothing was clicked.
+        await holdouts.traffic(engine, 12, size=40, rates=dict.fromkeys(holdouts.ARMS, 0.0))
+        await holdouts.closed(engine)
+        home = engine.placements["home"]
+        rows = harness.logged_decisions(engine)
+    config = config.placements["home"]
     assert {row.control for row in rows} == {0, 1}
-    for held, learner, of in ((1, home.secondary.learner, config.shadow), (0, home.learner, config.policy)):
+    for held, learner, of in (
+        (1, access.get_secondary_learner(home), config.shadow),
+        (0, access.get_learner(home), config.policy),
+    ):
         told = by_key(learner)
         assert told == alone(of, [row for row in rows if row.control == held], {})
-    assert home.lift.reward.counts.sum() == len(rows)
-    assert home.lift.scores.overall[0] == len(rows)
+    assert holdouts.count_closed(engine) == len(rows)
+    assert access.get_lift(home).scores.overall[0] == len(rows)
 
 
-@pytest.mark.parametrize(("policy", "control"), [("epsilon-greedy", "uniform-random"), ("exp3", "thompson")])
-def test_propensities_beside_a_policy_are_the_frequencies(tmp_path, policy, control):
-    """Each arm's Σ 1/q is the number of decisions; here within 5 standard errors."""
-
-    async def session():
-        config = configured(holdout={"share": 0.3, "control": {"policy": control}}, arms=4, policy=policy)
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 40, rates=dict(enumerate([0.1, 0.2, 0.3, 0.4])))
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    rows = asyncio.run(session())
-    q = np.array([row.propensity for row in rows])
-    for arm in range(4):
-        terms = np.where(np.array([row.arm for row in rows]) == arm, 1 / q, 0.0)
-        error = np.sqrt((terms**2).mean() / len(rows))
-        assert abs(terms.mean() - 1) < 5 * error
-
-
-def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
-    async def session():
-        config = configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 4, size=20)
-            with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
-                await engine.ask("home", ModeOf("shadow"))
-            home = engine.placements["home"]
-            live = everything(home)
-            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            home = again.placements["home"]
-            assert everything(home) == live
-            again.store.close()
-            return [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-
-    assert {row.control for row in asyncio.run(session())} == {0, 1}
+async def test_a_control_with_a_policy_of_its_own_while_nothing_is_learned(tmp_path):
+    config = holdouts.configured(holdout={"share": 0.5, "control": {"policy": "exp3"}}, mode="frozen")
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        await holdouts.traffic(engine, 4, size=20)
+        with pytest.raises(InvalidValue, match="second policy as the placement's shadow"):
+            await engine.ask("home", ModeOf("shadow"))
+        assert {row.control for row in harness.logged_decisions(engine)} == {0, 1}
 
 
 async def test_without_its_policy_what_the_control_did_teaches_nobody(tmp_path):
     holdout = {"share": 0.5, "control": {"policy": "epsilon-greedy(epsilon=0.1)"}}
     path = tmp_path / "s.db"
-    async with served(path, configured(holdout=holdout)) as engine:
-        await traffic(engine, 4, size=20)
-        await closed(engine)
-        before = by_key(engine.placements["home"].learner)
-    async with served(path, configured(holdout=None), engine.clock) as engine:
-        assert by_key(engine.placements["home"].learner) == before
-
-
-def test_features_have_a_control_with_a_policy_of_its_own(tmp_path):
-    async def session():
-        config = configured(
-            holdout={"share": 0.5, "control": {"policy": FEATURED}},
-            arms=None,
-            kind="features",
-            policy=FEATURED,
-        )
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            for _ in range(60):
-                engine.clock.now += SECOND
-                told = home.check_request(
-                    DecisionRequest("k", ["a", "b"], relevance=[[1, 0], [0, 1]], examination=[[1]] * 2)
-                )
-                (row,) = await engine.decide_many("home", [told])
-                await engine.feedback("home", row.id, float(row.arm == "b"))
-            await closed(engine)
-            again = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            anew = again.placements["home"]
-            assert everything(anew) == everything(home)
-            assert arrays(anew.secondary.learner) == arrays(home.secondary.learner) != arrays(home.learner)
-            again.store.close()
-            return report(engine)
-
-    found = asyncio.run(session())
-    assert found.control == f"policy {FEATURED}"
-    assert sum(group.decisions for group in found.groups.values()) == 60
+    async with harness.served(path, holdouts.configured(holdout=holdout)) as engine:
+        await holdouts.traffic(engine, 4, size=20)
+        await holdouts.closed(engine)
+        before = by_key(access.get_learner(engine.placements["home"]))
+    async with harness.served(path, holdouts.configured(holdout=None), engine.clock) as engine:
+        assert by_key(access.get_learner(engine.placements["home"])) == before
 
 
 # The log -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["decision", "user"])
-@pytest.mark.parametrize("policy", ["thompson", "ucb1", "exp3"])
-def test_the_sums_are_a_fold_over_the_log(tmp_path, policy, unit):
-    async def session():
-        config = configured(holdout={"share": 0.3, "unit": unit}, policy=policy, snapshot_every=150)
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            await traffic(engine, 12, size=40)
-            live = everything(engine.placements["home"])
-            crashed = as_after_a_crash(path)
-        with recovered(crashed, config) as again:
-            assert learned(again) == live
-        return again.placements["home"]
-
-    home = asyncio.run(session())
-    assert home.lift.reward.counts.sum() == 11 * 40
-    assert home.lift.decided_counts.sum() == 12 * 40
-    assert home.lift.scores.overall[0] == 11 * 40
-    assert (home.lift.reward.buckets is not None) == (unit == "user")
-
-
 async def test_rewards_count_when_windows_close_whenever_they_came(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", holdouts.configured()) as engine:
         home = engine.placements["home"]
         first = await engine.decide("home", "k", id="a")
         await engine.feedback("home", first.id, 1.0)
-        assert home.lift.reward.counts.sum() == 0
+        assert holdouts.count_closed(engine) == 0
         second = await engine.decide("home", "k", id="b")
-        engine.clock.now += 31 * SECOND
+        engine.clock.now += 31 * harness.SECOND
         await engine.decide("home", "k", id="c")
         assert await engine.feedback("home", second.id, 1.0) == "late"
-        assert home.lift.reward.counts.sum() == 2
-        assert home.lift.reward.totals.sum() == 1
-        assert home.lift.answered_counts.sum() == 1
-
-
-async def test_a_holdout_that_changes_begins_a_chapter_and_leaves_out_what_was_open(tmp_path):
-    path = tmp_path / "s.db"
-    async with served(path, configured()) as engine:
-        await traffic(engine, 3, size=10)
-        home = engine.placements["home"]
-        assert home.lift.reward.counts.sum() == 20
-        await engine.ask("home", ModeOf("frozen"))
-        assert home.lift.reward.counts.sum() == 20
-        await traffic(engine, 2, size=10)
-        # Of the coin, the mode knows nothing; what was open was decided before.
-        assert home.lift.reward.counts.sum() == 40
-        parts = [(part.change, part.sums.counts.sum()) for part in home.lift.subperiods]
-        assert parts == [("", 30), ("mode frozen", 10)]
-        await engine.reload(configured(holdout={"share": 0.25}))
-        home = engine.placements["home"]
-        assert (home.lift.reward.counts.sum(), home.mode) == (0, "frozen")
-        assert [one.reward.counts.sum() for one in home.lift.past_periods] == [40]
-        await traffic(engine, 2, size=10)
-        assert home.lift.reward.counts.sum() == 10
-        await engine.reload(configured(holdout={"share": 0.25}))
-        assert engine.placements["home"].lift.reward.counts.sum() == 10
-        await engine.reload(configured(holdout=None))
-        assert engine.placements["home"].lift.terms == "null"
-        rows = list(engine.store.events(0))
-    marks = [row.value for row in rows if isinstance(row, ChangeRow) and row.kind == HOLDOUT]
-    assert len(marks) == 3
-    async with served(path, configured(holdout=None)) as engine:
-        assert [row for row in engine.store.events(0) if isinstance(row, ChangeRow)][-1].seq <= (rows[-1].seq)
+        assert holdouts.count_closed(engine) == 2
+        assert access.get_lift(home).reward.totals.sum() == 1
+        assert access.get_lift(home).answered_counts.sum() == 1
 
 
 def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path):
-    path, clock = tmp_path / "s.db", Clock()
+    path, clock = tmp_path / "s.db", harness.Clock()
     arm = HoldoutConfig(0.25, ControlTable(arm="recipe"))
 
     async def session(path, config, step):
-        async with served(path, config, clock) as engine:
+        async with harness.served(path, config, clock) as engine:
             await step(engine)
-            await traffic(engine, 3, size=40)
-            live = everything(engine.placements["home"])
-            copy = as_after_a_crash(path)
-            terms, held = engine.placements["home"].lift.terms, engine.placements["home"].holdout
-        for store in (copy, path):
-            again = store_at(store)
-            assert verify(config, again) == []
-            for snapshot in (True, False):
-                home = load_placement("home", config.placements["home"], again, 0, snapshot=snapshot)
-                fold({home.id: home}, again)
-                assert (home.lift.terms, home.holdout) == (terms, held)
-                assert everything(home) == live or store is path
-            again.close()
+            await holdouts.traffic(engine, 3, size=40)
+            home = engine.placements["home"]
+            live, copy = harness.everything(home), harness.as_after_a_crash(path)
+            terms, held = access.get_lift(home).terms, access.get_holdout(home)
+        harness.is_the_fold(config, copy, live)
+        harness.is_the_fold(
+            config, path, (terms, held), lambda home: (access.get_lift(home).terms, access.get_holdout(home))
+        )
         return held
 
     def holds(holdout):
         async def step(engine):
             await engine.ask("home", asked(holdout), "lead")
-            assert engine.placements["home"].holdout == holdout
+            assert access.get_holdout(engine.placements["home"]) == holdout
 
         return step
 
@@ -342,32 +219,29 @@ def test_a_holdout_set_by_others_stays_until_the_configured_one_changes(tmp_path
     def run(config, step):
         return asyncio.run(session(path, config, step))
 
-    assert run(configured(), holds(arm)) == arm
+    assert run(holdouts.configured(), holds(arm)) == arm
     # An unchanged file undoes nothing; neither does one that says other things.
-    assert run(configured(), leaves) == arm
-    assert run(configured(metrics={"revenue": {}}), leaves) == arm
-    assert run(configured(), holds(None)) is None
-    assert run(configured(), leaves) is None
+    assert run(holdouts.configured(), leaves) == arm
+    assert run(holdouts.configured(metrics={"revenue": {}}), leaves) == arm
+    assert run(holdouts.configured(), holds(None)) is None
+    assert run(holdouts.configured(), leaves) is None
     # What the file says of it now is newer.
-    assert run(configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
-    assert run(configured(holdout=None), leaves) is None
-    assert run(configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
-    assert run(configured(holdout=None), leaves) == HoldoutConfig(0.5)
+    assert run(holdouts.configured(holdout={"share": 0.1}), leaves) == HoldoutConfig(0.1)
+    assert run(holdouts.configured(holdout=None), leaves) is None
+    assert run(holdouts.configured(holdout=None), holds(HoldoutConfig(0.5))) == HoldoutConfig(0.5)
+    assert run(holdouts.configured(holdout=None), leaves) == HoldoutConfig(0.5)
 
 
-def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
-    async def session():
-        config = configured(holdout=None, arms=[*ARMS, "holiday"], policy="uniform-random")
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            asked = [
-                home.check_request(DecisionRequest("k", ["holiday", "film"], id=f"{i}")) for i in range(40)
-            ]
-            # What was checked before does not know of the control's arm.
-            await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
-            return list(await engine.decide_many("home", asked))
-
-    rows = asyncio.run(session())
+async def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
+    config = holdouts.configured(holdout=None, arms=[*holdouts.ARMS, "holiday"], policy="uniform-random")
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        # What was checked before does not know of the control's arm.
+        asked = [
+            access.check_request(engine.placements["home"], DecisionRequest("k", ["holiday", "film"], id=id))
+            for id in map(str, range(40))
+        ]
+        await engine.ask("home", HoldoutOf(0.5, ArmShown("recipe")))
+        rows = await engine.decide_many("home", asked)
     assert {row.control for row in rows} == {0, 1}
     # Its place takes the first one on offer, in the propensities too.
     assert {row.arm for row in rows if row.control} == {"holiday"}
@@ -376,19 +250,19 @@ def test_a_control_shows_nothing_that_was_not_offered(tmp_path):
 
 
 def test_a_holdout_is_set_and_ended_over_http(tmp_path):
-    clock = Clock()
-    learns = {"arms": ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
+    clock = harness.Clock()
+    learns = {"arms": holdouts.ARMS, "seed": 5, "policy": "epsilon-greedy(epsilon=0.1)"}
     control = {"control": {"policy": "ucb1"}}
     placements = {"home": learns, "own": learns | {"holdout": control}}
     with (
-        by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
+        harness.by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as url,
         Client(url) as client,
     ):
         held = client.hold_out("home", 0.4, {"arm": "recipe"})
         assert (held.share, held.control, held.unit) == (0.4, {"arm": "recipe"}, "decision")
         assert client.hold_out("home", 0.4, "uniform", "user").unit == "user"
         assert client.hold_out("home", 0.3).control == "uniform"
-        found, _ = shown(client, clock, "home", RATES, rounds=2, size=500)
+        found, _ = shown(client, clock, "home", holdouts.RATES, rounds=2, size=500)
         # Three in ten of the second round are the control's; eight standard errors.
         assert (found.method, found.share) == ("holdout", 0.3)
         control = found.groups["control"].decisions
@@ -414,92 +288,90 @@ def test_a_holdout_is_set_and_ended_over_http(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["frozen", "shadow"])
-def test_other_modes_have_one(tmp_path, mode):
-    async def session():
-        config = configured(mode=mode, shadow="ucb1")
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 4, size=20)
-            return report(engine)
-
-    groups = asyncio.run(session()).groups
+async def test_other_modes_have_one(tmp_path, mode):
+    config = holdouts.configured(mode=mode, shadow="ucb1")
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        await holdouts.traffic(engine, 4, size=20)
+        result = holdouts.report(engine)
+    groups = result.groups
     assert sum(group.decisions for group in groups.values()) == 60
     assert min(group.decisions for group in groups.values()) > 10
 
 
 async def test_a_decision_without_the_unit_of_its_holdout_is_warned_of(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
-        home = engine.placements["home"]
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "user"})
+    ) as engine:
         with pytest.warns(
             AssumptionWarning, match=r"holdout\.unit: a decision without user is drawn alone; send"
         ):
-            await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d1"))])
+            await access.decide(engine, DecisionRequest("k", id="d1"))
 
 
 @pytest.mark.parametrize("told", [True, False])
 async def test_what_never_comes_is_said_beside_the_lift(tmp_path, told):
-    config = configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
-    async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
-        asked = [DecisionRequest("k", user=str(told and i)) for i in range(150)]
-        rows = await engine.decide_many("home", list(map(home.check_request, asked)))
+    config = holdouts.configured(holdout={"share": 0.5, "unit": "user"}, seen="examined")
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        rows = await access.decide(engine, *(DecisionRequest("k", user=str(told and i)) for i in range(150)))
         if told:
             await engine.record_many("home", [FeedbackRequest(rows[0].id, EXAMINED)])
         await engine.record_many("home", [FeedbackRequest(row.id, reward=1.0) for row in rows[1:]])
-        await closed(engine)
-        verdict = report(engine).verdict
+        await holdouts.closed(engine)
+        verdict = holdouts.report(engine).verdict
         assert ("nothing was ever examined" in verdict) is not told
         assert ("all 149 decisions are of one user; send" in verdict) is not told
 
 
 async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "user"})) as engine:
-        home = engine.placements["home"]
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "user"})
+    ) as engine:
         for i in range(20):
-            told = home.check_request(DecisionRequest("k", id=f"d{i}", user="ann"))
-            (first,) = await engine.decide_many("home", [told])
-            (again,) = await engine.decide_many("home", [told])
+            told = DecisionRequest("k", id=f"d{i}", user="ann")
+            (first,) = await access.decide(engine, told)
+            (again,) = await access.decide(engine, told)
             assert first == again
-        rows = [row for row in engine.store.events(0) if isinstance(row, DecisionRow)]
+        rows = harness.logged_decisions(engine)
         assert len(rows) == 20
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for other in ("bob", None):
             with pytest.raises(InConflict, match="decision_id: 'd0'"):
-                await engine.decide_many(
-                    "home", [home.check_request(DecisionRequest("k", id="d0", user=other))]
-                )
+                await access.decide(engine, DecisionRequest("k", id="d0", user=other))
     # What was decided before the holdout had other units cannot be held against these.
-    async with served(tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"})) as engine:
-        asked = engine.placements["home"].check_request(
-            DecisionRequest("k", id="d0", user="ann", session="s")
-        )
-        assert await engine.decide_many("home", [asked]) == [rows[0]]
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout={"share": 0.5, "unit": "session"})
+    ) as engine:
+        asked = DecisionRequest("k", id="d0", user="ann", session="s")
+        assert await access.decide(engine, asked) == [rows[0]]
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
 async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     """Clients send them until they are changed; none of their requests is refused for it."""
-    path, held = tmp_path / "s.db", configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
-    async with served(path, configured(holdout=None)) as engine:
+    path, held = (
+        tmp_path / "s.db",
+        holdouts.configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10),
+    )
+    async with harness.served(path, holdouts.configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
-            engine.placements["home"].check_request(DecisionRequest("k", session="s"))
+            access.check_request(engine.placements["home"], DecisionRequest("k", session="s"))
         await engine.reload(held)
-        asked = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
+        asked = access.check_request(engine.placements["home"], DecisionRequest("k", id="d0", session="s"))
         (before,) = await engine.decide_many("home", [asked])
         if by == "verb":
             await engine.ask("home", EndHoldout())
         else:
-            await engine.reload(configured(holdout=None))
+            await engine.reload(holdouts.configured(holdout=None))
         for session in ("s", "t"):
-            asked = engine.placements["home"].check_request(DecisionRequest("k", session=session))
+            asked = access.check_request(engine.placements["home"], DecisionRequest("k", session=session))
             await engine.decide_many("home", [asked])
-        again = engine.placements["home"].check_request(DecisionRequest("k", id="d0", session="s"))
-        assert await engine.decide_many("home", [again]) == [before]
-    async with served(path, held if by == "verb" else configured(holdout=None)) as engine:
+        assert await access.decide(engine, DecisionRequest("k", id="d0", session="s")) == [before]
+    async with harness.served(path, held if by == "verb" else holdouts.configured(holdout=None)) as engine:
         home = engine.placements["home"]
-        assert home.holdout is None
-        assert home.get_unit(home.check_request(DecisionRequest("k", session="s"))) is None
+        assert access.get_holdout(home) is None
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s"))) is None
         with pytest.raises(InvalidValue, match="session"):
-            home.check_request(DecisionRequest("k", session=""))
+            access.check_request(home, DecisionRequest("k", session=""))
 
 
 @pytest.mark.parametrize("by", ["verb", "configuration"])
@@ -513,14 +385,14 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
         first.setdefault((type(params).__qualname__, loop.__name__), threading.current_thread().name)
         return compile_loop(loop, params)
 
-    async with served(
-        tmp_path / "s.db", configured(holdout=HALF if by == "configuration" else None)
+    async with harness.served(
+        tmp_path / "s.db", holdouts.configured(holdout=holdouts.HALF if by == "configuration" else None)
     ) as engine:
         if by == "verb":
             await engine.ask("home", HoldoutOf(0.5))
         monkeypatch.setattr("tacit.learning.lanes.compile_loop", noting)
         await engine.rebuild("home", "ucb1")
-        await traffic(engine, 1)
+        await holdouts.traffic(engine, 1)
     # Neither in the loop of events nor in the thread of the store.
     ((of_control, thread),) = ((loop, name) for loop, name in first.items() if loop[1] == "force_rows")
     assert of_control[0].startswith("UCB1")
@@ -530,58 +402,50 @@ async def test_a_rebuild_beside_a_holdout_keeps_no_request_waiting_for_the_compi
 @pytest.mark.parametrize("control", ["uniform", {"policy": "ucb1"}])
 @pytest.mark.parametrize("unit", ["user", "session"])
 async def test_who_asked_before_a_holdout_began_in_the_same_group_is_in_its_group(tmp_path, unit, control):
-    sticky = configured(holdout={"share": 0.5, "unit": unit, "control": control})
-    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
+    sticky = holdouts.configured(holdout={"share": 0.5, "unit": unit, "control": control})
+    async with harness.served(tmp_path / "s.db", holdouts.configured(holdout=None)) as engine:
         # Checked while there was none; a session is let in by an earlier one.
-        await engine.reload(configured(holdout={"unit": "session"}))
-        await engine.reload(configured(holdout=None))
+        await engine.reload(holdouts.configured(holdout={"unit": "session"}))
+        await engine.reload(holdouts.configured(holdout=None))
         request = DecisionRequest("k", **{unit: "ann"})
-        asked = [engine.placements["home"].check_request(request._replace(id=f"d{i}")) for i in range(20)]
+        asked = [
+            access.check_request(engine.placements["home"], request._replace(id=f"d{i}")) for i in range(20)
+        ]
         await engine.reload(sticky)
         rows = await engine.decide_many("home", asked)
         assert len({(row.control, row.bucket) for row in rows}) == 1
         for row in rows:
-            again = engine.placements["home"].check_request(request._replace(id=row.id))
+            again = access.check_request(engine.placements["home"], request._replace(id=row.id))
             assert await engine.decide_many("home", [again]) == [row]
 
 
 async def test_without_a_holdout_one_id_of_two_users_in_one_batch_is_one_decision(tmp_path):
-    async with served(tmp_path / "s.db", configured(holdout=None)) as engine:
-        home = engine.placements["home"]
-        asked = [
-            home.check_request(DecisionRequest("k", id="d0", user=user)) for user in ("ann", "bob", None)
-        ]
-        first, *others = await engine.decide_many("home", asked)
+    async with harness.served(tmp_path / "s.db", holdouts.configured(holdout=None)) as engine:
+        asked = [DecisionRequest("k", id="d0", user=user) for user in ("ann", "bob", None)]
+        first, *others = await access.decide(engine, *asked)
         assert others == [first, first]
 
 
-def test_features_have_a_holdout(tmp_path):
-    async def session():
-        config = configured(arms=None, kind="features", policy=FEATURED)
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            for i in range(200):
-                engine.clock.now += SECOND
-                told = home.check_request(
-                    DecisionRequest(
-                        "k",
-                        ["a", "b", "c"][: 2 + i % 2],
-                        relevance=[[1, 0], [0, 1], [1, 1]][: 2 + i % 2],
-                        examination=[[1]] * (2 + i % 2),
-                    )
-                )
-                (row,) = await engine.decide_many("home", [told])
-                await engine.feedback("home", row.id, float(row.arm == "b"))
-            await closed(engine)
-            found = report(engine)
-            anew = Engine(config, SqliteStore(as_after_a_crash(tmp_path / "s.db")), engine.clock)
-            assert everything(anew.placements["home"]) == everything(home)
-            anew.store.close()
-            return found
-
-    found = asyncio.run(session())
-    assert (found.claim, found.winner) == ("better", None)
-    assert sum(group.decisions for group in found.groups.values()) == 200
+@pytest.mark.parametrize(
+    ("control", "said", "rounds"),
+    [("uniform", "uniform", 200), ({"policy": holdouts.FEATURED}, f"policy {holdouts.FEATURED}", 60)],
+)
+async def test_features_have_a_holdout(tmp_path, control, said, rounds):
+    holdout = {"share": 0.5, "control": control}
+    config = holdouts.configured(arms=None, kind="features", policy=holdouts.FEATURED, holdout=holdout)
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        for i in range(rounds):
+            engine.clock.now += harness.SECOND
+            count = 2 + i % 2
+            offer = ["a", "b", "c"][:count], [[1, 0], [0, 1], [1, 1]][:count], [[1]] * count
+            request = DecisionRequest("k", offer[0], relevance=offer[1], examination=offer[2])
+            (row,) = await access.decide(engine, request)
+            await engine.feedback("home", row.id, float(row.arm == "b"))
+        await holdouts.closed(engine)
+        found = holdouts.report(engine)
+    assert found.control == said
+    assert control != "uniform" or (found.claim, found.winner) == ("better", None)
+    assert holdouts.count_reported(found) == rounds
 
 
 # Configuration -------------------------------------------------------------------------------
@@ -616,16 +480,16 @@ def test_features_have_a_holdout(tmp_path):
 )
 def test_what_cannot_be_refuses_to_start(more, message):
     with pytest.raises(ConfigError, match=message):
-        configured(**{"holdout": HALF, **more})
+        holdouts.configured(**{"holdout": holdouts.HALF, **more})
 
 
 async def test_requests_that_do_not_fit_are_refused(tmp_path):
-    config = configured(holdout={"control": {"arm": "film"}, "unit": "session"})
-    async with served(tmp_path / "s.db", config) as engine:
+    config = holdouts.configured(holdout={"control": {"arm": "film"}, "unit": "session"})
+    async with harness.served(tmp_path / "s.db", config) as engine:
         home = engine.placements["home"]
-        assert home.get_unit(home.check_request(DecisionRequest("k", session="s1"))) == "s1"
-        assert home.get_unit(home.check_request(DecisionRequest("k", user="u1"))) is None
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", session="s1"))) == "s1"
+        assert access.get_unit(home, access.check_request(home, DecisionRequest("k", user="u1"))) is None
         with pytest.raises(InvalidValue, match="film"):
-            home.check_request(DecisionRequest("k", ["recipe"]))
+            access.check_request(home, DecisionRequest("k", ["recipe"]))
         with pytest.raises(InvalidValue, match="user"):
-            home.check_request(DecisionRequest("k", user="\n"))
+            access.check_request(home, DecisionRequest("k", user="\n"))

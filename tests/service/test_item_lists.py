@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import threading
 from functools import partial
 
 import httpx
@@ -13,45 +11,27 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from drawn import is_long
-from harness import (
-    PATIENCE,
-    SECOND,
-    START,
-    Clock,
-    as_after_a_crash,
-    by_clock,
-    clicked,
-    is_the_fold,
-    learned,
-    quiet,
-    recovered,
-    served,
-    started,
-    stopped,
-    with_home,
-)
+from harness import SECOND, START, Clock, by_clock, clicked, folding, quiet, served, with_home
 from items_of_ones_own import LikedLists
+from placement_access import check_request, decide, export_counts, get_config, get_holdout, get_learner
 from stores import store_at
 
 import tacit
-from tacit.client import Clicks, Client, InvalidRequest, Unavailable
+from tacit.client import Clicks, Client, InvalidRequest
 from tacit.core.arrays import leaves
-from tacit.errors import AssumptionWarning, ConfigError, TacitError
+from tacit.errors import AssumptionWarning, TacitError
 from tacit.evaluate import IndependentIPS, Ranking
 from tacit.learning import decisions
 from tacit.learning.learner import Learner
-from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import decode_list
-from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
-from tacit.service.placements.attribution import LATE
 from tacit.wire.control import ModeOf, PinOf
 from tacit.wire.decisions import Impression, ItemsGone, ItemsOf, NewItem
+from tests.service.test_items import DIM, put, vectors
 
-DIM = 4
 CONTEXT = {"device": ["ios", "web"]}
 FAST = {} if is_long() else {"policy": "items_of_ones_own:LikedLists(epsilon=0.1)"}
 """For what takes the default 17 s of compilation: to learn from a log."""
@@ -67,18 +47,6 @@ configured = partial(
 )
 
 
-def vectors(count, seed=1):
-    return np.random.default_rng(seed).integers(-8, 9, (count, DIM)) / 4.0
-
-
-async def put(engine, count=12, seed=1, first=0):
-    items = [
-        NewItem(f"doc-{first + i}", vector.tolist(), ["news", "sport", None][i % 3])
-        for i, vector in enumerate(vectors(count, seed))
-    ]
-    return await engine.ask("home", ItemsOf(items))
-
-
 async def traffic(engine, rounds, seed=0, kinds=6):
     """List items by id, of a segment, of all, by their vectors; change the catalogue, click in between."""
     for i in range(rounds):
@@ -92,7 +60,7 @@ async def traffic(engine, rounds, seed=0, kinds=6):
         home = engine.placements["home"]
         ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
         said = {"device": ["ios", "web"][i % 2]}
-        more = {"user": f"u{i % 5}"} if home.holdout else {}
+        more = {"user": f"u{i % 5}"} if get_holdout(home) else {}
         asked = [
             DecisionRequest("k", ids, said, **more),
             DecisionRequest("k", None, said, segment="news", id=f"d{seed}-{i}" if i % 2 else None, **more),
@@ -101,8 +69,8 @@ async def traffic(engine, rounds, seed=0, kinds=6):
             DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
             DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
         ]
-        told = [home.check_request(asked[(i + j) % kinds]) for j in range(1 + i % 4)]
-        for row in await engine.decide_many("home", told):
+        told = [asked[(i + j) % kinds] for j in range(1 + i % 4)]
+        for row in await decide(engine, *told):
             if rng.random() < 0.7:
                 places = rng.permutation(len(decode_list(row.shown).arms))[: rng.integers(3)]
                 await clicked(engine, row, sorted(places.tolist()))
@@ -111,18 +79,12 @@ async def traffic(engine, rounds, seed=0, kinds=6):
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, mode):
     config = configured(snapshot_every=20, **MODES[mode])
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         await put(engine)
         if mode in ("shadow", "frozen"):
             await engine.ask("home", ModeOf(mode))
         await traffic(engine, 24)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert learned(again) == live
-        assert again.placements["home"].export_counts()[0][0] > 10 or mode == "frozen"
-    is_the_fold(config, crashed, live)
+        assert export_counts(engine.placements["home"])[0][0] > 10 or mode == "frozen"
 
 
 @pytest.mark.parametrize("kind", ["slates", "features"])
@@ -131,38 +93,28 @@ async def test_many_decisions_among_many_items_are_made_in_pieces(tmp_path, monk
     monkeypatch.setattr(decisions, "MAX_NUMBERS", 40 * DIM)
     policy = "item-list-mix(epsilon=0.1)" if kind == "slates" else "embedding-mixture"
     config = configured(kind=kind, policy=policy)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config) as engine:
         await put(engine)
-        home = engine.placements["home"]
-        told = [home.check_request(DecisionRequest(f"key {i}", None, {})) for i in range(50)]
-        rows = await engine.decide_many("home", told)
+        told = [DecisionRequest(f"key {i}", None, {}) for i in range(50)]
+        rows = await decide(engine, *told)
         assert [row.key for row in rows] == [f"key {i}" for i in range(50)]
         assert len({row.id for row in rows}) == 50
         assert [row.seq for row in rows] == list(range(rows[0].seq, rows[0].seq + 50))
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", told)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    is_the_fold(config, crashed, live)
+        await decide(engine, *told)
 
 
 async def test_a_policy_that_reads_two_blocks_of_features_is_served_too(tmp_path):
     config = with_home(kind="slates", policy="cascade-ec(relevance_dim=2, examination_dim=1)", positions=2)
-    async with served(tmp_path / "s.db", config) as engine:
-        home = engine.placements["home"]
+    async with folding(tmp_path / "s.db", config) as engine:
         for i in range(12):
             engine.clock.now = START + i * 40 * SECOND
             given = {
                 "relevance": vectors(4, i)[:, :2].tolist(),
                 "examination": vectors(4, i)[:, 2:3].tolist(),
             }
-            (row,) = await engine.decide_many(
-                "home", [home.check_request(DecisionRequest("k", list("abcd"), **given))]
-            )
+            (row,) = await decide(engine, DecisionRequest("k", list("abcd"), **given))
             await clicked(engine, row, [i % 2])
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    is_the_fold(config, crashed, live)
 
 
 @pytest.mark.parametrize("laid_out", [decisions.MAX_NUMBERS, 10 * DIM])
@@ -172,13 +124,13 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
-        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        expected, known = Learner(get_config(home).policy, seed=0), vectors(12)
         rng, made = np.random.default_rng(3), []
         for i in range(20):
             offer, said = rng.permutation(12)[: 2 + i % 9], {"device": "ios"} if i % 2 else {}
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], said, id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.check_request(request)])
-            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
+            (row,) = await decide(engine, request)
+            assert (await decide(engine, request)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", said, request.arms, relevance=known[offer])
             shown = decode_list(row.shown)
@@ -193,12 +145,12 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path,
             await put(engine)
             made.append((decision, clicks))
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
+        await decide(engine, DecisionRequest("k", None, {}))
         for decision, clicks in made:
             expected.learn(decision, [float(k in clicks) for k in range(3)])
-        pairs = zip(leaves(home.learner.state), leaves(expected.state), strict=True)
+        pairs = zip(leaves(get_learner(home).state), leaves(expected.state), strict=True)
         assert all(np.array_equal(a, b) for (_, a), (_, b) in pairs)
-        assert len(home.learner.items) == 12
+        assert len(get_learner(home).items) == 12
 
 
 def test_it_learns_over_http_what_users_like(tmp_path):
@@ -258,7 +210,7 @@ def test_it_is_asked_over_http(tmp_path):
         one = client.slate("home", "k", context={}, arms=["gone", "news"], unknown="skip")
         assert one.slate == ["news"]
         clock.now += 60 * SECOND
-        assert client.clicks("home", made.decision_id, [0]).outcome == LATE
+        assert client.clicks("home", made.decision_id, [0]).outcome == "late"
         page = httpx.get(f"{url}/placements/home").text
         assert "3 items in the catalogue, version 1, in 2 segments." in page
         assert 'data-field="clicked" data-value="0.25"' in page
@@ -279,27 +231,24 @@ def test_it_is_asked_over_http(tmp_path):
 
 
 async def test_what_is_pinned_is_listed_where_it_is_on_offer(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with folding(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         await engine.ask("home", PinOf(["doc-3", "doc-1"], "2100-01-01"))
         home = engine.placements["home"]
         offers = [f"doc-{i}" for i in (1, 2, 3)], ["doc-3", "doc-5"], None
-        told = [home.check_request(DecisionRequest("k", offer, {})) for offer in offers]
+        told = [check_request(home, DecisionRequest("k", offer, {})) for offer in offers]
         rows = await engine.decide_many("home", told)
         assert [row.mode for row in rows] == ["pinned", "online", "pinned"]
         assert decode_list(rows[2].shown).arms == ["doc-3", "doc-1"]
         await clicked(engine, rows[2], [1])
         engine.clock.now += 60 * SECOND
         await engine.decide_many("home", told[:1])
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    is_the_fold(configured(), crashed, live)
 
 
 async def test_another_policy_takes_over_what_was_listed(tmp_path):
     config = configured(snapshot_every=20)
     other = {"name": "item-list-mix", "relevance_dim": DIM, "context": CONTEXT, "per_key": True}
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config) as engine:
         await put(engine)
         await traffic(engine, 16)
         await quiet(engine)
@@ -308,78 +257,6 @@ async def test_another_policy_takes_over_what_was_listed(tmp_path):
                 await engine.rebuild("home", spec)
         await engine.rebuild("home", other)
         await traffic(engine, 8, seed=1)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert learned(again) == live
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"arms": ["a", "b"]}, "arms"),
-        ({"policy": "embedding-mixture"}, "policy"),
-        ({"policy": "list-mix", "arms": 3}, "context"),
-        ({"policy": "item-list-mix", "relevance_dim": None}, "relevance_dim"),
-        ({"policy": "auto", "relevance_dim": None, "context": None}, "arms"),
-        ({"holdout": {"share": 0.1, "control": {"policy": "item-list-mix"}}}, "policy"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(table, says):
-    with pytest.raises(ConfigError, match=says):
-        configured(**table)
-
-
-KILLED = f"""
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.home]
-kind = "slates"
-relevance_dim = {DIM}
-seed = 7
-snapshot_every = 40
-attribution_window = 0.1
-"""
-
-
-class Listing(threading.Thread):
-    """Puts items, lists some, clicks, and remembers what was acknowledged."""
-
-    def __init__(self, port, made, first):
-        super().__init__()
-        self._client, self._made, self._first = Client(f"http://127.0.0.1:{port}", retries=0), made, first
-        self.enough = threading.Event()
-
-    def run(self):
-        with contextlib.suppress(Unavailable), self._client as client:
-            for i in range(self._first, self._first + 10_000):
-                client.put_items("home", [f"doc-{(i + j) % 30}" for j in range(5)], vectors(5, i), "news")
-                id = f"d{i}"
-                self._made[id] = client.slate("home", "k", segment="news", decision_id=id).slate
-                client.clicks("home", id, [0])
-                if i - self._first > 30:
-                    self.enough.set()
-
-
-def test_lists_that_were_acknowledged_survive_kill_9(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(KILLED)
-    made, first = {}, 0
-    for _ in range(2):
-        process, port = started(path)
-        listing = Listing(port, made, first)
-        listing.start()
-        assert listing.enough.wait(PATIENCE)
-        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
-        listing.join(PATIENCE)
-        assert not listing.is_alive()
-        first += 1000
-        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            assert verify(load_config(path), store) == []
-            rows = {row.id: row for row in store.events(0) if hasattr(row, "shown")}
-        assert {id: decode_list(rows[id].shown).arms for id in made} == made
 
 
 # Exported ------------------------------------------------------------------------------------
@@ -392,8 +269,8 @@ async def served_lists(path, config, kinds):
         await traffic(engine, 24, kinds=kinds)
         home = engine.placements["home"]
         engine.clock.now += 60 * SECOND
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", None, {}))])
-        return [array.copy() for _, array in leaves(home.learner.state)]
+        await decide(engine, DecisionRequest("k", None, {}))
+        return [array.copy() for _, array in leaves(get_learner(home).state)]
 
 
 async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(tmp_path):

@@ -5,46 +5,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
-import threading
 from functools import partial
 
 import numpy as np
+import placement_access as access
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from drawn import is_long
-from harness import (
-    PATIENCE,
-    START,
-    as_after_a_crash,
-    is_the_fold,
-    learned,
-    recovered,
-    served,
-    started,
-    stopped,
-    with_home,
-)
+from harness import START, folding, served, with_home
+from placement_access import everything
 from stores import store_at
 
 from tacit.cli import cli
-from tacit.client import Client, InvalidRequest, Unavailable
+from tacit.client import Client, InvalidRequest
 from tacit.errors import AssumptionWarning, InvalidValue, UnknownName
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
 from tacit.service.app.server import run_in_thread
-from tacit.service.config.file import load_config
-from tacit.service.engine import batches, group, writer
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Decide, DecisionRequest
-from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export
 from tacit.service.maintenance.ubi_export import export_ubi
-from tacit.service.placements.aspects.items import parse_shown_item
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 
@@ -83,7 +67,6 @@ async def traffic(engine, rounds, seed=0):
         if i % 11 == 5:
             await engine.ask("home", ItemsGone([f"doc-{11 - i % 3}"]))
             await put(engine, 1, i, 11 - i % 3)
-        home = engine.placements["home"]
         ids = [f"doc-{j}" for j in rng.permutation(12)[:5]]
         asked = [
             DecisionRequest("k", ids),
@@ -91,45 +74,42 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k"),
             DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
         ]
-        told = [home.check_request(asked[(i + j) % 4]) for j in range(1 + i % 3)]
-        for row in await engine.decide_many("home", told):
+        told = [asked[(i + j) % 4] for j in range(1 + i % 3)]
+        for row in await access.decide(engine, *told):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
 
-def catalogue(engine):
-    items = engine.placements["home"].learner.items
+def catalogue(placement):
+    items = access.get_learner(placement).items
     ids, segments, halves = items.columns()
     return list(ids), list(segments), halves.tobytes(), items.version
+
+
+def known(placement):
+    """Return everything that a placement is, with its catalogue."""
+    return everything(placement), catalogue(placement)
 
 
 @pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 async def test_state_and_catalogue_are_a_fold_over_the_log(tmp_path, options):
     config = configured(snapshot_every=20, **options)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known, partly=True) as engine:
         await put(engine)
         if "shadow" in options:
             await engine.ask("home", ModeOf("shadow"))
         await traffic(engine, 24)
-        live = learned(engine), catalogue(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert (learned(again), catalogue(again)) == live
-    is_the_fold(config, crashed, live[0])
 
 
 async def test_the_vectors_of_the_catalogue_are_not_doubted_in_the_service(tmp_path, recwarn):
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
-        home = engine.placements["home"]
         for id in (None, "d"):
-            asked = DecisionRequest("k", ["doc-1", "doc-2"], id=id)
-            await engine.decide_many("home", [home.check_request(asked)])
+            await access.decide(engine, DecisionRequest("k", ["doc-1", "doc-2"], id=id))
         assert not [said for said in recwarn if issubclass(said.category, AssumptionWarning)]
         given = DecisionRequest("k", ["doc-1", "doc-2"], id="e", relevance=vectors(2).tolist())
         with pytest.warns(AssumptionWarning, match="relevance: 'doc-1' has a vector in items"):
-            await engine.decide_many("home", [home.check_request(given)])
+            await access.decide(engine, given)
 
 
 @contextlib.asynccontextmanager
@@ -139,12 +119,12 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 
     def observed(pending, requests, found):
         groups.append([len(each.impressions) for each in requests if isinstance(each, Decide)])
-        return group.apply(pending, requests, found)
+        return access.group.apply(pending, requests, found)
 
-    monkeypatch.setattr(writer, "apply", observed)
-    monkeypatch.setattr(writer, "MOST_NUMBERS", numbers)
-    monkeypatch.setattr(batches, "MOST_NUMBERS", numbers)
-    async with served(tmp_path / "s.db", configured(**values)) as engine:
+    monkeypatch.setattr(access.writer, "apply", observed)
+    monkeypatch.setattr(access.writer, "MOST_NUMBERS", numbers)
+    monkeypatch.setattr(access.batches, "MOST_NUMBERS", numbers)
+    async with folding(tmp_path / "s.db", configured(**values), crash=False) as engine:
         await put(engine)
         groups.clear()
         yield engine, engine.placements["home"], groups
@@ -152,11 +132,11 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypatch, durability):
-    async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, home, groups):
-        asked = [home.check_request(DecisionRequest(f"k{i}", id="d" if i == 30 else None)) for i in range(40)]
-        batch = asyncio.create_task(engine.decide_many("home", asked))
+    async with stepped(tmp_path, monkeypatch, durability=durability) as (engine, _home, groups):
+        asked = [DecisionRequest(f"k{i}", id="d" if i == 30 else None) for i in range(40)]
+        batch = asyncio.create_task(access.decide(engine, *asked))
         await asyncio.sleep(0)
-        (row,) = await engine.decide_many("home", [home.check_request(DecisionRequest("other"))])
+        (row,) = await access.decide(engine, DecisionRequest("other"))
         assert row.key == "other"
         assert not batch.done()
         rows = await batch
@@ -165,17 +145,12 @@ async def test_many_decisions_among_many_items_let_others_in(tmp_path, monkeypat
         assert len({row.id for row in rows}) == 40
         # Two decisions among all twelve fit in.
         assert max(map(sum, groups)) <= 2
-        (again,) = await engine.decide_many("home", asked[30:31])
-        assert again == rows[30]
-        live = learned(engine)
-    with recovered(tmp_path / "s.db", configured(durability=durability)) as again:
-        assert learned(again) == live
+        assert await access.decide(engine, asked[30]) == rows[30:31]
 
 
 async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, monkeypatch):
-    async with stepped(tmp_path, monkeypatch) as (engine, home, groups):
-        asked = [home.check_request(DecisionRequest(f"k{i}")) for i in range(9)]
-        await asyncio.gather(*(engine.decide_many("home", [each]) for each in asked))
+    async with stepped(tmp_path, monkeypatch) as (engine, _home, groups):
+        await asyncio.gather(*(access.decide(engine, DecisionRequest(f"k{i}")) for i in range(9)))
         assert sum(map(sum, groups)) == 9
         assert max(map(sum, groups)) <= 2
 
@@ -186,41 +161,39 @@ async def test_single_decisions_among_many_items_share_no_large_group(tmp_path, 
 )
 async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, monkeypatch, last, error):
     async with stepped(tmp_path, monkeypatch) as (engine, home, _):
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k", id="d"))])
+        await access.decide(engine, DecisionRequest("k", id="d"))
         asked = [DecisionRequest("k") for _ in range(20)]
         with pytest.raises(error):
-            await engine.decide_many("home", list(map(home.check_request, [*asked, last])))
-        assert home.decisions == 1
+            await access.decide(engine, *asked, last)
+        assert access.count_decisions(home) == 1
 
 
 async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
     limits = {"server.batch_candidates": 100}
     async with served(tmp_path / "s.db", configured(values=limits)) as engine:
         await put(engine)
-        home = engine.placements["home"]
-        asked = [home.check_request(DecisionRequest("k")) for _ in range(9)]
-        with pytest.raises(
-            InvalidValue, match=r"decisions: .*108 candidates.* server.batch_candidates .*100"
-        ):
-            await engine.decide_many("home", asked)
-        assert home.decisions == 0
-        assert len(await engine.decide_many("home", asked[:8])) == 8
+        whole = DecisionRequest("k")
+        said = r"decisions: .*108 candidates.* server.batch_candidates .*100"
+        with pytest.raises(InvalidValue, match=said):
+            await access.decide(engine, *[whole] * 9)
+        assert access.count_decisions(engine.placements["home"]) == 0
+        assert len(await access.decide(engine, *[whole] * 8)) == 8
         # By id and of a segment there are fewer.
         few = DecisionRequest("k", ["doc-1"]), DecisionRequest("k", segment="news")
-        assert len(await engine.decide_many("home", [*asked[:7], *map(home.check_request, few)])) == 9
+        assert len(await access.decide(engine, *[whole] * 7, *few)) == 9
 
 
 async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         await put(engine)
         home = engine.placements["home"]
-        expected, known = Learner(home.config.policy, seed=0), vectors(12)
+        expected, known = Learner(access.get_config(home).policy, seed=0), vectors(12)
         rng = np.random.default_rng(3)
         for i in range(20):
             offer = rng.permutation(12)[:4]
             request = DecisionRequest("k", [f"doc-{j}" for j in offer], id=f"d{i}")
-            (row,) = await engine.decide_many("home", [home.check_request(request)])
-            assert (await engine.decide_many("home", [home.check_request(request)])) == [row]
+            (row,) = await access.decide(engine, request)
+            assert (await access.decide(engine, request)) == [row]
             Draws(7).begin(expected.rng, f"d{i}")
             decision = expected.choose("k", arms=request.arms, relevance=known[offer])
             assert (row.arm, row.propensity) == (decision.arm, decision.propensity)
@@ -230,7 +203,8 @@ async def test_it_learns_what_the_learner_learns_from_the_same_vectors(tmp_path)
             await put(engine)
             expected.learn(decision, float(i % 2))
         assert all(
-            np.array_equal(a, b) for a, b in zip(home.learner.state.kept, expected.state.kept, strict=True)
+            np.array_equal(a, b)
+            for a, b in zip(access.get_learner(home).state.kept, expected.state.kept, strict=True)
         )
 
 
@@ -238,7 +212,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
     async with served(tmp_path / "s.db", configured()) as engine:
         home = engine.placements["home"]
         with pytest.raises(InvalidValue, match=r"relevance: .* put items into the catalogue"):
-            await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
+            await access.decide(engine, DecisionRequest("k"))
         await put(engine)
         for request, says in (
             (DecisionRequest("k", ["doc-1", "doc-99"]), "'doc-99'"),
@@ -252,9 +226,8 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
             (DecisionRequest("k", ["x"], relevance=[[0.0] * DIM], unknown="skip"), "unknown"),
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
-                await engine.decide_many("home", [home.check_request(request)])
-        skipped = home.check_request(DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
-        (row,) = await engine.decide_many("home", [skipped])
+                await access.decide(engine, request)
+        (row,) = await access.decide(engine, DecisionRequest("k", ["doc-99", "doc-1"], unknown="skip"))
         assert (row.arm, row.offered) == ("doc-1", '["doc-1"]')
         end = engine.store.end()
         for change, says in (
@@ -265,7 +238,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(tmp_path):
         ):
             with pytest.raises((InvalidValue, UnknownName), match=says):
                 await engine.ask("home", change)
-        assert (len(home.learner.items), engine.store.end()) == (12, end)
+        assert (len(access.get_learner(home).items), engine.store.end()) == (12, end)
     async with served(tmp_path / "t.db", with_home(arms=2)) as engine:
         with pytest.raises(InvalidValue, match="no catalogue"):
             await put(engine)
@@ -276,7 +249,6 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
     policy = POLICY if kind == "features" else "item-list-mix"
     async with served(tmp_path / "s.db", configured(kind=kind, policy=policy)) as engine:
         await put(engine)
-        home = engine.placements["home"]
         asked = [
             DecisionRequest("k", ["doc-1", "doc-4", "doc-7"], id="named"),
             DecisionRequest("k", ["doc-99", "doc-4", "doc-1"], id="skipping", unknown="skip"),
@@ -284,37 +256,32 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
             DecisionRequest("k", id="whole"),
         ]
         # The same question twice at once is one decision.
-        twice = [home.check_request(request) for request in (*asked, *asked)]
-        made = await engine.decide_many("home", twice)
+        twice = [*asked, *asked]
+        made = await access.decide(engine, *twice)
         assert made[:4] == made[4:]
         await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
         for request, row in zip(asked, made, strict=False):
-            assert await engine.decide_many("home", [home.check_request(request)]) == [row]
+            assert await access.decide(engine, request) == [row]
         for other in (asked[0]._replace(arms=["doc-1", "doc-4"]), asked[2]._replace(segment="sport")):
             with pytest.raises(InConflict):
-                await engine.decide_many("home", [home.check_request(other)])
+                await access.decide(engine, other)
         with pytest.raises(InvalidValue, match="0 candidates"):
-            await engine.decide_many("home", [home.check_request(asked[3]._replace(id="new"))])
+            await access.decide(engine, asked[3]._replace(id="new"))
 
 
 async def test_the_catalogue_outlives_another_policy_and_the_rows_that_filled_it(tmp_path):
     config = configured(snapshot_every=10, retention=1.0)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, seen=known) as engine:
         await put(engine)
         await traffic(engine, 10)
         await engine.rebuild("home", f"embedding-mixture(relevance_dim={DIM}, per_key=True)")
-        kept = catalogue(engine)
+        assert len(catalogue(engine.placements["home"])[0]) == 12
         engine.clock.now = START + 3 * 86_400_000_000
         await traffic(engine, 3, seed=40_000)
         (name, *_) = await engine.states("home")
-        before = catalogue(engine)
+        before = catalogue(engine.placements["home"])
         await engine.rollback("home", name.name)
-        assert catalogue(engine)[:3] == before[:3]
-        assert len(kept[0]) == 12
-        live = learned(engine), catalogue(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
-    with recovered(crashed, config) as again:
-        assert (learned(again), catalogue(again)) == live
+        assert catalogue(engine.placements["home"])[:3] == before[:3]
 
 
 async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidates_had(tmp_path):
@@ -322,9 +289,8 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
     async with served(tmp_path / "s.db", config) as engine:
         await put(engine)
         await traffic(engine, 30)
-        home = engine.placements["home"]
         engine.clock.now += 60_000_000
-        await engine.decide_many("home", [home.check_request(DecisionRequest("k"))])
+        await access.decide(engine, DecisionRequest("k"))
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")
@@ -342,7 +308,7 @@ async def test_decisions_by_id_are_exported_with_the_vectors_that_their_candidat
     for row, kept in zip(table, made, strict=True):
         at = held.rows(held.codes(pa.array([row["arm"]]), "log"), pa.array([row["timestamp"]]), "log")
         if kept.shown is not None:
-            assert held.vectors(at).tolist() == parse_shown_item(kept.shown).relevance.tolist()
+            assert held.vectors(at).tolist() == access.parse_shown_item(kept.shown).relevance.tolist()
     assert Learner(config.placements["home"].policy, seed=0).fit_log(log, items=items, missing_reward=0.0)
 
 
@@ -366,68 +332,3 @@ def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
         assert client.remove_items("home", ["film"]).count == 900
     with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
         assert client.items("home").count == 900
-
-
-KILLED = f"""
-[server]
-port = 0
-[store]
-path = "s.db"
-[placements.home]
-kind = "features"
-policy = "{POLICY}"
-seed = 7
-snapshot_every = 40
-attribution_window = 0.1
-"""
-
-
-class Filling(threading.Thread):
-    """Puts, changes and removes items, decides among them, and remembers what was acknowledged."""
-
-    def __init__(self, port, known, first):
-        super().__init__()
-        self._client, self.known, self._first = Client(f"http://127.0.0.1:{port}", retries=0), known, first
-        self.enough, self.maybe = threading.Event(), {}
-
-    def run(self):
-        with contextlib.suppress(Unavailable), self._client as client:
-            for i in range(self._first, self._first + 10_000):
-                ids = [f"doc-{(i * 7 + j) % 90}" for j in range(5)]
-                values = vectors(5, i)
-                gone = [id for id in ids[:1] if id in self.known]
-                self.maybe = dict(zip(ids, values.tolist(), strict=True))
-                client.put_items("home", ids, values, "news")
-                self.known |= self.maybe
-                if i % 5 == 0 and gone:
-                    self.maybe = {gone[0]: None}
-                    client.remove_items("home", gone)
-                    del self.known[gone[0]]
-                self.maybe = {}
-                made = client.decide("home", "k", segment="news")
-                client.feedback("home", made.decision_id, float(i % 2))
-                if i - self._first > 40:
-                    self.enough.set()
-
-
-def test_items_that_were_acknowledged_survive_kill_9(tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(KILLED)
-    known, first = {}, 0
-    for _ in range(3 if is_long() else 2):
-        process, port = started(path)
-        filling = Filling(port, known, first)
-        filling.start()
-        assert filling.enough.wait(PATIENCE)
-        assert stopped(process, signal.SIGKILL) == -signal.SIGKILL
-        filling.join(PATIENCE)
-        assert not filling.is_alive()
-        first += 1000
-        with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-            assert verify(load_config(path), store) == []
-            items = Engine(load_config(path), store).placements["home"].learner.items
-        # What was on its way may be there or not.
-        sure = {id: vector for id, vector in known.items() if id not in filling.maybe}
-        assert {id: items.vectors([id])[0].tolist() for id in sure} == sure
-        assert set(items.ids()) <= {*known, *filling.maybe}
-        known = {id: items.vectors([id])[0].tolist() for id in items.ids()}

@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 
 import numpy as np
-import psycopg
 import pytest
 import stores
 from harness import SECOND, START, Clock, served, with_home
+from placement_access import count_decisions, decide, export_counts, get_items_status, get_learner
 
 import tacit
 from tacit.cluster.ingress import Ingress
@@ -22,7 +22,6 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
-from tacit.service.placements.aspects.items import get_items_status
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 from tests.service.test_shards import shard_stores
@@ -70,8 +69,7 @@ def some(count):
 
 
 async def decided(ingress, *requests):
-    home = ingress.placements["home"]
-    return await ingress.decide_many("home", [home.check_request(request) for request in requests])
+    return await decide(ingress, *requests)
 
 
 @pytest.mark.parametrize("table", [LISTS, ITEMS], ids=["lists", "arms"])
@@ -84,7 +82,7 @@ async def test_every_shard_has_the_items_and_decides_among_them(tmp_path, table)
         asked = [DecisionRequest(f"key {i}", ["doc-1", "doc-2", "doc-5"]) for i in range(8)]
         asked += [DecisionRequest(f"key {i}", segment="news", id=f"own {i}") for i in range(8)]
         rows = await decided(ingress, *asked)
-        assert all(engine.placements["home"].decisions for engine in engines)
+        assert all(count_decisions(engine.placements["home"]) for engine in engines)
         # Those with an id of their own are answered again, whatever became of the items.
         await ingress.ask("home", ItemsGone([f"doc-{i}" for i in range(8)]))
         assert await decided(ingress, *asked[8:]) == rows[8:]
@@ -121,21 +119,9 @@ async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
             engine.clock.now += 60 * SECOND
         await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
         await ingress.ask("home", ModeOf("online"))
-        parts = [engine.placements["home"].export_counts() for engine in engines]
-        assert ingress.placements["home"].export_counts() == [[30] * 3, [10] * 3, [10] * 3]
+        parts = [export_counts(engine.placements["home"]) for engine in engines]
+        assert export_counts(ingress.placements["home"]) == [[30] * 3, [10] * 3, [10] * 3]
         assert all(np.sum(part) for part in parts)
-
-
-@pytest.fixture
-def schema(request):
-    name = stores.schema_of(request.node.nodeid)
-    yield name
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
-        ).fetchall()
-        for (each,) in found:
-            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
 
 
 def test_a_catalogue_is_dealt_out_once(schema):
@@ -166,12 +152,11 @@ def test_a_catalogue_is_dealt_out_once(schema):
                         await engine.ask("home", change)
             for engine in engines:
                 engine.clock.now += 60 * SECOND
-                told = engine.placements["home"].check_request(DecisionRequest("k"))
-                (row,) = await engine.decide_many("home", [told])
+                (row,) = await decide(engine, DecisionRequest("k"))
                 assert set(decode_list(row.shown).arms) < {f"doc-{i}" for i in (0, 3, 4, 5)}
             for store in opened:
                 assert verify(config, store) == []
-            return [engine.placements["home"].learner.items.ids() for engine in engines]
+            return [get_learner(engine.placements["home"]).items.ids() for engine in engines]
 
     before = asyncio.run(work(2, changing=True))
     reshard(config, 3)

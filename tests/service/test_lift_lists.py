@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from itertools import permutations
 
-import msgspec
+import harness
 import numpy as np
+import placement_access as access
 import pytest
-from harness import (
-    SECOND,
-    Clock,
-    as_after_a_crash,
-    by_clock,
-    clicked,
-    configured,
-    is_the_fold,
-    learned,
-    recovered,
-    served,
-    with_home,
-)
+from holdouts import check_frequency, closed, count_reported, report
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
@@ -30,10 +18,6 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.log_export import export
-from tacit.service.placements.aspects.control_group import ListControl
-from tacit.service.placements.attribution import HELD_OUT
-from tacit.service.placements.duels import parse_interleaved
-from tacit.service.placements.lift_report import make_lift_report
 from tacit.wire.control import ModeOf
 from tacit.wire.decisions import Impression as Wanted
 from tests.cli.test_cli import tacit
@@ -45,20 +29,17 @@ RANKINGS = {"old": [1, 2, 3, 4], "new": [4, 3, 2, 1]}
 
 async def told(engine, *asked):
     """Decide, each a second after the other; return the rows."""
-    home, rows = engine.placements["home"], []
+    rows = []
     for one in asked:
-        engine.clock.now += SECOND
-        rows += await engine.decide_many("home", [home.check_request(one)])
+        engine.clock.now += harness.SECOND
+        rows += await access.decide(engine, one)
     return rows
 
 
-async def finished(engine, path, config):
-    """Let all windows close, and check the fold; return what is said of the lift."""
-    engine.clock.now += 3600 * SECOND
-    await engine.ask("home", ModeOf("online"))
-    with recovered(as_after_a_crash(path), config) as again:
-        assert learned(again) == learned(engine)
-    return make_lift_report(engine.placements["home"], engine.clock())
+async def finished(engine):
+    """Let all windows close; return what is said of the lift."""
+    await closed(engine)
+    return report(engine)
 
 
 # Lists ---------------------------------------------------------------------------------------
@@ -68,7 +49,7 @@ async def finished(engine, path, config):
 def test_what_a_control_lists_with_what_probability(named):
     """Over all lists that there are, chances add up to 1; beginnings and places are their sums."""
     for offer, positions in ((np.array([2, 0, 1]), 2), (np.array([1, 0]), 3)):
-        control = ListControl(named, positions)
+        control = access.ListControl(named, positions)
         count = min(positions, len(offer))
         lists = np.array([
             [*some, *[-1] * (positions - count)] for some in permutations(offer.tolist(), count)
@@ -94,83 +75,55 @@ def test_what_a_control_lists_with_what_probability(named):
 @pytest.mark.parametrize(
     ("control", "policy"), [("uniform", "list-mix"), ("baseline", "list-mix"), ("uniform", "cascade-kl-ucb")]
 )
-def test_lists_have_a_holdout(tmp_path, control, policy):
-    async def session():
-        config = with_home(
-            **LISTS | {"policy": policy},
-            holdout={"share": 0.4, "control": control, "unit": "user"},
-            metrics={"revenue": {}},
-            snapshot_every=200,
-        )
-        path, rng = tmp_path / "s.db", np.random.default_rng(1)
-        async with served(path, config) as engine:
-            asked = [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
-            rows = await told(engine, *asked)
-            return await _clicked_lists(engine, rows, rng, path, config)
-
-    rows, found = asyncio.run(session())
-    sides = {row.control for row in rows}
-    assert sides == {0, 1}
-    of = {}
-    for i, row in enumerate(rows):
-        of.setdefault(i % 30, set()).add((row.control, row.bucket))
-    assert all(len(one) == 1 for one in of.values())
+async def test_lists_have_a_holdout(tmp_path, control, policy):
+    config = harness.with_home(
+        **LISTS | {"policy": policy},
+        holdout={"share": 0.4, "control": control, "unit": "user"},
+        metrics={"revenue": {}},
+        snapshot_every=200,
+    )
+    rng, asked = np.random.default_rng(1), [DecisionRequest("k", user=f"u{i % 30}") for i in range(400)]
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        early, rows, clicks = await told(engine, *asked), await access.decide(engine, *asked), 0
+        # The windows of the first are closed by now: what is clicked counts for the second alone.
+        for row in rows:
+            positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
+            clicks += bool(positions)
+            await harness.clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
+        lift = access.get_lift(engine.placements["home"])
+        assert lift.reward.totals.sum() == 0
+        found = await finished(engine)
+        assert lift.reward.totals.sum() == clicks
+        assert lift.metrics["revenue"].totals.sum() == 2.0 * len(rows)
+        counted = [row for row in early if row.seq >= lift.seq]
+    assert {row.control for row in counted} == {0, 1}
+    groups = {(i % 30, row.control, row.bucket) for i, row in enumerate(counted)}
+    assert len(groups) == 30
     if control == "baseline":
-        assert {tuple(decode_list(row.shown).arms) for row in rows if row.control} == {("a", "b")}
+        assert {tuple(decode_list(row.shown).arms) for row in counted if row.control} == {("a", "b")}
     assert (found.control, found.unit, found.winner) == (control, "user", None)
-    assert sum(group.decisions for group in found.groups.values()) == len(rows)
+    assert count_reported(found) == len(counted) + len(rows)
     assert found.metrics[0].name == "revenue"
-    with pytest.raises(InvalidValue, match="hardly tell"):
-        asyncio.run(_refused(tmp_path, with_home(**LISTS, holdout={"share": 0.4})))
 
 
-async def _clicked_lists(engine, rows, rng, path, config):
-    # The windows are closed by now: what is clicked below counts, what was shown above does not.
-    home = engine.placements["home"]
-    told = [home.check_request(DecisionRequest("k", user=f"u{i % 30}")) for i in range(len(rows))]
-    made = await engine.decide_many("home", told)
-    some = 0
-    for row in made:
-        positions = [0] if rng.random() < 0.4 else [0, 1] if rng.random() < 0.2 else []
-        some += bool(positions)
-        await clicked(engine, row, positions, metrics=encode_metrics({"revenue": 2.0}))
-    before = home.lift.reward.totals.copy()
-    assert before.sum() == 0
-    found = await finished(engine, path, config)
-    assert home.lift.reward.totals.sum() == some
-    assert home.lift.metrics["revenue"].totals.sum() == 2.0 * len(made)
-    rows = [row for row in rows if row.seq >= home.lift.seq]
-    groups = {name: type(g)(g.decisions - n, g.rewards) for (name, g), n in zip(
-        found.groups.items(),
-        (sum(r.control == 1 for r in made), sum(r.control == 0 for r in made)),
-        strict=True,
-    )}  # fmt: skip
-    return rows, msgspec.structs.replace(found, groups=groups)
-
-
-async def _refused(tmp_path, config):
-    async with served(tmp_path / "refused.db", config) as engine:
-        make_lift_report(engine.placements["home"], engine.clock(), control="uniform")
+async def test_lists_are_hardly_told_by_their_propensities(tmp_path):
+    config = harness.with_home(**LISTS, holdout={"share": 0.4})
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        with pytest.raises(InvalidValue, match="hardly tell"):
+            report(engine, control="uniform")
 
 
 @pytest.mark.parametrize("control", ["uniform", "baseline"])
-def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
+async def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     """Over every list, and every arm at every position: Σ 1/q is the number of decisions."""
-
-    async def session():
-        config = with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            rows = []
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [home.check_request(DecisionRequest("k")) for _ in range(100)]
-                rows += await engine.decide_many("home", asked)
-                for row in rows[-100::3]:
-                    await clicked(engine, row, [i % 2])
-            return rows
-
-    rows = asyncio.run(session())
+    config = harness.with_home(**LISTS | {"arms": 3}, holdout={"share": 0.3, "control": control})
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        rows = []
+        for i in range(20):
+            engine.clock.now += 40 * harness.SECOND
+            rows += await access.decide(engine, *[DecisionRequest("k")] * 100)
+            for row in rows[-100::3]:
+                await harness.clicked(engine, row, [i % 2])
     slates = [decode_list(row.shown) for row in rows]
     for slate, row in zip(slates, rows, strict=True):
         assert math.isclose(slate.prefix_propensities[-1], row.propensity)
@@ -179,18 +132,11 @@ def test_logged_propensities_of_lists_are_the_frequencies(tmp_path, control):
     always = [(0, 1)] if control == "baseline" else permutations(range(3), 2)
     q = np.array([row.propensity for row in rows])
     for one in always:
-        _check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
+        check_frequency(np.array([tuple(slate.arms) == one for slate in slates]), q)
     for k in range(2):
         q = np.array([slate.position_propensities[k] for slate in slates])
         for arm in [k] if control == "baseline" else range(3):
-            _check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
-
-
-def _check_frequency(happened, q):
-    """Check within 5 standard errors that Σ 1/q over what happened is the number of trials."""
-    terms = np.where(happened, 1 / q, 0.0)
-    error = np.sqrt((terms**2).mean() / len(q))
-    assert abs(terms.mean() - 1) < 5 * error
+            check_frequency(np.array([slate.arms[k] == arm for slate in slates]), q)
 
 
 # Duels ---------------------------------------------------------------------------------------
@@ -200,34 +146,30 @@ def _check_frequency(happened, q):
     ("method", "control"),
     [("probabilistic", "baseline"), ("team-draft", {"arm": "new"}), ("balanced", "uniform")],
 )
-def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
-    async def session():
-        config = with_home(
-            **DUELS,
-            holdout={"share": 0.4, "control": control, "unit": "session"},
-            interleaving=method,
-            length=3,
-            unclicked="nothing",
-            aggregation="first",
-        )
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            home = engine.placements["home"]
-            asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
-            rows = []
-            for one in asked:
-                (row,) = await told(engine, one)
-                outcome = await clicked(engine, row, [0])
-                assert (outcome == HELD_OUT) == bool(row.control)
-                rows.append(row)
-            with pytest.raises(InvalidValue, match="rankings"):
-                home.check_request(DecisionRequest("k"))
-            found = await finished(engine, path, config)
-            written = export(config, engine.store, tmp_path / "out")
-            assert written["duels-home"] == sum(not row.control for row in rows)
-            return rows, found, home.tallies["k"].duels, home.lift.reward.counts.sum()
-
-    rows, found, duels, counted = asyncio.run(session())
+async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
+    config = harness.with_home(
+        **DUELS,
+        holdout={"share": 0.4, "control": control, "unit": "session"},
+        interleaving=method,
+        length=3,
+        unclicked="nothing",
+        aggregation="first",
+    )
+    async with harness.folding(tmp_path / "s.db", config) as engine:
+        home = engine.placements["home"]
+        asked = [DecisionRequest("k", session=f"s{i % 20}", rankings=RANKINGS) for i in range(120)]
+        rows = []
+        for one in asked:
+            (row,) = await told(engine, one)
+            outcome = await harness.clicked(engine, row, [0])
+            assert (outcome == "held-out") == bool(row.control)
+            rows.append(row)
+        with pytest.raises(InvalidValue, match="rankings"):
+            access.check_request(home, DecisionRequest("k"))
+        found = await finished(engine)
+        written = export(config, engine.store, tmp_path / "out")
+        assert written["duels-home"] == sum(not row.control for row in rows)
+        duels, counted = access.get_tallies(home)["k"].duels, access.get_lift(home).reward.counts.sum()
     held = [row for row in rows if row.control]
     assert 0 < len(held) < len(rows)
     alone = {"baseline": {"old"}, "uniform": {"old", "new"}}.get(str(control), {"new"})
@@ -235,61 +177,46 @@ def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, control):
     for row in held:
         left, right = json.loads(row.shown)["pair"]
         assert left == right
-        assert parse_interleaved(row)["items"] == RANKINGS[left][:3]
+        assert access.parse_interleaved(row)["items"] == RANKINGS[left][:3]
     others = [row for row in rows if not row.control]
     assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
     assert counted == len(rows)
     assert sum(group.rewards for group in found.groups.values()) == len(rows)
-    of = {}
-    for i, row in enumerate(rows):
-        of.setdefault(i % 20, set()).add(row.control)
-    assert all(len(one) == 1 for one in of.values())
+    assert len({(i % 20, row.control) for i, row in enumerate(rows)}) == 20
 
 
-def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
-    async def session():
-        config = with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
-        async with served(tmp_path / "s.db", config) as engine:
-            home, rows = engine.placements["home"], []
-            for _ in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(100)]
-                rows += await engine.decide_many("home", asked)
-                for row in rows[-100::2]:
-                    await clicked(engine, row, [0])
-            return rows
-
-    rows = asyncio.run(session())
+async def test_logged_propensities_of_duels_are_the_frequencies(tmp_path):
+    config = harness.with_home(**DUELS, holdout={"share": 0.3, "control": "uniform"})
+    async with harness.served(tmp_path / "s.db", config) as engine:
+        rows = []
+        for _ in range(20):
+            engine.clock.now += 40 * harness.SECOND
+            rows += await access.decide(engine, *[DecisionRequest("k", rankings=RANKINGS)] * 100)
+            for row in rows[-100::2]:
+                await harness.clicked(engine, row, [0])
     pairs = [tuple(json.loads(row.shown)["pair"]) for row in rows]
     q = np.array([row.propensity for row in rows])
     for pair in {("old", "old"), ("new", "new")}:
-        _check_frequency(np.array([one == pair for one in pairs]), q)
+        check_frequency(np.array([one == pair for one in pairs]), q)
 
 
 @pytest.mark.parametrize("mode", ["frozen", "online"])
-def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
+async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path, mode):
     """While nothing was learned, windows of such decisions could not close, and no group was committed."""
-
-    async def session():
-        config = with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
-        async with served(tmp_path / "s.db", config) as engine:
-            home = engine.placements["home"]
-            await engine.ask("home", ModeOf(mode))
-            asked = [home.check_request(DecisionRequest("k", rankings=RANKINGS)) for _ in range(40)]
-            rows = await engine.decide_many("home", asked)
-            held = [row for row in rows if row.control]
-            assert held
-            for row in held:
-                await clicked(engine, row, [0])
-            engine.clock.now += 3600 * SECOND
-            # What closes the windows is committed.
-            await engine.ask("home", ModeOf("online"))
-            assert home.pending == 0
-            assert home.duels == (0 if mode == "frozen" else len(rows) - len(held))
-            live = learned(engine)
-        is_the_fold(config, tmp_path / "s.db", live)
-
-    asyncio.run(session())
+    config = harness.with_home(**DUELS, holdout={"share": 0.5, "control": {"arm": "old"}})
+    async with harness.folding(tmp_path / "s.db", config, crash=False) as engine:
+        home = engine.placements["home"]
+        await engine.ask("home", ModeOf(mode))
+        rows = await access.decide(engine, *[DecisionRequest("k", rankings=RANKINGS)] * 40)
+        held = [row for row in rows if row.control]
+        assert held
+        for row in held:
+            await harness.clicked(engine, row, [0])
+        engine.clock.now += 3600 * harness.SECOND
+        # What closes the windows is committed.
+        await engine.ask("home", ModeOf("online"))
+        assert access.count_open(home) == 0
+        assert access.count_duels(home) == (0 if mode == "frozen" else len(rows) - len(held))
 
 
 # What cannot be ------------------------------------------------------------------------------
@@ -306,19 +233,19 @@ def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tmp_path
 )
 def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):
     with pytest.raises(ConfigError, match=message):
-        with_home(**placement, holdout=holdout)
+        harness.with_home(**placement, holdout=holdout)
 
 
 # Over HTTP -----------------------------------------------------------------------------------
 
 
 def test_the_lift_of_lists_and_duels_over_http(tmp_path):
-    clock = Clock()
+    clock = harness.Clock()
     held = {"seed": 3, "holdout": {"share": 0.5, "control": "baseline"}}
     placements = {"lists": LISTS | held, "duels": DUELS | held, "plain": LISTS, "alone": DUELS}
     rng = np.random.default_rng(4)
     with (
-        by_clock(configured(tmp_path / "s.db", placements=placements), clock) as address,
+        harness.by_clock(harness.configured(tmp_path / "s.db", placements=placements), clock) as address,
         Client(address) as client,
     ):
         for _ in range(6):
@@ -326,7 +253,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             # Only d is ever clicked, which the control never lists.
             sent = [Sent(one.decision_id, items=["d"] if "d" in one.slate else []) for one in made]
             client.clicks_many("lists", sent)
-            clock.now += 40 * SECOND
+            clock.now += 40 * harness.SECOND
         client.slate("lists", "k", user="bob")
         found = client.lift("lists")
         assert found.claim == "better"
@@ -335,7 +262,7 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
             one = client.duel("duels", RANKINGS, key="k", user="ann")
             hits = [item for item in one.items[:1] if item == 4 or rng.random() < 0.05]
             client.clicks("duels", one.decision_id, items=hits)
-        clock.now += 40 * SECOND
+        clock.now += 40 * harness.SECOND
         client.duel("duels", RANKINGS, user="u")
         found = client.lift("duels")
         assert found.claim == "better"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 
@@ -10,58 +9,39 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from harness import SECOND, Clock, as_after_a_crash, everything, served
-from holdouts import FEATURED, METRICS, closed, configured, report
+from harness import SECOND, folding, served
+from holdouts import FEATURED, METRICS, closed, configured, count_reported, decide_rounds, report
+from placement_access import PlanQuery, decide, get_lift
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.evaluate import Uniform
-from tacit.service.engine.engine import Engine
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
 from tacit.service.log.rows import FeedbackRow
-from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.charts import format_reward
 from tacit.service.page.pages import Pages
-from tacit.service.placements.lift_report import PlanQuery
 
 
-def test_metrics_are_added_up_and_judged(tmp_path):
-    async def session():
-        config = configured(metrics=METRICS, snapshot_every=300)
-        path = tmp_path / "s.db"
-        async with served(path, config) as engine:
-            for i in range(40):
-                rng = np.random.default_rng(i)
-                engine.clock.now += 40 * SECOND
-                told = [
-                    engine.placements["home"].check_request(DecisionRequest("k", id=f"{i} {j}"))
-                    for j in range(50)
-                ]
-                rows = await engine.decide_many("home", told)
-                for part in (rows[:25], rows[25:]):
-                    sent = []
-                    for row in part:
-                        film = row.arm == "film"
-                        amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
-                        sent.append(Told(row.id, reward=float(film), metrics=encode_metrics(amounts)))
-                    await engine.record_many("home", sent)
-                if i == 20:
-                    # Twice the same, in another piece: amounts are added, within their range.
-                    await engine.record_many("home", [msg._replace(id="again") for msg in sent])
-            engine.clock.now += 40 * SECOND
-            await closed(engine)
-            live = everything(engine.placements["home"])
-            found = report(engine)
-            store = SqliteStore(as_after_a_crash(path))
-        again = Engine(config, store, Clock(engine.clock.now))
-        assert everything(again.placements["home"]) == live
-        sums = again.placements["home"].lift.metrics
-        store.close()
-        return found, sums
-
-    found, sums = asyncio.run(session())
+async def test_metrics_are_added_up_and_judged(tmp_path):
+    config = configured(metrics=METRICS, snapshot_every=300)
+    async with folding(tmp_path / "s.db", config) as engine:
+        async for i, rows in decide_rounds(engine, 40):
+            rng = np.random.default_rng(i)
+            for part in (rows[:25], rows[25:]):
+                sent = []
+                for row in part:
+                    film = row.arm == "film"
+                    amounts = {"revenue": 2.0 + film, "returns": float(rng.random() < 0.1 + 0.6 * film)}
+                    sent.append(Told(row.id, reward=float(film), metrics=encode_metrics(amounts)))
+                await engine.record_many("home", sent)
+            if i == 20:
+                # Twice the same, in another piece: amounts are added, within their range.
+                await engine.record_many("home", [msg._replace(id="again") for msg in sent])
+        engine.clock.now += 40 * SECOND
+        await closed(engine)
+        found, sums = report(engine), get_lift(engine.placements["home"]).metrics
     revenue, returns = found.metrics
     assert (revenue.name, revenue.claim, revenue.safety) == ("revenue", "better", "safe")
     assert (returns.claim, returns.safety) == ("better", "harm")
@@ -112,35 +92,28 @@ async def test_metrics_that_are_not_watched_are_refused(tmp_path, metrics, field
     ],
 )
 @pytest.mark.parametrize("kind", ["arms", "features"])
-def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
+async def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths):
     of_kind = {"arms": None, "kind": kind, "policy": FEATURED} if kind == "features" else {}
     config = configured(metrics={"revenue": metric}, reward="revenue", **of_kind)
     asked = {"arms": ["a", "b"], "relevance": [[1, 0], [0, 1]], "examination": [[1], [1]]}
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            home, home_rows = engine.placements["home"], []
-            for amount in amounts:
-                told = DecisionRequest("k", **(asked if kind == "features" else {}))
-                (row,) = await engine.decide_many("home", [home.check_request(told)])
-                home_rows.append(row)
-                content = encode_metrics({"revenue": amount})
-                sent = [Told(row.id, metrics=content)]
-                await engine.record_many("home", sent)
-            for wrong, field in (
-                (Told(row.id, reward=0.3, metrics=content), "reward"),
-                (Told(row.id, reward=0.3), "metrics.revenue"),
-                (Told(row.id), "metrics.revenue"),
-            ):
-                with pytest.raises(InvalidValue, match=field):
-                    await engine.record_many("home", [wrong])
-            # What an ingress has worked out, a shard takes as it is.
-            await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
-            rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
-            await closed(engine)
-            return home.lift, rows
-
-    lift, rows = asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        for amount in amounts:
+            (row,) = await decide(engine, DecisionRequest("k", **(asked if kind == "features" else {})))
+            content = encode_metrics({"revenue": amount})
+            sent = [Told(row.id, metrics=content)]
+            await engine.record_many("home", sent)
+        for wrong, field in (
+            (Told(row.id, reward=0.3, metrics=content), "reward"),
+            (Told(row.id, reward=0.3), "metrics.revenue"),
+            (Told(row.id), "metrics.revenue"),
+        ):
+            with pytest.raises(InvalidValue, match=field):
+                await engine.record_many("home", [wrong])
+        # What an ingress has worked out, a shard takes as it is.
+        await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
+        rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
+        await closed(engine)
+        lift = get_lift(engine.placements["home"])
     assert [row.reward for row in rows[:3]] == worths
     assert [json.loads(row.metrics)["revenue"] for row in rows[:3]] == amounts
     assert lift.reward.totals.sum() == pytest.approx(sum(worths))
@@ -154,32 +127,24 @@ def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, worths
         (None, []),
     ],
 )
-def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stands):
+async def test_an_exported_log_says_what_its_rewards_stand_for(tmp_path, metric, stands):
     config = configured(**({} if metric is None else {"metrics": {"revenue": metric}, "reward": "revenue"}))
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k")
-            export(config, engine.store, tmp_path)
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("home", "k")
+        export(config, engine.store, tmp_path)
     log = tacit.read_log(tmp_path / "clicks.parquet")
     assert sum(map(len, log)) == 1
     assert [note for note in log.report.notes() if "stand" in note] == stands
 
 
 @pytest.mark.parametrize("placement", ["home", "other"])
-def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, placement):
+async def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, placement):
     config = configured(metrics={"revenue": {"range": [5, 25]}}, reward="revenue")
     config.placements["other"] = configured().placements["home"]
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await engine.decide("home", "k")
-            await engine.decide("other", "k")
-            export(config, engine.store, tmp_path)
-
-    asyncio.run(session())
+    async with served(tmp_path / "s.db", config) as engine:
+        await engine.decide("home", "k")
+        await engine.decide("other", "k")
+        export(config, engine.store, tmp_path)
     table = pq.read_table(tmp_path / "clicks.parquet")
     pq.write_table(table.filter(pc.equal(table["placement"], placement)), tmp_path / "one.parquet")
     for name, said in (("clicks", True), ("one", placement == "home")):
@@ -194,33 +159,24 @@ def test_what_rewards_stand_for_is_said_of_placements_that_have_rows(tmp_path, p
     ("metric", "unit", "largest"),
     [({"range": [0, 200]}, "revenue", 200.0), ({"half": 20.0}, "revenue as a share of its scale", 1.0)],
 )
-def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest):
+async def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest):
     """Euros, on the page and in the lift, if they can be known from what they were worth."""
     config = configured(metrics={"revenue": metric}, reward="revenue")
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            home, sent = engine.placements["home"], {}
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                for row in await engine.decide_many("home", list(map(home.check_request, asked))):
-                    sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
-                    await engine.record_many(
-                        "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
-                    )
-            await closed(engine)
-            pages, seen = (
-                Pages(engine),
-                [report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4)],
-            )
-            with pytest.raises(InvalidValue, match="rate"):
-                report(engine, query=PlanQuery(rate=1.01 * largest))
-            shown = await pages.placement("home", {}), await pages.key("home", "k")
-            return *seen, *shown, sum(sent.values())
-
-    found, planned, page, of_key, total = asyncio.run(session())
-    counts = sum(group.decisions for group in found.groups.values())
+    async with served(tmp_path / "s.db", config) as engine:
+        sent = {}
+        async for _, rows in decide_rounds(engine, 20):
+            for row in rows:
+                sent[row.id] = (60.0 if row.arm == "film" else 20.0) * (int(row.id.split()[1]) % 2)
+                await engine.record_many(
+                    "home", [Told(row.id, metrics=encode_metrics({"revenue": sent[row.id]}))]
+                )
+        await closed(engine)
+        found, planned = (report(engine, query=PlanQuery(rate=rate)) for rate in (None, largest / 4))
+        with pytest.raises(InvalidValue, match="rate"):
+            report(engine, query=PlanQuery(rate=1.01 * largest))
+        pages = Pages(engine)
+        page, of_key = await pages.placement("home", {}), await pages.key("home", "k")
+    counts = count_reported(found)
     means = {name: group.rewards / group.decisions for name, group in found.groups.items()}
     assert found.rewards == unit
     assert found.difference.estimate == pytest.approx(means["policy"] - means["control"])
@@ -242,34 +198,21 @@ def test_what_is_learned_is_read_in_its_own_unit(tmp_path, metric, unit, largest
     assert len(rows) == 2
     assert ("%" in "".join(ends for *_, ends in rows)) == (largest == 1.0)
     if largest > 1:
-        assert sum(group.rewards for group in found.groups.values()) == pytest.approx(total)
-        assert f">{total / counts:.4g}</dd>" in page
+        assert sum(group.rewards for group in found.groups.values()) == pytest.approx(sum(sent.values()))
+        assert f">{sum(sent.values()) / counts:.4g}</dd>" in page
 
 
-def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
+async def test_amounts_below_zero_have_a_difference_and_a_verdict(tmp_path):
     metrics = {"margin": {"range": [-10, 30], "margin": 0.01}}
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
-            home, rng = engine.placements["home"], np.random.default_rng(2)
-            for i in range(20):
-                engine.clock.now += 40 * SECOND
-                asked = [DecisionRequest("k", id=f"{i} {j}") for j in range(50)]
-                rows = await engine.decide_many("home", list(map(home.check_request, asked)))
-                sent = [
-                    Told(
-                        row.id,
-                        reward=float(row.arm == "film"),
-                        metrics=encode_metrics({"margin": float(rng.choice([-15, -5]))}),
-                    )
-                    for row in rows
-                    if row.arm == "film"
-                ]
-                await engine.record_many("home", sent)
-            await closed(engine)
-            return report(engine)
-
-    (found,) = asyncio.run(session()).metrics
+    async with served(tmp_path / "s.db", configured(metrics=metrics)) as engine:
+        rng = np.random.default_rng(2)
+        async for _, rows in decide_rounds(engine, 20):
+            film = [row.id for row in rows if row.arm == "film"]
+            margins = [encode_metrics({"margin": float(rng.choice([-15, -5]))}) for _ in film]
+            sent = [Told(id, reward=1.0, metrics=each) for id, each in zip(film, margins, strict=True)]
+            await engine.record_many("home", sent)
+        await closed(engine)
+        (found,) = report(engine).metrics
     # Film loses 7.5 on average, of which the policy shows more: −15 counts as −10.
     assert (found.ratio, found.safety, found.claim) == (None, "harm", "worse")
     assert -7.5 < found.difference.low < found.difference.high < 0

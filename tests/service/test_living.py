@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import harness
 import msgspec
+import placement_access as access
 import pytest
 from drawn import examples
 from harness import START, Clock, as_after_a_crash, learned
@@ -20,14 +20,11 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.interleaving import TeamDraft
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, ChangeRow
 from tacit.service.maintenance.doctor import verify
 from tacit.service.page.pages import Pages
-from tacit.service.placements.attribution import LEARNED
-from tacit.service.placements.duels import DuelOptions
 from tacit.wire.control import ArmsOf
 
 NAMES = ("a", "b", "c")
@@ -49,7 +46,7 @@ def of_kind(kind="arms", policy=None, **options):
     return harness.with_policy(
         policy or POLICIES[kind],
         kind=KINDS.get(kind, kind),
-        options=DuelOptions(TeamDraft(length=3)) if kind == "duels" else None,
+        options=access.DuelOptions(TeamDraft(length=3)) if kind == "duels" else None,
         rule=Rule(window=WINDOW, aggregation="first" if kind in KINDS or kind == "arms" else "union"),
         **options,
     )
@@ -66,9 +63,9 @@ def asked(engine, key, id=None, arms=None):
     """Return an impression as a client of this kind asks for it."""
     placement = engine.placements["home"]
     rankings = None
-    if placement.config.kind == "duels":
-        rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in placement.arms}
-    return placement.check_request(DecisionRequest(key, arms, id=id, rankings=rankings))
+    if access.get_config(placement).kind == "duels":
+        rankings = {arm: [f"{arm}1", f"{arm}2", "x"] for arm in access.get_arms(placement)}
+    return access.check_request(placement, DecisionRequest(key, arms, id=id, rankings=rankings))
 
 
 async def decided(engine, key, id=None, arms=None):
@@ -77,7 +74,7 @@ async def decided(engine, key, id=None, arms=None):
 
 
 def shown(engine, row):
-    return set(engine.placements["home"].get_shown_arms(row))
+    return set(access.get_shown_arms(engine.placements["home"], row))
 
 
 STEPS = st.lists(
@@ -102,16 +99,15 @@ async def take_step(engine, i, what, number, waiting):
 
 
 async def stepped(engine, i, what, number, waiting):
-    offer = engine.placements["home"].offer
+    offer = access.get_offer(engine.placements["home"])
     arm = offer.names[number % len(offer.names)]
     if what == "decide":
         impressions = [asked(engine, f"key {(number + j) % 3}", f"{i} {j}") for j in range(3)]
         # Without names of the client's, they are decided together.
         if number % 2:
             impressions = [told._replace(id=None) for told in impressions]
-            engine.placements["home"].new_ids = lambda time, keys, seq: [
-                f"s{seq} {j}" for j in range(len(keys))
-            ]
+            new_ids = lambda time, keys, seq: [f"s{seq} {j}" for j in range(len(keys))]  # noqa: E731
+            access.set_new_ids(engine.placements["home"], new_ids)
         rows = list(await engine.decide_many("home", impressions))
         waiting.extend(rows)
         assert all(shown(engine, row) <= set(offer.arms) for row in rows)
@@ -128,12 +124,12 @@ async def stepped(engine, i, what, number, waiting):
         named = [name for i, name in enumerate((*NAMES, "new")) if number >> i & 1]
         if len(named) > 1:
             await engine.reload(renamed(engine.config, named))
-        return engine.placements["home"].offer.arms
+        return access.get_offer(engine.placements["home"]).arms
     return None
 
 
 async def feedback(engine, row, number):
-    if engine.placements["home"].kind.showing.single:
+    if access.shows_one_arm(engine.placements["home"]):
         return await engine.feedback("home", row.id, float(number % 2))
     told = FeedbackRequest(row.id, CLICKS, clicks=Clicked([0] if number % 2 else []))
     return await engine.record_many("home", [told])
@@ -151,13 +147,13 @@ def check_stops(folder, config, steps, crash, take_step, seen):
 
     async def piecewise():
         came, waiting, path, clock = [], [], folder / "b.db", Clock()
-        engine = Engine(config, store_at(path), clock)
+        engine = access.Engine(config, store_at(path), clock)
         await engine.start()
         for i, (what, number) in enumerate(steps):
             if what == "stop":
                 path = as_after_a_crash(path) if crash else path
                 await engine.stop()
-                engine = Engine(engine.config, store_at(path), clock)
+                engine = access.Engine(engine.config, store_at(path), clock)
                 await engine.start()
             came.append(await take_step(engine, i, what, number, waiting))
         await engine.stop()
@@ -176,7 +172,9 @@ def test_going_on_after_stops_equals_never_having_stopped(
     folder = tmp_path_factory.mktemp("stops")
     config = of_kind(kind, snapshot_every=snapshot_every)
     # The last group closes all windows that have ended.
-    check_stops(folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: home.offer.retired)
+    check_stops(
+        folder, config, [*steps, ("decide", 0)], crash, take_step, lambda home: access.get_offer(home).retired
+    )
 
 
 @pytest.mark.usefixtures("kind")
@@ -185,36 +183,24 @@ def test_an_arm_comes_and_goes_and_comes_back_over_http(tmp_path):
     config = harness.with_home(path, arms=["a", "b"], policy="thompson")
     with run_in_thread(config) as address, Client(address) as client:
         first = client.decide("home", "q", arms=["a"])
-        stop, errors, arms = threading.Event(), [], set()
+        arms = set()
 
-        def traffic():
-            with Client(address) as mine:
-                while not stop.is_set():
-                    try:
-                        made = mine.decide_many("home", [Impression(f"q {i}") for i in range(20)])
-                        arms.update(one.arm for one in made)
-                        mine.feedback("home", made[0].decision_id, 1.0)
-                    except Exception as error:
-                        errors.append(error)
-                        return
+        def ask():
+            made = mine.decide_many("home", [Impression(f"q {i}") for i in range(20)])
+            arms.update(one.arm for one in made)
+            mine.feedback("home", made[0].decision_id, 1.0)
 
-        worker = threading.Thread(target=traffic)
-        worker.start()
-        try:
+        with Client(address) as mine, harness.meanwhile(ask) as errors:
             now = client.change_arms("home", add=["c"])
             assert (now.arms, now.retired) == (["a", "b", "c"], [])
             harness.eventually(lambda: "c" in arms or errors)
             now = client.change_arms("home", retire=["a"])
             assert (now.arms, now.retired) == (["b", "c"], ["a"])
             after = client.decide_many("home", [Impression(f"r {i}") for i in range(50)])
-        finally:
-            stop.set()
-            worker.join()
-        assert errors == []
         assert {one.arm for one in after} == {"b", "c"}
         assert [one.propensity for one in after] == pytest.approx([0.5] * 50)
         # What it showed before is learned still.
-        assert client.feedback("home", first.decision_id, 1.0).outcome == LEARNED
+        assert client.feedback("home", first.decision_id, 1.0).outcome == "learned"
         with pytest.raises(InvalidRequest, match="'a' is not on offer, as it is retired; on offer"):
             client.decide("home", "q", arms=["a", "b"])
         with pytest.raises(InvalidRequest, match=r"'z' is not on offer; on offer are \['b', 'c'\]"):
@@ -251,7 +237,7 @@ async def test_what_is_wrong_changes_nothing(tmp_path, change, error, message):
         with pytest.raises(error, match=message):
             await engine.ask("home", ArmsOf(**change))
         assert engine.store.end() == end
-        assert engine.placements["home"].offer.arms == ["b", "c"]
+        assert access.get_offer(engine.placements["home"]).arms == ["b", "c"]
         # To retire what is retired says nothing new.
         await engine.ask("home", ArmsOf(retire=["a"]))
         assert engine.store.end() == end
@@ -312,12 +298,12 @@ async def test_rankers_whose_lists_came_duel(tmp_path):
         await engine.ask("home", ArmsOf(["d"], ["a"]))
         lists = {name: [f"{name}1", "x"] for name in "abc"}
         for i in range(20):
-            told = placement.check_request(DecisionRequest("q", rankings=lists, id=f"{i}"))
+            told = access.check_request(placement, DecisionRequest("q", rankings=lists, id=f"{i}"))
             (row,) = await engine.decide_many("home", [told])
             assert row.offered == '["b","c"]'
             assert shown(engine, row) <= {"b", "c"}
             assert await engine.decide_many("home", [told]) == [row]
-        told = placement.check_request(DecisionRequest("q", rankings={"a": ["x"]}))
+        told = access.check_request(placement, DecisionRequest("q", rankings={"a": ["x"]}))
         with pytest.raises(InvalidValue, match="on offer are b, c, d"):
             await engine.decide_many("home", [told])
 

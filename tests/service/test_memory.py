@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 import pytest
 from harness import SECOND, served, with_home
+from placement_access import decide, get_learners
 
 from tacit.core.arrays import leaves
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
@@ -58,9 +59,7 @@ async def play(engine, round, more):
     engine.clock.now += SECOND
     home = engine.placements["home"]
     ids = [*(f"{round} {i}" for i in range(NAMED)), *[None] * TOGETHER]
-    rows = await engine.decide_many(
-        "home", [home.check_request(DecisionRequest("k", id=id, **more)) for id in ids]
-    )
+    rows = await decide(engine, *(DecisionRequest("k", id=id, **more) for id in ids))
     await engine.record_many("home", [answer_to(row, home.kind) for row in rows])
 
 
@@ -75,7 +74,7 @@ async def begin(engine, table):
 
 def arrays_of(placement):
     """Return the arrays of what a placement has learned, and of its catalogue."""
-    return [array for learner in placement.learners for _, array in leaves(learner.lanes.state)]
+    return [array for learner in get_learners(placement) for _, array in leaves(learner.lanes.state)]
 
 
 # A warning about the service's own use of a decision is an error.

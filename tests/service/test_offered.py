@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 from harness import PATIENCE, served
+from placement_access import Service
 
 from tacit.cluster.ingress import Ingress
 from tacit.service.app.app import create_application
-from tacit.service.engine.service import Service
 from tests.service.test_groups import configured
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import re
-from bisect import insort
 
 import httpx
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn import examples
 from harness import SECOND, Clock, run_in_thread, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import MAX_JOINED_ROWS, SMALL_BLOCK, OpenWindows
 
 import tacit
 from tacit.cli import cli
 from tacit.service.config.schema import Config, PlacementConfig, Rule, ServerConfig
 from tacit.service.errors import Overloaded
-from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow
-from tacit.service.placements.attribution import Attribution
-from tacit.service.placements.open_decisions import MAX_JOINED_ROWS, SMALL_BLOCK
-from tacit.service.placements.windows import DeadlineQueue
 
 SIZES = st.lists(
     st.sampled_from([1, 1, 1, 2, 7, SMALL_BLOCK - 1, SMALL_BLOCK, MAX_JOINED_ROWS, MAX_JOINED_ROWS + 1]),
@@ -38,54 +33,30 @@ def rows_from(seq, count, time):
 @given(SIZES, st.integers(1, 5), st.integers(0, 2))
 @examples(40)
 def test_each_is_found_whatever_blocks_it_came_in_until_its_window_closes(sizes, window, gap):
-    windows = Attribution(Rule(window=window))
+    windows = OpenWindows(Rule(window=window))
     made, seq = [], 1
     for time, size in enumerate(sizes):
-        closed = windows.advance(time)
-        assert len(closed.entries) == sum(row.time + window == time for row in made)
+        assert len(windows.advance(time)) == sum(row.time + window == time for row in made)
         rows = rows_from(seq, size, time)
         seq += size + gap
-        windows.open_windows(Block.from_rows(DecisionRow, rows))
+        windows.open(*rows)
         made += rows
         held = [row for row in made if row.time + window > time]
         assert len(windows) == len(held)
-        assert [windows.row(windows.find(row.id)) for row in held] == held
+        assert [windows.find(row.id) for row in held] == held
         assert [windows.find_row(row.seq) for row in held] == held
         assert all(windows.find(row.id) is None for row in made if row not in held)
-    assert [row for row, *_ in windows.export_open(lambda entries: ())] == [
+    assert [row for row, *_ in windows.export_open()] == [
         row for row in made if row.time + window > len(sizes) - 1
     ]
 
 
 def test_a_field_of_all_is_changed_and_more_come_after_it():
-    windows = Attribution(Rule(window=100))
-    windows.open_windows(Block.from_rows(DecisionRow, rows_from(1, 3, 0)))
+    windows = OpenWindows(Rule(window=100))
+    windows.open(*rows_from(1, 3, 0))
     windows.apply_to_field("arm", lambda arm: arm + 10)
-    windows.open_windows(Block.from_rows(DecisionRow, rows_from(4, 2, 0)))
+    windows.open(*rows_from(4, 2, 0))
     assert [windows.find_row(seq).arm for seq in range(1, 6)] == [11, 12, 10, 1, 2]
-
-
-@given(st.lists(st.one_of(st.tuples(st.integers(0, 9), st.integers(0, 70)), st.integers(0, 9)), max_size=30))
-@examples(100)
-def test_what_ends_first_comes_first(steps):
-    queue, expected, seq = DeadlineQueue(), [], 0
-    for step in steps:
-        if isinstance(step, int):
-            taken = queue.pop_due(step)
-            due = [row for row in expected if row[0] <= step]
-            expected = expected[len(due) :]
-            assert list(zip(taken.deadlines.tolist(), taken.seqs.tolist(), strict=True)) == due
-        else:
-            deadline, count = step
-            seqs = np.arange(seq, seq + count)
-            queue.insert(deadline, seqs % 7, seqs)
-            for i in seqs.tolist():
-                insort(expected, (deadline, i))
-            seq += count
-        ends = (expected[0][0], expected[-1][0]) if expected else (None, None)
-        assert (queue.first, queue.last) == ends
-        assert queue.all().seqs.tolist() == [i for _, i in expected]
-        assert queue.all().entries.tolist() == [i % 7 for _, i in expected]
 
 
 def test_more_than_may_be_open_are_refused_until_windows_close(tmp_path):
@@ -141,29 +112,7 @@ async def test_there_is_room_again_when_windows_close_and_placements_go(tmp_path
 
 
 def test_what_a_decision_takes_is_said_nearly():
-    windows = Attribution(Rule(window=100))
+    windows = OpenWindows(Rule(window=100))
     before = windows.bytes
-    windows.open_windows(Block.from_rows(DecisionRow, rows_from(1, 1000, 0)))
+    windows.open(*rows_from(1, 1000, 0))
     assert 400 < (windows.bytes - before) / 1000 < 800
-
-
-async def test_a_draft_is_of_its_moment_however_late_it_is_written(tmp_path):
-    config = Config({"home": PlacementConfig(tacit.UCB1(2), 1, rule=Rule(window=30 * SECOND))})
-    clock = Clock()
-    async with served(tmp_path / "s.db", config, clock=clock) as engine:
-        await engine.decide_many("home", engine.placement("home").check_keys(["a", "b"]))
-        made = (await engine.decide("home", "c")).id
-        home = engine.placement("home")
-        at_once, later = home.draft(3, clock.now), home.draft(3, clock.now)
-        expected = list(at_once.pieces)
-        await engine.feedback("home", made, 1.0)
-        for key in ("d", "e", "f"):
-            await engine.decide("home", key)
-        clock.now += 31 * SECOND
-        await engine.decide_many("home", home.check_keys([f"key {i}" for i in range(300)]))
-        pieces = list(later.pieces)
-        assert [field for field, _ in pieces] == [field for field, _ in expected]
-        joined = [b"".join(c for f, c in made if f == "windows") for made in (pieces, expected)]
-        assert joined[0] == joined[1]
-        assert b'"c"' in joined[0]
-        assert b'"d"' not in b"".join(bytes(c) for f, c in pieces if f == "learner")

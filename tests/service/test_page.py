@@ -11,6 +11,7 @@ import pytest
 from harness import START, Client, configured, eventually
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import Series
 from scipy.stats import beta
 
 from tacit.policies.base import ArmBeliefs
@@ -30,7 +31,6 @@ from tacit.service.page.charts import (
 )
 from tacit.service.page.key import estimate_arms
 from tacit.service.page.timeline import TimeBin, compute_rate, merge_time_bins, parse_range, read_time_bins
-from tacit.service.placements.series import Series
 
 ARMS = ["holiday", "film", "<b>recipe</b>"]
 COLOURS = ["red", "green", "blue"]

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from harness import PATIENCE, SECOND, Clock, by_clock, served, with_home
+from placement_access import count_decisions, get_lift, get_series, read_copy
 
 from tacit.client import Client
 from tacit.learning.learner import restore_learner
@@ -133,12 +134,16 @@ async def test_what_is_seen_stays_as_it_was_while_decisions_go_on(tmp_path):
     async with served(tmp_path / "s.db", config) as engine:
         await engine.decide_many("home", [Impression("a", None, None)] * 10)
         placement = engine.placement("home")
-        seen = placement.read_copy()
-        before = seen.decisions, seen.lift.decided_counts.tolist(), len(seen.series.shifts)
+        seen = read_copy(placement)
+        before = count_decisions(seen), get_lift(seen).decided_counts.tolist(), len(get_series(seen).shifts)
         await engine.decide_many("home", [Impression("a", None, None)] * 10)
-        assert (seen.decisions, seen.lift.decided_counts.tolist(), len(seen.series.shifts)) == before
-        assert placement.decisions == 20
-        assert placement.lift.decided_counts.sum() == 20
+        assert (
+            count_decisions(seen),
+            get_lift(seen).decided_counts.tolist(),
+            len(get_series(seen).shifts),
+        ) == before
+        assert count_decisions(placement) == 20
+        assert get_lift(placement).decided_counts.sum() == 20
 
 
 @pytest.mark.parametrize("learned", [False, True])

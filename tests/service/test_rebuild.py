@@ -5,39 +5,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import signal
-import threading
 from functools import partial
 
 import harness
 import msgspec
 import numpy as np
+import placement_access as access
 import pytest
 from click.testing import CliRunner
-from drawn import examples, is_long
+from drawn import examples
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
-from stores import store_at
+from stores import SlowStore, WrappedStore, store_at
 
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Denied, Impression, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
+from tacit.policies import policy_to_spec
 from tacit.service.app.server import run_in_thread
-from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine import rebuilding
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import NotDurable, StoreError
+from tacit.service.log.change_events import PolicyVersion
 from tacit.service.log.ids import Shard, as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
-from tacit.service.placements.aspects.client_decisions import check_client_decision
 from tacit.wire.control import ArmsOf, ModeOf, PinOf
 from tests.service import test_control as control
 from tests.service import test_living as living
@@ -62,7 +58,7 @@ async def traffic(engine, start, count):
 
 
 def policy_of(placement):
-    return type(placement.learner.policy).__name__
+    return type(access.get_learner(placement).policy).__name__
 
 
 def known(placement):
@@ -71,6 +67,7 @@ def known(placement):
 
 
 is_the_fold = partial(harness.is_the_fold, seen=known)
+folding = partial(harness.folding, seen=known, crash=False)
 
 
 # Bit for bit ----------------------------------------------------------------------------------
@@ -131,8 +128,7 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
                 if move == "home":
                     made.append(await living.decided(engine, f"key {len(made) % 2}"))
                 elif move == "other":
-                    request = engine.placements["other"].check_request(DecisionRequest("key"))
-                    await engine.decide_many("other", [request])
+                    await access.decide(engine, DecisionRequest("key"), name="other")
                 elif move == "click" and made:
                     await engine.feedback("home", made.pop(0).id, 1.0)
                 elif move == "wait":
@@ -152,27 +148,26 @@ def test_beside_others_what_is_gone_back_to_is_the_fold(tmp_path_factory, moves,
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_learned(tmp_path):
+async def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_learned(tmp_path):
     # Both decide, and learn, as the one that was there from the beginning would have.
-    config, path = configured(), tmp_path / "s.db"
+    config = configured()
     ucb = configured(policy=tacit.UCB1(NAMES))
 
     async def session():
-        async with harness.served(path, config) as engine:
+        async with folding(tmp_path / "s.db", config) as engine:
             await traffic(engine, 0, 20)
-            at_first = harness.learned_arrays(engine.placements["home"].learner)
+            at_first = harness.learned_arrays(access.get_learner(engine.placements["home"]))
             await engine.rebuild("home", "ucb1")
-            assert harness.arrays(engine.placements["home"].learner) == await as_if(engine, ucb)
+            assert harness.arrays(access.get_learner(engine.placements["home"])) == await as_if(engine, ucb)
             engine.clock.now += 10 * living.ROUND_TIME
             await traffic(engine, 40, 20)
             (state,) = await engine.states("home")
             made = await engine.rollback("home", state.name)
             assert made.policy_version.policy["name"] == "Thompson"
-            assert harness.learned_arrays(engine.placements["home"].learner) == at_first
+            assert harness.learned_arrays(access.get_learner(engine.placements["home"])) == at_first
             # The one before is now what was left.
             back = await engine.rollback("home")
             assert back.policy_version.policy["name"] == "UCB1"
-            return learned(engine), policy_of(engine.placements["home"])
 
     async def as_if(engine, other):
         # By the store's own thread: another one would use its connections at the same time.
@@ -180,48 +175,40 @@ def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_having_lear
         store = store_at(tmp_path / "other.db")
         import_log(store, tmp_path / "out")
         with_it = msgspec.structs.replace(other.placements["home"], rebuild=True)
-        placement = load_placement(
+        placement = access.load_placement(
             "home", with_it, store, 7, snapshot=False,
-            as_if=rebuilding.PolicyVersion("rebuild", rebuilding.policy_to_spec(with_it.policy), 1, ""),
+            as_if=PolicyVersion("rebuild", policy_to_spec(with_it.policy), 1, ""),
         )  # fmt: skip
-        fold({placement.id: placement}, store)
+        access.fold({placement.id: placement}, store)
         store.close()
-        return harness.arrays(placement.learner)
+        return harness.arrays(access.get_learner(placement))
 
-    live = asyncio.run(session())
-    is_the_fold(config, path, live)
+    await session()
 
 
-def test_pins_arms_and_modes_come_along(tmp_path):
-    config, path = configured(snapshot_every=5), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 5)
-            await engine.ask("home", ArmsOf(["d"], ["a"]))
-            await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
-            await traffic(engine, 5, 5)
-            await engine.ask("home", ModeOf("frozen"))
-            await traffic(engine, 10, 5)
-            await engine.ask("home", ModeOf("online"))
-            await engine.rebuild("home", "epsilon-greedy(0.2)")
-            placement = engine.placements["home"]
-            assert (placement.offer.arms, placement.offer.retired) == (["b", "c", "d"], ["a"])
-            assert placement.pins.last.arms == ["d"]
-            await engine.ask("home", ArmsOf(["e"], (), ["a"]))
-            await traffic(engine, 15, 5)
-            await engine.rollback("home")
-            placement = engine.placements["home"]
-            assert placement.offer.arms == ["a", "b", "c", "d", "e"]
-            await traffic(engine, 20, 5)
-            return learned(engine), policy_of(placement)
-
-    is_the_fold(config, path, asyncio.run(session()))
+async def test_pins_arms_and_modes_come_along(tmp_path):
+    async with folding(tmp_path / "s.db", configured(snapshot_every=5)) as engine:
+        await traffic(engine, 0, 5)
+        await engine.ask("home", ArmsOf(["d"], ["a"]))
+        await engine.ask("home", PinOf(["d"], as_text(START + DAY)))
+        await traffic(engine, 5, 5)
+        await engine.ask("home", ModeOf("frozen"))
+        await traffic(engine, 10, 5)
+        await engine.ask("home", ModeOf("online"))
+        await engine.rebuild("home", "epsilon-greedy(0.2)")
+        placement = engine.placements["home"]
+        offer = access.get_offer(placement)
+        assert (offer.arms, offer.retired, access.get_last_pin(placement).arms) == (list("bcd"), ["a"], ["d"])
+        await engine.ask("home", ArmsOf(["e"], (), ["a"]))
+        await traffic(engine, 15, 5)
+        await engine.rollback("home")
+        assert access.get_offer(engine.placements["home"]).arms == ["a", "b", "c", "d", "e"]
+        await traffic(engine, 20, 5)
 
 
 @pytest.mark.usefixtures("kind")
-def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
-    config, path = configured(retention=1.0), tmp_path / "s.db"
+async def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
+    config = configured(retention=1.0)
 
     async def aged(engine, start):
         await traffic(engine, start, 10)
@@ -229,37 +216,29 @@ def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_path):
         await engine.decide("home", "late")
         await harness.quiet(engine)
 
-    async def session():
-        async with harness.served(path, config) as engine:
-            await aged(engine, 0)
-            assert engine.store.find_base_end(1) is not None
-            made = await engine.rebuild("home", "ucb1")
-            (said,) = made.policy_version.approximate
-            assert "10 decisions" in said
-            assert "folded away by retention" in said
-            placement = engine.placements["home"]
-            assert placement.decisions == 11
-            rebuilt = learned(engine), policy_of(placement)
-            assert await engine.writer.call_store(folded_in, config, engine.store, False) == rebuilt
-            # By now the log begins with what the new policy has learned.
-            await aged(engine, 20)
-            await engine.rollback("home")
-            await traffic(engine, 40, 5)
-            return learned(engine), policy_of(engine.placements["home"])
-
-    live = asyncio.run(session())
-    assert live[1] == "Thompson"
-    is_the_fold(config, path, live)
+    async with folding(tmp_path / "s.db", config) as engine:
+        await aged(engine, 0)
+        assert engine.store.find_base_end(1) is not None
+        made = await engine.rebuild("home", "ucb1")
+        (said,) = made.policy_version.approximate
+        assert "10 decisions" in said
+        assert "folded away by retention" in said
+        placement = engine.placements["home"]
+        assert access.count_decisions(placement) == 11
+        assert await engine.writer.call_store(folded_in, config, engine.store, False) == known(placement)
+        # By now the log begins with what the new policy has learned.
+        await aged(engine, 20)
+        await engine.rollback("home")
+        await traffic(engine, 40, 5)
+        assert policy_of(engine.placements["home"]) == "Thompson"
 
 
-class Failing:
+class Failing(WrappedStore):
     """A store that fails when a rebuild is to be made durable, before or after it is."""
 
     def __init__(self, store, after):
-        self._store, self._after, self.fails = store, after, True
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+        super().__init__(store)
+        self._after, self.fails = after, True
 
     def append(self, rows):
         failing = self.fails and any(mark.kind == "policy" for mark in rows.changes)
@@ -278,28 +257,24 @@ class Failing:
 
 @pytest.mark.parametrize("durability", ["committed", "buffered"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monkeypatch, durability, after):
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.01)
+async def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(
+    tmp_path, monkeypatch, durability, after
+):
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.01)
     config, path = configured(durability=durability), tmp_path / "s.db"
-
-    async def session():
-        wrap = lambda store: Failing(store, after)  # noqa: E731
-        async with harness.served(path, config, wrap=wrap) as engine:
-            await traffic(engine, 0, 9)
-            # What is buffered waits for the store; what is committed is what the store has.
-            expected = "UCB1" if after or durability == "buffered" else "Thompson"
-            if expected == "Thompson":
-                with pytest.raises(NotDurable, match="as before"):
-                    await engine.rebuild("home", "ucb1")
-            else:
+    async with folding(path, config, wrap=lambda store: Failing(store, after)) as engine:
+        await traffic(engine, 0, 9)
+        # What is buffered waits for the store; what is committed is what the store has.
+        expected = "UCB1" if after or durability == "buffered" else "Thompson"
+        if expected == "Thompson":
+            with pytest.raises(NotDurable, match="as before"):
                 await engine.rebuild("home", "ucb1")
-                assert engine.store.changes(1)[-1].kind == "policy"
-            await harness.reached(lambda: engine.health().ready)
-            assert policy_of(engine.placements["home"]) == expected
-            await traffic(engine, 9, 9)
-            return learned(engine), expected
-
-    is_the_fold(config, path, asyncio.run(session()))
+        else:
+            await engine.rebuild("home", "ucb1")
+            assert engine.store.changes(1)[-1].kind == "policy"
+        await harness.reached(lambda: engine.health().ready)
+        assert policy_of(engine.placements["home"]) == expected
+        await traffic(engine, 9, 9)
 
 
 # Over HTTP ------------------------------------------------------------------------------------
@@ -307,40 +282,28 @@ def test_a_store_that_fails_at_the_switch_leaves_one_or_the_other(tmp_path, monk
 
 @pytest.mark.usefixtures("kind")
 def test_nobody_is_refused_while_a_log_is_rebuilt_over_http(tmp_path, monkeypatch):
-    monkeypatch.setattr(rebuilding, "ROWS", 50)
+    monkeypatch.setattr(access.rebuilding, "ROWS", 50)
     path = tmp_path / "s.db"
     config = control.with_keys(path)
     with run_in_thread(config) as url, Client(url, KEY) as client:
         for i in range(10):
             shown = client.decide_many("home", [Impression(f"q {i} {j}") for j in range(20)])
             client.feedback("home", shown[0].decision_id, 1.0)
-        stop, errors, made = threading.Event(), [], []
+        made = []
 
-        def asking():
-            with Client(url, KEY, retries=0, timeout=60) as mine:
-                while not stop.is_set():
-                    try:
-                        one = mine.decide("home", "busy")
-                        made.append((one.decision_id, one.propensity))
-                        mine.feedback("home", one.decision_id, float(len(made) % 2))
-                    except Exception as error:
-                        errors.append(error)
-                        return
+        def ask():
+            one = mine.decide("home", "busy")
+            made.append((one.decision_id, one.propensity))
+            mine.feedback("home", one.decision_id, float(len(made) % 2))
 
-        worker = threading.Thread(target=asking)
-        worker.start()
-        try:
-            with Client(url, KEY, timeout=600) as patient:
-                found = patient.rebuild("home", {"name": "epsilon-greedy", "epsilon": 0.3})
-                assert found.policy["epsilon"] == 0.3
-                count = len(made)
-                harness.eventually(lambda: len(made) > count + 20 or errors)
-                back = patient.rollback("home", to=found.left)
-                assert back.policy["name"] == "Thompson"
-        finally:
-            stop.set()
-            worker.join()
-        assert errors == []
+        mine, patient = Client(url, KEY, retries=0, timeout=60), Client(url, KEY, timeout=600)
+        with mine, patient, harness.meanwhile(ask) as errors:
+            found = patient.rebuild("home", {"name": "epsilon-greedy", "epsilon": 0.3})
+            assert found.policy["epsilon"] == 0.3
+            count = len(made)
+            harness.eventually(lambda: len(made) > count + 20 or errors)
+            back = patient.rollback("home", to=found.left)
+            assert back.policy["name"] == "Thompson"
         states = client.states("home")
         assert [one.policy["name"] for one in states] == ["EpsilonGreedy", "Thompson"]
         assert (states[1].name, states[0].name) == (found.left, back.left)
@@ -424,12 +387,12 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
         with refused:
             await engine.reload(other)
     with contextlib.closing(store_at(path)) as store, refused:
-        Engine(other, store, Clock())
+        access.Engine(other, store, Clock())
     rebuilt = harness.with_home(arms=list(NAMES), policy=now, rebuild=True)
     async with harness.served(path, rebuilt) as engine:
         await harness.reached(lambda: not engine.configuration_logger.rebuilding)
     async with harness.served(path, other) as engine:
-        assert engine.placements["home"].config.policy == other.placements["home"].policy
+        assert access.get_config(engine.placements["home"]).policy == other.placements["home"].policy
 
 
 AGE, DEVICE = {"age": "number"}, {"device": ["ios", "web"]}
@@ -477,7 +440,7 @@ async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, 
         await traffic(engine, 0, 3)
     other = harness.with_home(arms=list(NAMES), mode="frozen")
     async with harness.served(path, other) as engine:
-        assert (engine.placements["home"].mode, said in caplog.text) == ("online", True)
+        assert (access.get_mode(engine.placements["home"]), said in caplog.text) == ("online", True)
         assert "tacit placement mode home --mode frozen" in caplog.text
 
 
@@ -521,14 +484,14 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
     async with harness.served(path, config) as engine:
         await traffic(engine, 0, 9)
         request = DecisionRequest("key 0", id="rare")
-        told = check_client_decision(engine.placements["home"], request, ClientDecision("a", 1e-6))
+        told = access.check_client_decision(engine.placements["home"], request, ClientDecision("a", 1e-6))
         await engine.decide_many("home", [told])
         await engine.feedback("home", "rare", 1.0)
         await engine.rebuild("home", "exp3s")
         before = learned(engine)
-        state = engine.placements["home"].learner.state
+        state = access.get_learner(engine.placements["home"]).state
         assert all(np.isfinite(array).all() for _, array in leaves(state))
-        assert engine.placements["home"].learner.probabilities("key 0").max() < 0.99
+        assert access.get_learner(engine.placements["home"]).probabilities("key 0").max() < 0.99
     async with harness.served(path, config) as engine:
         assert learned(engine) == before
 
@@ -541,115 +504,45 @@ async def test_shards_say_that_they_cannot(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
-def test_it_moves_to_another_store(tmp_path):
+async def test_it_moves_to_another_store(tmp_path):
     config, path = configured(), tmp_path / "s.db"
-
-    async def session():
-        async with harness.served(path, config) as engine:
-            await traffic(engine, 0, 8)
-            await engine.rebuild("home", "ucb1")
-            await traffic(engine, 8, 4)
-            await engine.rollback("home")
-            await traffic(engine, 12, 4)
-            export(config, engine.store, tmp_path / "out")
-            return harness.arrays(engine.placements["home"].learner)
-
-    live = asyncio.run(session())
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 8)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 8, 4)
+        await engine.rollback("home")
+        await traffic(engine, 12, 4)
+        export(config, engine.store, tmp_path / "out")
+        live = harness.arrays(access.get_learner(engine.placements["home"]))
     store = store_at(tmp_path / "t.db")
     import_log(store, tmp_path / "out")
-    again = Engine(config, store)
-    assert harness.arrays(again.placements["home"].learner) == live
+    again = access.Engine(config, store)
+    assert harness.arrays(access.get_learner(again.placements["home"])) == live
     store.close()
 
 
-# Killed ---------------------------------------------------------------------------------------
-
-
-def test_a_killed_process_has_one_policy_or_the_other(tmp_path):
-    path, toml = tmp_path / "s.db", tmp_path / "tacit.toml"
-    toml.write_text(
-        f'[server]\nport = 0\n[store]\npath = "{path}"\n'
-        '[placements.home]\narms = ["a", "b", "c"]\nseed = 7\npolicy = "thompson"\n'
-    )
-    config, ends = load_config(toml), set()
-    for i, pause in enumerate((0.0, 0.02, 0.1, 0.3, None) if is_long() else (0.02, 0.2, None)):
-        process, port = harness.started(toml)
-        url, other = f"http://127.0.0.1:{port}", ("ucb1", "thompson")[i % 2]
-        with Client(url, retries=0, timeout=60) as client:
-            for j in range(20):
-                shown = client.decide_many("home", [Impression(f"{j} {k}") for k in range(50)])
-                client.feedback("home", shown[0].decision_id, float(j % 2))
-
-            with_error = []
-            worker = threading.Thread(target=tell, args=(with_error, client, other))
-            worker.start()
-            worker.join(pause)
-            harness.stopped(process, signal.SIGKILL)
-            worker.join()
-        store = store_at(path)
-        after = folded_in(config, store, True)
-        assert after == folded_in(config, store, False)
-        assert verify(config, store) == []
-        store.close()
-        ends.add(after[1])
-        if with_error == [None]:
-            # What was answered is durable.
-            assert after[1] == {"ucb1": "UCB1", "thompson": "Thompson"}[other]
-    assert ends <= {"UCB1", "Thompson"}
-    assert with_error == [None]
-
-
 def folded_in(config, store, snapshot):
-    placement = load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
-    fold({placement.id: placement}, store)
+    placement = access.load_placement("home", config.placements["home"], store, 0, snapshot=snapshot)
+    access.fold({placement.id: placement}, store)
     return harness.everything(placement), policy_of(placement)
 
 
-def tell(came, client, policy):
-    """Rebuild, and tell what came of it."""
-    try:
-        client.rebuild("home", policy)
-        came.append(None)
-    except Exception as error:
-        came.append(error)
-
-
-def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
+async def test_a_base_that_is_being_written_is_awaited_by_those_who_go_back(tmp_path):
     """Or the log would begin with what was learned and set aside since."""
     path, config = tmp_path / "s.db", configured(retention=1.0)
 
-    class Slow:
-        """A store that takes any number of steps more for a base, until it is let go on."""
-
-        def __init__(self, store):
-            self._store, self.goes_on, self.begun = store, threading.Event(), threading.Event()
-
-        def __getattr__(self, name):
-            return getattr(self._store, name)
-
-        def save_in_steps(self, draft, what):
-            if what == BASES:
-                self.begun.set()
-                while not self.goes_on.is_set():
-                    yield
-            yield from self._store.save_in_steps(draft, what)
-
-    async def session():
-        async with harness.served(path, config, wrap=Slow) as engine:
-            await traffic(engine, 0, 20)
-            await engine.rebuild("home", "ucb1")
-            await traffic(engine, 20, 20)
-            (state,) = await engine.states("home")
-            engine.clock.now += 2 * DAY
-            await living.decided(engine, "key 1", "late")
-            await harness.reached(engine.store.begun.is_set)
-            back = asyncio.create_task(engine.rollback("home", state.name))
-            for i in range(5):
-                await living.decided(engine, "key 1", f"later {i}")
-            assert not back.done()
-            engine.store.goes_on.set()
-            await back
-            await harness.quiet(engine)
-            return learned(engine), policy_of(engine.placements["home"])
-
-    is_the_fold(config, path, asyncio.run(session()))
+    async with folding(path, config, wrap=lambda store: SlowStore(store, BASES)) as engine:
+        await traffic(engine, 0, 20)
+        await engine.rebuild("home", "ucb1")
+        await traffic(engine, 20, 20)
+        (state,) = await engine.states("home")
+        engine.clock.now += 2 * DAY
+        await living.decided(engine, "key 1", "late")
+        await harness.reached(lambda: engine.store.begun)
+        back = asyncio.create_task(engine.rollback("home", state.name))
+        for i in range(5):
+            await living.decided(engine, "key 1", f"later {i}")
+        assert not back.done()
+        engine.store.goes_on.set()
+        await back
+        await harness.quiet(engine)

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 import stores
 from harness import START, Client, Clock, learned, quiet, reached, recovered, served
+from placement_access import Engine
+from placement_access import upkeep as retention
 from stores import store_at
 
 from tacit.errors import ConfigError
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine import upkeep as retention
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log.archive import backup
 from tacit.service.log.ids import as_text

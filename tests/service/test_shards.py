@@ -10,6 +10,7 @@ from collections import Counter
 import harness
 import msgspec
 import numpy as np
+import placement_access as access
 import psycopg
 import pytest
 import stores
@@ -26,8 +27,6 @@ from tacit.errors import ConfigError
 from tacit.learning.merging import to_natural
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.shard_layout import FencedStore, Layout, LayoutStore, list_stores, name_schema
-from tacit.service.engine.stores import open_store
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import (
     PARTITIONS,
@@ -40,7 +39,6 @@ from tacit.service.log.ids import (
 )
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow
-from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
 from tacit.wire.control import ArmsOf, ModeOf
@@ -57,7 +55,7 @@ class Clock(harness.Clock):
 
 def one_key(engine, key, name="home"):
     """Return what was learned of a key alone, bit for bit."""
-    learner = engine.placements[name].learner
+    learner = learner_of(engine, name)
     lane = learner.lane(key)
     return {
         field: array[lane].tobytes()
@@ -114,53 +112,55 @@ async def exchange(*engines):
                     await engine.exchange.import_learning("home", one)
 
 
+async def tell(source, target, everything=False):
+    """Let one tell another what it has learned."""
+    told = await source.exchange.export_learning("home", everything)
+    await target.exchange.import_learning("home", told)
+
+
+async def exchange_no_news(*engines):
+    """Check that nothing is logged of what all know."""
+    rows = [engine.health().events for engine in engines]
+    await exchange(*engines)
+    assert [engine.health().events for engine in engines] == rows
+
+
 @contextlib.asynccontextmanager
-async def two_shards(folder, policy, **options):
+async def two_shards(folder, policy, merges=True, **options):
+    """Yield two shards; in the end each must be what its log says, in which there is what others told."""
     kind = "features" if policy.arms is None else "arms"
     config = Config({"home": PlacementConfig(policy, 7, kind=kind, **options)})
     async with contextlib.AsyncExitStack() as stack:
-        yield (
-            config,
-            [
-                await stack.enter_async_context(
-                    served(SqliteStore(folder / f"{number}.db"), config, Clock(), Shard(number, 2))
-                )
-                for number in range(2)
-            ],
-        )
+        places = [(folder / f"{number}.db", Shard(number, 2)) for number in range(2)]
+        served_at = [served(place, config, Clock(), shard) for place, shard in places]
+        yield config, [await stack.enter_async_context(each) for each in served_at]
+    for place, _ in places if merges else ():
+        with recovered(place, config) as again:
+            kinds = {event.kind for event in again.store.events(0) if isinstance(event, ChangeRow)}
+        assert "merge" in kinds
 
 
-def agree_with_their_logs(folder, config):
-    """Check that each state is a fold over its log, marks included."""
-    for number in range(2):
-        with recovered(folder / f"{number}.db", config) as again:
-            events = list(again.store.events(0))
-        assert any(isinstance(event, ChangeRow) and event.kind == "merge" for event in events)
+def learner_of(engine, name="home"):
+    return access.get_learner(engine.placements[name])
 
 
-def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
-    async def session():
-        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
-            plays = np.zeros(3)
-            for turn in range(3):
-                for number, engine in enumerate(engines):
-                    for i in range(5 + 3 * number + turn):
-                        row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
-                        await engine.feedback("home", row.id, 1.0)
-                        plays[ARMS.index(row.arm)] += 1
-                await exchange(*engines)
-                for engine in engines:
-                    state = engine.placements["home"].learner.state
-                    assert state.plays[0].tolist() == plays.tolist()
-            rows = [engine.health().events for engine in engines]
+async def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_path):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_config, engines):
+        plays = np.zeros(3)
+        for turn in range(3):
+            for number, engine in enumerate(engines):
+                for i in range(5 + 3 * number + turn):
+                    row = await engine.decide("home", "hot", id=f"{turn} {number} {i}")
+                    await engine.feedback("home", row.id, 1.0)
+                    plays[ARMS.index(row.arm)] += 1
             await exchange(*engines)
-            assert [engine.health().events for engine in engines] == rows
-            return config
+            for engine in engines:
+                state = learner_of(engine).state
+                assert state.plays[0].tolist() == plays.tolist()
+        await exchange_no_news(*engines)
 
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
 
-
-def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
+async def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
     async def play(engines, turn, plays):
         for number, engine in enumerate(engines):
             for i in range(12):
@@ -168,120 +168,99 @@ def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_path):
                 await engine.feedback("home", row.id, 1.0)
                 plays[row.arm] += 1
 
-    async def session():
-        async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (config, engines):
-            here, there = engines
-            plays = Counter()
-            await play(engines, 0, plays)
-            await exchange(*engines)
-            late = await there.exchange.export_learning("home", True)
-            await here.ask("home", ArmsOf(["spring"], ["film"]))
-            await play([here], 1, plays)
-            # Who has not heard of an arm waits; who has knows what was told before it came.
-            with pytest.raises(NotDurable, match="has not the arms yet"):
-                await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
-            await here.exchange.import_learning("home", late)
-            for _ in range(2):
-                await there.exchange.apply_arms(here.exchange.arms())
-            # What the first shard had before is no news.
-            await there.exchange.apply_arms({"home": '{"arms":["holiday"],"retired":[]}'})
-            await play(engines, 2, plays)
-            await exchange(*engines)
-            await exchange(*engines)
-            for engine in engines:
-                offer = engine.placements["home"].offer
-                assert offer.arms == ["holiday", "recipe", "spring"]
-                state = engine.placements["home"].learner.state
-                assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
-                kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
-                assert kinds.count("arms") == 1
-            return config
-
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_config, engines):
+        here, there = engines
+        plays = Counter()
+        await play(engines, 0, plays)
+        await exchange(*engines)
+        late = await there.exchange.export_learning("home", True)
+        await here.ask("home", ArmsOf(["spring"], ["film"]))
+        await play([here], 1, plays)
+        # Who has not heard of an arm waits; who has knows what was told before it came.
+        with pytest.raises(NotDurable, match="has not the arms yet"):
+            await tell(here, there)
+        await here.exchange.import_learning("home", late)
+        for _ in range(2):
+            await there.exchange.apply_arms(here.exchange.arms())
+        # What the first shard had before is no news.
+        await there.exchange.apply_arms({"home": '{"arms":["holiday"],"retired":[]}'})
+        await play(engines, 2, plays)
+        await exchange(*engines)
+        await exchange(*engines)
+        for engine in engines:
+            offer = access.get_offer(engine.placements["home"])
+            assert offer.arms == ["holiday", "recipe", "spring"]
+            state = learner_of(engine).state
+            assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
+            kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
+            assert kinds.count("arms") == 1
 
 
 async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(tmp_path):
-    async with two_shards(tmp_path, tacit.UCB1(ARMS)) as (config, (here, there)):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), merges=False) as (config, (here, there)):
         home = config.placements["home"]
         named = tacit.UCB1((*ARMS[:2], "spring"))
         later = Config({"home": msgspec.structs.replace(home, policy=named)})
         await here.reload(later)
         await there.reload(later)
-        assert there.placements["home"].offer.arms == list(ARMS)
+        assert access.get_offer(there.placements["home"]).arms == list(ARMS)
         await there.reload(later, here.exchange.arms())
-        assert there.placements["home"].offer.arms == list(named.arms)
+        assert access.get_offer(there.placements["home"]).arms == list(named.arms)
         assert there.exchange.arms() == here.exchange.arms()
 
 
-def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
+async def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_told(tmp_path):
     policy = tacit.policies.LaplaceEC(2, 2, relevance_intercept=True)
     rng = np.random.default_rng(5)
 
     async def learn(engine, count):
         for _ in range(count):
             relevance, examination = rng.random((2, 3, 2)).tolist()
-            impression = engine.placement("home").check_request(
-                DecisionRequest("hot", None, None, None, False, relevance, examination)
-            )
-            (row,) = await engine.decide_many("home", [impression])
+            impression = DecisionRequest("hot", None, None, None, False, relevance, examination)
+            (row,) = await access.decide(engine, impression)
             await engine.feedback("home", row.id, float(rng.random() < 0.4))
 
-    async def session():
-        async with two_shards(tmp_path, policy, spread=True) as (config, (here, there)):
-            await learn(here, 20)
-            early = await here.exchange.export_learning("home")
-            await learn(here, 15)
-            await learn(there, 30)
-            late = await here.exchange.export_learning("home")
-            await there.exchange.import_learning("home", early)
-            await there.exchange.import_learning("home", late)
-            await there.exchange.import_learning("home", late)
-            await here.exchange.import_learning(
-                "home", await there.exchange.export_learning("home", everything=True)
-            )
-            parts = [to_natural(e.placements["home"].learner.state) for e in (here, there)]
-            for mine, its in zip(*parts, strict=True):
-                np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
-            rows = here.health().events, there.health().events
-            for _ in range(3):
-                await exchange(here, there)
-            assert (here.health().events, there.health().events) == rows
-            return config
-
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
+    async with two_shards(tmp_path, policy, spread=True) as (_config, (here, there)):
+        await learn(here, 20)
+        early = await here.exchange.export_learning("home")
+        await learn(here, 15)
+        await learn(there, 30)
+        late = await here.exchange.export_learning("home")
+        await there.exchange.import_learning("home", early)
+        await there.exchange.import_learning("home", late)
+        await there.exchange.import_learning("home", late)
+        await tell(there, here, everything=True)
+        parts = [to_natural(learner_of(e).state) for e in (here, there)]
+        for mine, its in zip(*parts, strict=True):
+            np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
+        for _ in range(3):
+            await exchange_no_news(here, there)
 
 
-def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
+async def test_what_one_shard_knows_to_be_no_event_the_other_takes_for_none(tmp_path):
     policy = tacit.BWC(ARMS, classifier=Rectangle(1, margin=0.1), test_rounds=10)
 
     async def impressions(engine, key, contexts):
         for context in contexts:
             row = await engine.decide("home", key, context=[context])
             await engine.feedback("home", row.id, 1.0 if row.arm == "film" else 0.0)
-        return engine.placements["home"].learner.epoch(key)
+        return learner_of(engine).epoch(key)
 
-    async def session():
-        async with two_shards(tmp_path, policy) as (config, (here, there)):
-            # Tests end with nothing changed: then 0.5 is labelled false, and is no event any more.
-            assert await impressions(here, "a", [0.5] * 40) > 0
-            await exchange(here, there)
-            knows = [e.placements["home"].learner.state.classifier for e in (here, there)]
-            assert knows[1].low.tolist() == knows[0].low.tolist() == [[0.5]]
-            assert await impressions(there, "b", [0.5] * 40) == 0
-            rows = here.health().events, there.health().events
-            await exchange(here, there)
-            assert (here.health().events, there.health().events) == rows
-            return config
-
-    config = asyncio.run(session())
-    store = SqliteStore(tmp_path / "1.db")
-    assert verify(config, store) == []
-    store.close()
+    async with two_shards(tmp_path, policy, merges=False) as (config, (here, there)):
+        # Tests end with nothing changed: then 0.5 is labelled false, and is no event any more.
+        assert await impressions(here, "a", [0.5] * 40) > 0
+        await exchange(here, there)
+        knows = [learner_of(e).state.classifier for e in (here, there)]
+        assert knows[1].low.tolist() == knows[0].low.tolist() == [[0.5]]
+        assert await impressions(there, "b", [0.5] * 40) == 0
+        await exchange_no_news(here, there)
+    with recovered(tmp_path / "1.db", config):
+        pass
 
 
 def pool_of(engine):
     """Return what all keys of a shard share, wherever wrappers have it."""
-    state = engine.placements["home"].learner.state
+    state = learner_of(engine).state
     return {
         name.rpartition(".")[2]: array.tolist() for name, array in leaves(state) if ".shared." in f".{name}"
     }
@@ -295,7 +274,7 @@ EVENTS = tacit.classifiers.Rectangle(1, margin=0.1)
     [Pooled(ARMS), tacit.ExplorationFloor(tacit.BWC(policy=Pooled(ARMS), classifier=EVENTS))],
     ids=["alone", "beside a classifier"],
 )
-def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_path):
+async def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_path):
     context = [0.9] if policy.context_dim else None
     events = []
 
@@ -307,62 +286,52 @@ def test_sums_of_all_keys_are_those_of_one_fold_of_the_same_events(policy, tmp_p
         events.append((row, reward))
         await engine.feedback("home", row.id, reward)
 
-    async def session():
-        async with two_shards(tmp_path, policy) as (config, (here, there)):
-            for turn in range(3):
-                for i in range(6):
-                    await learn(here, i % 4)
-                early = await here.exchange.export_learning("home")
-                for i in range(5 + turn):
-                    await learn(there, i)
-                    await learn(here, i)
-                late = await here.exchange.export_learning("home")
-                # What was lost comes later, what comes twice counts once.
-                for told in (early, late, late)[turn:]:
-                    await there.exchange.import_learning("home", told)
-                await exchange(here, there)
-            plays, rewards = np.zeros((2, 1, 3))
-            for row, reward in events:
-                plays[0, ARMS.index(row.arm)] += 1
-                rewards[0, ARMS.index(row.arm)] += reward
-            prior = ((rewards + 1) / (plays + 2)).tolist()
-            whole = {"plays": plays.tolist(), "rewards": rewards.tolist(), "prior": prior}
-            assert pool_of(here) == pool_of(there) == whole
-            rows = here.health().events, there.health().events
+    async with two_shards(tmp_path, policy) as (_config, (here, there)):
+        for turn in range(3):
+            for i in range(6):
+                await learn(here, i % 4)
+            early = await here.exchange.export_learning("home")
+            for i in range(5 + turn):
+                await learn(there, i)
+                await learn(here, i)
+            late = await here.exchange.export_learning("home")
+            # What was lost comes later, what comes twice counts once.
+            for told in (early, late, late)[turn:]:
+                await there.exchange.import_learning("home", told)
             await exchange(here, there)
-            assert (here.health().events, there.health().events) == rows
-            # A new key begins with what both know.
-            new = [await e.decide("home", "new", None, context, "new") for e in (here, there)]
-            assert len({(row.arm, row.propensity) for row in new}) == 1
-            return config
+        plays, rewards = np.zeros((2, 1, 3))
+        for row, reward in events:
+            plays[0, ARMS.index(row.arm)] += 1
+            rewards[0, ARMS.index(row.arm)] += reward
+        prior = ((rewards + 1) / (plays + 2)).tolist()
+        whole = {"plays": plays.tolist(), "rewards": rewards.tolist(), "prior": prior}
+        assert pool_of(here) == pool_of(there) == whole
+        await exchange_no_news(here, there)
+        # A new key begins with what both know.
+        new = [await e.decide("home", "new", None, context, "new") for e in (here, there)]
+        assert len({(row.arm, row.propensity) for row in new}) == 1
 
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
 
-
-def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
+async def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
     async def learn(engine, clicked):
         for i in range(60):
             row = await engine.decide("home", f"{engine.shard.number} {i % 12}", ["film"])
             await engine.feedback("home", row.id, float(i % 10 < clicked))
 
-    async def session():
-        async with two_shards(tmp_path, tacit.DriftMixture(ARMS)) as (config, (here, there)):
-            await learn(here, 9)
-            await learn(there, 5)
-            await exchange(here, there)
-            # An arm more changes nothing of what is known of the others.
-            await here.ask("home", ArmsOf(["spring"]))
-            await there.exchange.apply_arms(here.exchange.arms())
-            await exchange(here, there)
-            mine, its = (e.placements["home"].learner.state.shared.priors for e in (here, there))
-            assert mine.tails.tolist() == its.tails.tolist()
-            assert mine.rounds.tolist() == its.rounds.tolist() == [120]
-            for priors in (mine, its):
-                a, b = priors.beta[0, 1 + ARMS.index("film")]
-                assert a / (a + b) == pytest.approx(0.7, abs=0.05)
-            return config
-
-    agree_with_their_logs(tmp_path, asyncio.run(session()))
+    async with two_shards(tmp_path, tacit.DriftMixture(ARMS)) as (_config, (here, there)):
+        await learn(here, 9)
+        await learn(there, 5)
+        await exchange(here, there)
+        # An arm more changes nothing of what is known of the others.
+        await here.ask("home", ArmsOf(["spring"]))
+        await there.exchange.apply_arms(here.exchange.arms())
+        await exchange(here, there)
+        mine, its = (learner_of(e).state.shared.priors for e in (here, there))
+        assert mine.tails.tolist() == its.tails.tolist()
+        assert mine.rounds.tolist() == its.rounds.tolist() == [120]
+        for priors in (mine, its):
+            a, b = priors.beta[0, 1 + ARMS.index("film")]
+            assert a / (a + b) == pytest.approx(0.7, abs=0.05)
 
 
 async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
@@ -371,7 +340,7 @@ async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fifti
             row = await engine.decide("home", "key", ["film"])
             await engine.feedback("home", row.id, 1.0)
 
-    async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+    async with two_shards(tmp_path, Pooled(ARMS), merges=False) as (_, (here, there)):
         await learn(here, 100)
         assert (await here.exchange.export_learning("home")).parts
         await learn(here, 2)
@@ -390,7 +359,7 @@ async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fifti
 
 
 async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
-    async with two_shards(tmp_path, Pooled(ARMS)) as (_, (here, there)):
+    async with two_shards(tmp_path, Pooled(ARMS), merges=False) as (_, (here, there)):
         row = await here.decide("home", "key")
         await here.feedback("home", row.id, 1.0)
         told = await here.exchange.export_learning("home")
@@ -402,17 +371,15 @@ async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
 
 
 async def test_a_frozen_placement_takes_nothing_in(tmp_path):
-    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True) as (_, (here, there)):
+    async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True, merges=False) as (_, (here, there)):
         await there.ask("home", ModeOf("frozen"))
         row = await here.decide("home", "hot")
         await here.feedback("home", row.id, 1.0)
-        await there.exchange.import_learning("home", await here.exchange.export_learning("home"))
-        assert there.placements["home"].learner.keys == []
+        await tell(here, there)
+        assert learner_of(there).keys == []
         await there.ask("home", ModeOf("online"))
-        await there.exchange.import_learning(
-            "home", await here.exchange.export_learning("home", everything=True)
-        )
-        assert there.placements["home"].learner.keys == ["hot"]
+        await tell(here, there, everything=True)
+        assert learner_of(there).keys == ["hot"]
 
 
 @pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
@@ -426,23 +393,11 @@ def test_only_sums_can_be_spread(policy, tmp_path):
 # Who may write -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def schema(request):
-    name = stores.schema_of(request.node.nodeid)
-    yield name
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        found = connection.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
-        ).fetchall()
-        for (each,) in found:
-            connection.execute(f'DROP SCHEMA "{each}" CASCADE')
-
-
 def test_the_latest_owner_alone_can_write(schema):
     url = stores.cluster().url
-    first = FencedStore(url, schema)
+    first = access.FencedStore(url, schema)
     first.append(tick(1))
-    second = FencedStore(url, schema)
+    second = access.FencedStore(url, schema)
     assert second.epoch > first.epoch
     assert second.end().seq == 1
     for attempt in (lambda: first.append(tick(2)), lambda: first.probe(1), lambda: first.end()):
@@ -458,7 +413,7 @@ def test_the_latest_owner_alone_can_write(schema):
 
 def test_an_owner_without_its_lock_is_refused_by_the_epoch_alone(schema):
     url = stores.cluster().url
-    store = FencedStore(url, schema)
+    store = access.FencedStore(url, schema)
     store.append(tick(1))
     with psycopg.connect(url, autocommit=True) as other:
         other.execute(f"UPDATE {schema}.owner SET epoch = epoch + 1")
@@ -470,7 +425,7 @@ def test_an_owner_without_its_lock_is_refused_by_the_epoch_alone(schema):
 
 def test_the_next_owner_waits_for_a_commit_under_way(schema):
     url = stores.cluster().url
-    store = FencedStore(url, schema)
+    store = access.FencedStore(url, schema)
     with psycopg.connect(url) as other:
         # As a writer that has looked at the epoch and not yet committed.
         other.execute(f"SELECT epoch FROM {schema}.owner FOR SHARE")
@@ -493,9 +448,9 @@ def test_the_next_owner_waits_for_a_commit_under_way(schema):
 async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
     url = stores.cluster().url
     config = Config({"home": PlacementConfig(tacit.UCB1(ARMS), 7)})
-    async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
+    async with served(access.FencedStore(url, schema), config, Clock(), Shard(0, 2)) as before:
         await before.decide("home", "a")
-        async with served(FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
+        async with served(access.FencedStore(url, schema), config, Clock(), Shard(0, 2)) as after:
             for _ in range(2):
                 with pytest.raises(NotDurable):
                     await before.decide("home", "a")
@@ -538,12 +493,14 @@ async def traffic(engines, clock, rng, rounds, told_later):
 
 
 def shard_stores(config):
-    return [FencedStore(part.url, part.schema) for part in list_stores(config.store)]
+    return [access.FencedStore(part.url, part.schema) for part in access.list_stores(config.store)]
 
 
 def by_key(engines, name):
     return {
-        key: one_key(engine, key, name) for engine in engines for key in engine.placements[name].learner.keys
+        key: one_key(engine, key, name)
+        for engine in engines
+        for key in access.get_learner(engine.placements[name]).keys
     }
 
 
@@ -551,12 +508,14 @@ async def let_windows_close(engines, clock):
     """Let nothing wait for its turn to be learned: a shard has turns of its own."""
     clock.now += 3600 * harness.SECOND
     for engine in engines:
-        await reached(lambda engine=engine: not any(len(each.windows) for each in engine.placements.values()))
+        await reached(
+            lambda engine=engine: not any(access.count_open(each) for each in engine.placements.values())
+        )
 
 
 def plays_of(engines):
     """Return the plays of all keys that the shards of a pool have together."""
-    return sum(engine.placements["pool"].learner.state.shared.plays[0] for engine in engines)
+    return sum(access.get_learner(engine.placements["pool"]).state.shared.plays[0] for engine in engines)
 
 
 def all_rows(stores_):
@@ -579,7 +538,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
     clock, rng, later = Clock(), np.random.default_rng(3), []
 
     async def alone():
-        store = open_store(config.store)
+        store = access.open_store(config.store)
         async with served(store, config, clock=clock) as engine:
             await traffic([engine], clock, rng, 70, later)
             await let_windows_close([engine], clock)
@@ -637,21 +596,21 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
 
 def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
-    assert store.ensure_layout(None, default=2) == Layout(1, 2)
+    store = access.LayoutStore(config.store.url, schema)
+    assert store.ensure_layout(None, default=2) == access.Layout(1, 2)
     with pytest.raises(ConfigError, match=r"reshard --shards 3"):
         store.ensure_layout(3, default=2)
     store.close()
     with pytest.raises(StoreError, match="is dealt out to 2 shards"):
-        open_store(config.store)
-    assert [part.schema for part in list_stores(config.store)] == [
-        name_schema(schema, Layout(1, 2), shard) for shard in range(2)
+        access.open_store(config.store)
+    assert [part.schema for part in access.list_stores(config.store)] == [
+        access.name_schema(schema, access.Layout(1, 2), shard) for shard in range(2)
     ]
 
 
 def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
+    store = access.LayoutStore(config.store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
         store.ensure_layout(2, default=2)
@@ -661,7 +620,7 @@ def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
 def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
     monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
     config = of_four_policies(schema)
-    store = LayoutStore(config.store.url, schema)
+    store = access.LayoutStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):
         reshard(config, 2)
     store.close()

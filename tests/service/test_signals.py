@@ -8,13 +8,13 @@ from functools import partial
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 import stores
 from drawn import examples
-from harness import SECOND, START, Client, Clock, as_after_a_crash, quiet, recovered, served, with_policy
+from harness import quiet
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import store_at
 
 import tacit
 from tacit.core.arrays import leaves
@@ -24,17 +24,11 @@ from tacit.logs import read_log
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule, SignalConfig
-from tacit.service.engine import upkeep as retention
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import InConflict
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import ACTIVATE, REWARD, DecisionRow
-from tacit.service.log.sqlite import SqliteStore
-from tacit.service.maintenance.doctor import verify
+from tacit.service.log.rows import ACTIVATE, REWARD
 from tacit.service.maintenance.log_export import export
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.signals import PlacementSignals
 from tacit.wire.control import ArmsOf
 
 ARM_NAMES = ("holiday", "film", "recipe")
@@ -45,42 +39,41 @@ POLICY = tacit.BWC(
 
 
 configured = partial(
-    with_policy, POLICY, signals=SIGNALS, rule=Rule(window=30 * SECOND, activation=60 * SECOND)
+    harness.with_policy,
+    POLICY,
+    signals=SIGNALS,
+    rule=Rule(window=30 * harness.SECOND, activation=60 * harness.SECOND),
 )
 
 
 async def traffic(engine, rounds, start=0):
     """Send groups of decisions, feedback and activations, each a function of its number alone."""
-    placement = engine.placements["home"]
     for i in range(start, start + rounds):
         rng = np.random.default_rng((5, i))
-        engine.clock.now = START + i * 7 * SECOND
+        engine.clock.now = harness.START + i * 7 * harness.SECOND
         asked = [
-            placement.check_request(
-                DecisionRequest(
-                    f"key {rng.integers(4)}",
-                    [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
-                    [rng.random()],
-                    f"{i} {j}" if rng.integers(3) else None,
-                    bool(rng.integers(4) == 0),
-                    session=[None, "ann", "bob"][rng.integers(3)],
-                )
+            DecisionRequest(
+                f"key {rng.integers(4)}",
+                [None, list(rng.permutation(ARM_NAMES)[:2])][rng.integers(2)],
+                [rng.random()],
+                f"{i} {j}" if rng.integers(3) else None,
+                bool(rng.integers(4) == 0),
+                session=[None, "ann", "bob"][rng.integers(3)],
             )
             for j in range(3)
         ]
-        rows = await engine.decide_many("home", asked)
+        rows = await access.decide(engine, *asked)
         ids = [row.id for row in rows if rng.integers(2)]
         told = [FeedbackRequest(id, REWARD, float(rng.integers(2))) for id in ids]
         told += [FeedbackRequest(row.id, ACTIVATE) for row in rows if row.deferred and rng.integers(2)]
         await engine.record_many("home", told)
 
 
-def known(engine):
+def known(placement):
     """Return everything that the placement is, bit for bit, but for ids that it made up."""
-    placement = engine.placements["home"]
-    learner = placement.learner
+    learner = access.get_learner(placement)
     arrays = [array[: len(learner.keys)].tobytes() for _, array in leaves(learner.state)]
-    return learner.keys, arrays, placement.signals.save_state(placement), dict(placement.outcomes)
+    return learner.keys, arrays, access.save_signals(placement), dict(access.get_outcomes(placement))
 
 
 @examples(6)
@@ -90,119 +83,79 @@ def known(engine):
     crash=st.booleans(),
 )
 def test_signals_go_on_after_stops_and_crashes(tmp_path_factory, lengths, snapshot_every, crash):
-    path, clock = tmp_path_factory.mktemp("stops") / "s.db", Clock()
+    path, clock = tmp_path_factory.mktemp("stops") / "s.db", harness.Clock()
     config = configured(snapshot_every=snapshot_every)
 
     async def piecewise():
         nonlocal path
         start = 0
         for length in lengths:
-            async with served(path, config, clock) as engine:
+            async with harness.served(path, config, clock) as engine:
                 await traffic(engine, length, start)
                 start += length
-                before = known(engine)
-                path = as_after_a_crash(path) if crash else path
-            with recovered(path, config, clock) as again:
-                assert known(again) == before
+                before = known(engine.placements["home"])
+                path = harness.as_after_a_crash(path) if crash else path
+            harness.is_the_fold(config, path, before, known)
 
     asyncio.run(piecewise())
 
 
 @pytest.mark.parametrize("snapshot_every", [3, 50_000])
 async def test_arms_come_and_go_beside_signals_and_new_ones_are_noticed(tmp_path, snapshot_every):
-    path, clock, config = tmp_path / "s.db", Clock(), configured(snapshot_every=snapshot_every)
-    async with served(path, config, clock) as engine:
+    config = configured(snapshot_every=snapshot_every)
+    async with harness.folding(tmp_path / "s.db", config, seen=known) as engine:
         await traffic(engine, 8)
         home = engine.placements["home"]
         await engine.ask("home", ArmsOf(["spring"], ["film"]))
-        asked = [home.check_request(DecisionRequest(f"key {i}", None, [0.5])) for i in range(4)]
-        for row in await engine.decide_many("home", asked):
+        for row in await access.decide(engine, *(DecisionRequest(f"key {i}", None, [0.5]) for i in range(4))):
             assert json.loads(row.offered) == ["holiday", "recipe", "spring"]
             # One of the three was never offered before.
-            assert home.signals.get_signals(row)["new-arms"] >= 1 / 3
+            assert access.read_signals(home, row)["new-arms"] >= 1 / 3
         for i, arms in enumerate((["holiday", "spring"], None)):
-            asked = [home.check_request(DecisionRequest("key 1", arms, [0.5], f"late {i}"))]
-            (row,) = await engine.decide_many("home", asked)
-            await engine.record_many("home", [FeedbackRequest(row.id, REWARD, 1.0)])
-        before = known(engine)
-        crashed = as_after_a_crash(path)
-    for place in (path, crashed):
-        with recovered(place, config, clock) as again:
-            assert known(again) == before
+            (row,) = await access.decide(engine, DecisionRequest("key 1", arms, [0.5], f"late {i}"))
+            await engine.feedback("home", row.id, 1.0)
 
 
 @pytest.mark.parametrize("kind", stores.KINDS)
-def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
+async def test_signals_outlive_the_rows_that_made_them(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(stores, "chosen", kind)
-    monkeypatch.setattr(retention, "ROWS", 8)
-    path = tmp_path / "s.db"
+    monkeypatch.setattr(access.upkeep, "ROWS", 8)
     config = configured(retention=60 / 86_400)
-
-    async def session():
-        clock = Clock()
-        async with served(path, config, clock) as engine:
-            await traffic(engine, 40)
-            # An hour later nearly all rows are too old.
-            clock.now += 3600 * SECOND
-            await traffic_at(engine, clock.now)
-            await quiet(engine)
-            before = known(engine)
-        return before
-
-    before = asyncio.run(session())
-    store = store_at(path)
-    left = [row for row in store.events(0) if isinstance(row, DecisionRow)]
-    assert 0 < len(left) < 40
-    assert verify(config, store) == []
-    again = load_placement("home", config.placements["home"], store, 0)
-    fold({again.id: again}, store)
-    store.close()
-    assert again.signals.save_state(again) == before[2]
-    assert again.learner.keys == before[0]
+    async with harness.folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
+        await traffic(engine, 40)
+        # An hour later nearly all rows are too old.
+        engine.clock.now += 3601 * harness.SECOND
+        await engine.decide("home", "key 1", context=[0.5])
+        await quiet(engine)
+        assert 0 < len(harness.logged_decisions(engine)) < 40
 
 
-async def traffic_at(engine, now):
-    """Decide once, a moment after a time."""
-    engine.clock.now = now + SECOND
-    await engine.decide("home", "key 1", context=[0.5])
-
-
-def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 40)
-            return engine.config, known(engine)
-
-    config, before = asyncio.run(session())
-    read = []
-    recall = PlacementSignals.recall
+async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, monkeypatch):
+    path, config, read = tmp_path / "s.db", configured(), []
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 40)
+        logged = [json.loads(row.context) for row in harness.logged_decisions(engine)]
+        before = access.save_signals(engine.placements["home"])
+    recall = access.PlacementSignals.recall
 
     def noted(self, learner, rows, offers):
         signals = recall(self, learner, rows, offers)
         read.extend(zip((row.context for row in rows), signals, strict=True))
         return signals
 
-    monkeypatch.setattr(PlacementSignals, "recall", noted)
-    store = SqliteStore(tmp_path / "s.db")
-    anew = load_placement("home", config.placements["home"], store, 0, snapshot=False)
-    fold({anew.id: anew}, store)
-    logged = [json.loads(e.context) for e in store.events(0) if isinstance(e, DecisionRow)]
-    store.close()
+    monkeypatch.setattr(access.PlacementSignals, "recall", noted)
+    assert access.save_signals(harness.folded(path, config)) == before
     assert len(read) == len(logged) == 120
     assert [context[:5] for context in logged] == [signals for _, signals in read]
     # Nothing here was trivial.
     assert (np.ptp(np.array(logged), axis=0) > 0.1).all()
-    assert anew.signals.save_state(anew) == before[2]
 
 
-def test_an_exported_log_has_the_whole_contexts(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await traffic(engine, 20)
-            export(engine.config, engine.store, tmp_path / "log")
-            return [e for e in engine.store.events(0) if isinstance(e, DecisionRow)]
-
-    logged = [json.loads(row.context) for row in asyncio.run(session())]
+async def test_an_exported_log_has_the_whole_contexts(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 20)
+        export(engine.config, engine.store, tmp_path / "log")
+        logged = [json.loads(row.context) for row in harness.logged_decisions(engine)]
     contexts = [c for part in read_log(tmp_path / "log" / "clicks.parquet") for c in part["context"]]
     assert [context.as_py() for context in contexts] == logged
 
@@ -215,50 +168,47 @@ async def test_the_volume_of_a_burst_is_seen_and_told(tmp_path):
         test_rounds=6,
     )
     config = Config({"home": PlacementConfig(policy, 7, signals=signals)})
-    async with served(tmp_path / "s.db", config) as engine:
+    async with harness.served(tmp_path / "s.db", config) as engine:
         placement = engine.placements["home"]
         for second in [*range(0, 3000, 30), *range(3000, 3120, 2)]:
-            engine.clock.now = START + second * SECOND
+            engine.clock.now = harness.START + second * harness.SECOND
             row = await engine.decide("home", "independence day")
             if second == 2970:
-                quiet = placement.signals.get_signals(row)
-        busy = placement.signals.get_signals(row)
+                quiet = access.read_signals(placement, row)
+        busy = access.read_signals(placement, row)
         assert abs(quiet["volume"] - 0.5) < 0.05
         assert busy["volume"] > 0.85
         assert json.loads(row.context) == list(busy.values())
-        shift = placement.series.shifts[-1]
+        shift = access.get_series(placement).shifts[-1]
         assert json.loads(shift.context)[0] > quiet["volume"] + 0.2
         told = [f"{name} {x:.2f}" for name, x in zip(busy, json.loads(shift.context), strict=True)]
         assert f"epoch {shift.epoch}; {', '.join(told)}" in await Pages(engine).placement("home", {})
 
 
 async def test_the_client_adds_its_own_and_nothing_more(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
         placement = engine.placements["home"]
         row = await engine.decide("home", "tomato", None, [0.25], id="a")
         assert json.loads(row.context) == [0.5, 0.5, 0.5, 0.0, 1.0, 0.25]
-        assert placement.signals.get_signals(row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
-        engine.clock.now += 10 * SECOND
+        assert access.read_signals(placement, row) == dict(zip(NAMES, [0.5, 0.5, 0.5, 0, 1], strict=True))
+        engine.clock.now += 10 * harness.SECOND
         # Asked again, it is the same decision, and counts once.
-        before = placement.signals.save_state(placement)
+        before = access.save_signals(placement)
         assert await engine.decide("home", "tomato", None, [0.25], id="a") == row
-        assert placement.signals.save_state(placement) == before
+        assert access.save_signals(placement) == before
         with pytest.raises(InConflict):
             await engine.decide("home", "tomato", None, [0.5], id="a")
-        other = placement.check_request(DecisionRequest("tomato", None, [0.25], "a", session="ann"))
+        other = DecisionRequest("tomato", None, [0.25], "a", session="ann")
         with pytest.raises(InConflict):
-            await engine.decide_many("home", [other])
+            await access.decide(engine, other)
         for context in (None, [], [0.1, 0.2]):
             with pytest.raises(InvalidValue, match="1 finite number"):
                 await engine.decide("home", "tomato", None, context)
 
 
 async def test_no_session_is_in_the_log(tmp_path):
-    async with served(tmp_path / "s.db", configured()) as engine:
-        asked = engine.placements["home"].check_request(
-            DecisionRequest("tomato", None, [0.5], session="ann 1934")
-        )
-        (row,) = await engine.decide_many("home", [asked])
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        (row,) = await access.decide(engine, DecisionRequest("tomato", None, [0.5], session="ann 1934"))
         assert "ann" not in str(row)
         assert len(json.loads(row.asked)["session"]) == 16
 
@@ -300,20 +250,12 @@ def test_signals_that_cannot_be_are_refused(tmp_path, text, named):
         load_config(path)
 
 
-def test_other_signals_fold_the_log_anew(tmp_path):
-    async def session(config, length, start=0):
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, length, start)
-            return engine.placements["home"].signals.save_state(engine.placements["home"])
-
-    asyncio.run(session(configured(), 10))
+async def test_other_signals_fold_the_log_anew(tmp_path):
+    async with harness.served(tmp_path / "s.db", configured()) as engine:
+        await traffic(engine, 10)
     slower = configured(signals=SignalConfig(NAMES, fast=30.0, slow=300.0, client=1))
-    folded = Engine(slower, SqliteStore(tmp_path / "s.db"), Clock())
-    anew = load_placement("home", slower.placements["home"], folded.store, 0, snapshot=False)
-    fold({anew.id: anew}, folded.store)
-    folded.store.close()
-    placement = folded.placements["home"]
-    assert placement.signals.save_state(placement) == anew.signals.save_state(anew)
+    anew, whole = (harness.folded(tmp_path / "s.db", slower, snapshot) for snapshot in (True, False))
+    assert access.save_signals(anew) == access.save_signals(whole)
 
 
 def test_signals_over_http(tmp_path):
@@ -322,7 +264,7 @@ def test_signals_over_http(tmp_path):
     home = {"arms": ["old", "new"], "policy": policy, "signals": signals}
     placements = {"home": home, "plain": {"arms": 2}}
     with run_in_thread(harness.configured(tmp_path / "s.db", placements=placements)) as address:
-        client = Client(address)
+        client = harness.Client(address)
         asked = {"key": "tomato", "session": "ann", "decision_id": "a"}
         status, _, answer = client.post("home/decide", asked)
         assert status == 200
@@ -341,27 +283,16 @@ def test_signals_over_http(tmp_path):
 
 
 @pytest.mark.parametrize("eventful", ["policy", "shadow"])
-def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
+async def test_a_second_policy_may_read_the_signals_or_none(tmp_path, eventful):
     both = {"policy": tacit.Thompson(ARM_NAMES), "shadow": tacit.Thompson(ARM_NAMES)}
     both[eventful] = POLICY
     policy = both.pop("policy")
-    rule = Rule(window=30 * SECOND, activation=60 * SECOND)
+    rule = Rule(window=30 * harness.SECOND, activation=60 * harness.SECOND)
     options = {"seed": 7, "rule": rule, "signals": SIGNALS, "mode": "shadow", "snapshot_every": 20}
     config = Config({"home": PlacementConfig(policy, **both, **options)})
-
-    async def session():
-        async with served(tmp_path / "s.db", config) as engine:
-            await traffic(engine, 12)
-            shadow = engine.placements["home"].secondary.learner
-            assert shadow.keys
-            assert verify(config, engine.store) == []
-            return known(engine), [array.tobytes() for _, array in leaves(shadow.state)]
-
-    before, _ = asyncio.run(session())
-    store = SqliteStore(tmp_path / "s.db")
-    again = Engine(config, store, Clock())
-    store.close()
-    assert known(again) == before
+    async with harness.folding(tmp_path / "s.db", config, seen=known, crash=False) as engine:
+        await traffic(engine, 12)
+        assert access.get_secondary_learner(engine.placements["home"]).keys
 
 
 def test_a_second_policy_of_another_length_is_refused(tmp_path):
@@ -377,10 +308,10 @@ def test_a_second_policy_that_came_later_skips_what_it_cannot_read(tmp_path):
     later = PlacementConfig(tacit.Thompson(3), 7, mode="shadow", shadow=bwc)
 
     async def session(config, context):
-        async with served(tmp_path / "s.db", Config({"home": config})) as engine:
+        async with harness.served(tmp_path / "s.db", Config({"home": config})) as engine:
             row = await engine.decide("home", "tomato", None, context)
             await engine.feedback("home", row.id, 1.0)
-            return list(engine.placements["home"].secondary.learner.keys)
+            return list(access.get_secondary_learner(engine.placements["home"]).keys)
 
     assert asyncio.run(session(plain, None)) == ["tomato"]
     assert asyncio.run(session(later, [0.5])) == ["tomato"]

@@ -7,16 +7,15 @@ from functools import partial
 
 import numpy as np
 import pytest
-from harness import SECOND, START, as_after_a_crash, learned, recovered, served, with_home
+from harness import SECOND, START, folding, with_home
+from placement_access import decide, get_config, get_learner, restore_decision
 
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, decode_list
-from tacit.service.placements.attribution import PENDING
 
 ARMS = ["a", "b", "c", "d", "e"]
 
@@ -30,15 +29,14 @@ async def traffic(engine, rounds):
     for i in range(rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
-        check = engine.placements["home"].check_request
-        told = [check(DecisionRequest(f"key {rng.integers(2)}", offer)) for offer in (None, ["d", "b"], None)]
-        for row in await engine.decide_many("home", told):
+        told = [DecisionRequest(f"key {rng.integers(2)}", offer) for offer in (None, ["d", "b"], None)]
+        for row in await decide(engine, *told):
             clicks = None
             if rng.random() < 0.6:
                 places = [k for k, arm in enumerate(decode_list(row.shown).arms) if arm is not None]
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 sent = FeedbackRequest(row.id, CLICKS, clicks=Clicked(clicks))
-                assert await engine.record_many("home", [sent]) == [PENDING]
+                assert await engine.record_many("home", [sent]) == ["pending"]
             shown.append((row, clicks))
     return shown
 
@@ -48,26 +46,20 @@ async def traffic(engine, rounds):
 )
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     config = configured(policy=policy, snapshot_every=40)
-    async with served(tmp_path / "s.db", config) as engine:
+    async with folding(tmp_path / "s.db", config, partly=True) as engine:
         shown = await traffic(engine, 20)
-        live = learned(engine)
-        crashed = as_after_a_crash(tmp_path / "s.db")
         engine.clock.now += 60 * SECOND
-        told = engine.placements["home"].check_request(DecisionRequest("key 0"))
-        await engine.decide_many("home", [told])
+        await decide(engine, DecisionRequest("key 0"))
         placement = engine.placements["home"]
-        expected = Learner(placement.config.policy, seed=0)
+        expected = Learner(get_config(placement).policy, seed=0)
         for row, _ in shown:
-            expected.observe_decisions([placement.restore_decision(row, row.epoch)])
+            expected.observe_decisions([restore_decision(placement, row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
-            expected.learn(placement.restore_decision(row, row.epoch), rewards)
+            expected.learn(restore_decision(placement, row, row.epoch), rewards)
         used = len(expected.keys)
-        for (_, a), (_, b) in zip(leaves(placement.learner.state), leaves(expected.state), strict=True):
+        for (_, a), (_, b) in zip(leaves(get_learner(placement).state), leaves(expected.state), strict=True):
             np.testing.assert_array_equal(a[:used], b[:used])
-    with recovered(crashed, config) as again:
-        assert 0 < again.store.snapshot(1).seq < again.store.end().seq
-        assert learned(again) == live
 
 
 @pytest.fixture(scope="module")
@@ -118,19 +110,3 @@ def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, fie
     assert (answer[0], answer[2]["field"]) == (status, field), json.dumps(answer[2])
     if field == "reward":
         assert "reward: 1.0 is not allowed; a list was shown; send the places" in answer[2]["detail"]
-
-
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"policy": "ucb1"}, "placements.home.policy"),
-        ({"policy": "ranked-bandit(ucb1)"}, "placements.home: policy"),
-        ({"positions": 0}, "placements.home.positions"),
-        ({"default_reward": 1}, "placements.home.default_reward"),
-        ({"aggregation": "max"}, "placements.home.aggregation"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match="configuration: ") as caught:
-        configured(**more)
-    assert named in str(caught.value)

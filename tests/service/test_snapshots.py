@@ -4,50 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from functools import partial
 
 import harness
 import numpy as np
+import placement_access as access
 import pytest
 from harness import PATIENCE, START, Clock, arrays, everything, learned, quiet, reached, recovered, served
-from stores import sql, store_at
+from stores import SlowStore, sql, store_at
 
 import tacit
 from tacit.learning.learner import Learner, make_snapshot, restore_learner
 from tacit.learning.snapshot import PIECE, CopyBuffer, from_bytes, iter_pieces
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.fold import apply_rows, load_placement
 from tacit.service.errors import StoreError
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.log.sql import save_snapshot
 from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
-from tacit.service.placements.snapshots import MIN_WORKSPACE
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
-
-
-class SlowStore:
-    """A store that takes any number of steps more for a snapshot, until it is let go on."""
-
-    def __init__(self, store):
-        self._store = store
-        self.goes_on = threading.Event()
-        self.fails = False
-        self.begun = 0
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
-
-    def save_in_steps(self, *told):
-        self.begun += 1
-        steps = self._store.save_in_steps(*told)
-        yield next(steps)
-        while not self.goes_on.is_set():
-            yield
-        if self.fails:
-            raise StoreError("store: the disk is full")
-        yield from steps
 
 
 PIECES = "SELECT count(DISTINCT snapshot) FROM pieces"
@@ -66,40 +40,38 @@ async def begun(store, times):
     await reached(lambda: store.begun >= times)
 
 
-@pytest.fixture(params=[MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
+@pytest.fixture(params=[access.MIN_WORKSPACE, 0], ids=["copied at once", "memory touched first"])
 def least_room(request, monkeypatch):
-    monkeypatch.setattr("tacit.service.placements.snapshots.MIN_WORKSPACE", request.param)
+    access.patch_internal(monkeypatch, MIN_WORKSPACE=request.param)
 
 
 @pytest.mark.usefixtures("kind", "least_room")
-def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
+async def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
     path, config = tmp_path / "s.db", configured()
-
-    async def session():
-        store = SlowStore(store_at(path))
-        async with served(store, config) as engine:
-            await decided(engine, 25)
-            await begun(store, 1)
-            at_copy = engine.health().events
-            async with asyncio.timeout(PATIENCE):
-                await decided(engine, 60)
-            # Only one is under way, however much would be due.
-            assert store.begun == 1
-            assert store.snapshot(1) is None
-            assert engine.placements["home"].snapshot_time is None
-            store.goes_on.set()
-            await engine.writer.upkeep.wait_for_snapshot()
-            snapshot = store.snapshot(1)
-            assert 20 <= snapshot.seq <= at_copy < engine.health().events
-            assert engine.placements["home"].snapshot_time == snapshot.time
-        return engine.placements["home"], snapshot
-
-    live, snapshot = asyncio.run(session())
+    store = SlowStore(store_at(path))
+    async with served(store, config) as engine:
+        await decided(engine, 25)
+        await begun(store, 1)
+        at_copy = engine.health().events
+        async with asyncio.timeout(PATIENCE):
+            await decided(engine, 60)
+        # Only one is under way, however much would be due.
+        assert store.begun == 1
+        assert store.snapshot(1) is None
+        assert access.get_snapshot_time(engine.placements["home"]) is None
+        store.goes_on.set()
+        await engine.writer.upkeep.wait_for_snapshot()
+        snapshot = store.snapshot(1)
+        assert 20 <= snapshot.seq <= at_copy < engine.health().events
+        assert access.get_snapshot_time(engine.placements["home"]) == snapshot.time
+    live = engine.placements["home"]
     store = store_at(path)
-    kept = load_placement("home", config.placements["home"], store, 0, snapshot=False)
+    kept = access.load_placement("home", config.placements["home"], store, 0, snapshot=False)
     rows = list(store.events(0))
-    apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
-    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(kept.learner)
+    access.apply_rows({kept.id: kept}, [row for row in rows if row.seq <= snapshot.seq])
+    assert arrays(from_bytes(snapshot.learner, "snapshot", restore_learner)) == arrays(
+        access.get_learner(kept)
+    )
     # The snapshot of the middle and the rest of the log lead to what was live.
     save_snapshot(store, snapshot)
     with recovered(store, config) as again:
@@ -107,35 +79,28 @@ def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
 
 
 @pytest.mark.usefixtures("least_room")
-def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured()) as engine:
-            await decided(engine, 25)
-        return engine.health().events
-
-    events = asyncio.run(session())
+async def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
+    async with served(tmp_path / "s.db", configured()) as engine:
+        await decided(engine, 25)
+    events = engine.health().events
     with recovered(tmp_path / "s.db", configured()) as again:
         assert again.store.snapshot(1).seq == events
 
 
 @pytest.mark.usefixtures("kind", "least_room")
-def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
+async def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
     path = tmp_path / "s.db"
-
-    async def session():
-        store = SlowStore(store_at(path))
-        engine = Engine(configured(), store)
-        await engine.start()
-        await decided(engine, 25)
-        await begun(store, 1)
-        stopping = asyncio.create_task(engine.stop())
-        await asyncio.sleep(0.05)
-        assert not stopping.done()
-        store.goes_on.set()
-        await stopping
-        return engine.health().events
-
-    events = asyncio.run(session())
+    store = SlowStore(store_at(path))
+    engine = access.Engine(configured(), store)
+    await engine.start()
+    await decided(engine, 25)
+    await begun(store, 1)
+    stopping = asyncio.create_task(engine.stop())
+    await asyncio.sleep(0.05)
+    assert not stopping.done()
+    store.goes_on.set()
+    await stopping
+    events = engine.health().events
     store = store_at(path)
     assert store.snapshot(1).seq == events
     store.close()
@@ -159,7 +124,7 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     assert "no snapshot of placement home: store: the disk is full" in caplog.text
     store = store_at(path)
     assert store.snapshot(1) is None
-    again = Engine(config, store)
+    again = access.Engine(config, store)
     assert everything(again.placements["home"]) == everything(live)
     store.close()
 
@@ -252,27 +217,23 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     live = asyncio.run(decided(200, 15))
     with recovered(path, config) as folded:
         assert learned(folded) == live
-        assert folded.placements["home"].learner.state.plays.sum() == 10 + 3 + 15
+        assert access.get_learner(folded.placements["home"]).state.plays.sum() == 10 + 3 + 15
 
 
-def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
+async def test_a_log_that_ends_before_its_base_is_refused(tmp_path):
     path = tmp_path / "s.db"
     config = harness.with_home(arms=3, policy="ucb1", retention=1.0)
-
-    async def session():
-        clock = Clock()
-        async with harness.served(path, config, clock) as engine:
-            for i in range(30):
-                clock.now += 3_600_000_000 * 2
-                await engine.decide("home", "key", id=f"d {i}")
-            await quiet(engine)
-
-    asyncio.run(session())
+    clock = Clock()
+    async with harness.served(path, config, clock) as engine:
+        for i in range(30):
+            clock.now += 3_600_000_000 * 2
+            await engine.decide("home", "key", id=f"d {i}")
+        await quiet(engine)
     cut(path, config, 0.1)
     store = store_at(path)
     try:
         with pytest.raises(StoreError, match="rows are missing; restore a backup"):
-            Engine(config, store, Clock())
+            access.Engine(config, store, Clock())
     finally:
         store.close()
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness import Client, Clock, as_after_a_crash, folded, is_the_fold, learned
+from placement_access import check_request, check_starts, get_learner, store_start_learner
 from stores import cluster, schema_of, sql, store_at
 
 import tacit
@@ -19,8 +20,6 @@ from tacit.cli import cli
 from tacit.errors import ConfigError
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, Rule
-from tacit.service.engine.fold import store_start_learner
-from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import StoreError
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import START
@@ -63,14 +62,14 @@ def starting(path, kind="arms", **more):
 
 
 async def traffic(engine, first, count):
-    policy = engine.placements["home"].learner.policy
+    policy = get_learner(engine.placements["home"]).policy
     for i in range(first, first + count):
         engine.clock.now = harness.START + i * living.ROUND_TIME
         key, id = f"key {i % 3}", f"{i}"
         given = {"context": [0.01 * i, 0.5]} if policy.context_dim else {}
         given |= {"relevance": [[0.1 * i, 1], [1, 0.5]]} if policy.feature_dims[0] else {}
         told = living.asked(engine, key, id) if not given else None
-        told = told or engine.placements["home"].check_request(DecisionRequest(key, id=id, **given))
+        told = told or check_request(engine.placements["home"], DecisionRequest(key, id=id, **given))
         (row,) = await engine.decide_many("home", [told])
         if i % 3:
             await living.feedback(engine, row, i)
@@ -144,7 +143,7 @@ async def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_pat
             return learned(engine), as_after_a_crash(place)
 
     def begun(engine):
-        assert harness.arrays(engine.placements["home"].learner) == before
+        assert harness.arrays(get_learner(engine.placements["home"])) == before
         file.write_bytes(b"another one by now")
 
     live, crashed = await session(0, path, begun)
@@ -167,7 +166,7 @@ async def test_it_is_told_once_and_shown_in_words(tmp_path):
 
 
 def plays(engine):
-    known = engine.placements["home"].learner.state
+    known = get_learner(engine.placements["home"]).state
     return known.successes.sum() + known.failures.sum()
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import placement_access as access
 import psycopg
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,6 @@ from stores import sql, store_at
 
 import tacit
 from tacit.service.config.schema import Rule
-from tacit.service.engine.engine import Engine
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.archive import backup
 from tacit.service.log.requests import DecisionRequest
@@ -177,7 +177,7 @@ async def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, capl
         assert caplog.text.count("row 5 is there twice") == 1
         assert any("row 5 is there twice" in one for one in verify(config, store))
         assert export(config, store, tmp_path / "out")["marks"] == 5
-        again = Engine(config, store)
+        again = access.Engine(config, store)
         assert again.placements["home"].decisions == 30
     with closing(store_at(tmp_path / "t.db")) as empty, pytest.raises(StoreError, match="this seq"):
         import_log(empty, tmp_path / "out")
@@ -237,7 +237,7 @@ async def test_a_store_that_goes_is_noticed_and_nothing_is_acknowledged(tmp_path
             for attempt in (
                 engine.decide("home", "b"),
                 engine.feedback("home", row.id, 1.0),
-                engine.decide_many("home", [engine.placement("home").check_request(DecisionRequest("c"))]),
+                access.decide(engine, DecisionRequest("c")),
             ):
                 with pytest.raises(NotDurable):
                     await attempt
@@ -277,7 +277,7 @@ async def test_a_store_that_comes_back_is_served_again(tmp_path, monkeypatch):
 
 async def test_a_schema_that_goes_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.0)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.0)
     url, schema, dump = stores.cluster().url, stores.schema_of(tmp_path), tmp_path / "dump.sql"
 
     async with served(store_at(tmp_path), configured()) as engine:
@@ -443,11 +443,11 @@ async def test_a_changed_digit_costs_a_replay_and_is_never_served(tmp_path, kind
     live = await filled(path, 40, config)
     flipped(path, kind, field)
     with closing(store_at(path)) as store:
-        again = Engine(config, store).placements["home"]
+        again = access.Engine(config, store).placements["home"]
         assert "replaying the whole log" in caplog.text
         assert again.series.to_bytes() == live.series.to_bytes()
         assert (again.decisions, again.feedback) == (live.decisions, live.feedback)
-        assert again.export_open_windows() == live.export_open_windows()
+        assert access.export_open_windows(again) == access.export_open_windows(live)
         assert any("its snapshot is damaged" in one for one in verify(config, store))
 
 
@@ -458,7 +458,7 @@ async def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
         save_snapshot(store, store.snapshot(1), BASES)
     flipped(path, kind, "series")
     with closing(store_at(path)) as store, pytest.raises(StoreError, match="restore a backup"):
-        Engine(configured(), store)
+        access.Engine(configured(), store)
 
 
 @pytest.mark.parametrize("file", ["decisions", "feedback", "bases"])
@@ -495,7 +495,7 @@ async def test_verify_looks_at_what_was_counted_over_time(tmp_path):
 async def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "chosen", "postgres")
     monkeypatch.setattr("tacit.service.log.postgres.LOCK_TIMEOUT", "200ms")
-    monkeypatch.setattr("tacit.service.engine.writer.RETRY_SECONDS", 0.05)
+    access.patch_internal(monkeypatch, RETRY_SECONDS=0.05)
     options = f"-c search_path={stores.schema_of(tmp_path)}"
 
     async with served(store_at(tmp_path), configured()) as engine:

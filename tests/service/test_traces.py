@@ -12,12 +12,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from placement_access import Engine
 
 from tacit.errors import ConfigError, MissingExtra
 from tacit.service.app.app import create_application
 from tacit.service.app.server import run_in_thread
 from tacit.service.app.traces import TracedApplication
-from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
 from tests.service.test_edge import listening
 

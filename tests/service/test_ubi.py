@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import DATA
 from harness import SECOND, START, served
+from placement_access import check_request, decide
 from stores import store_at
 
 from tacit.logs import read_ubi
@@ -48,8 +49,8 @@ configured = partial(harness.configured, placements=PLACEMENTS)
 
 
 async def slated(engine, id=None, arms=None):
-    told = engine.placements["shelf"].check_request(DecisionRequest("tea", arms, None, id))
-    (row,) = await engine.decide_many("shelf", [told])
+    told = DecisionRequest("tea", arms, None, id)
+    (row,) = await decide(engine, told, name="shelf")
     return row
 
 
@@ -72,14 +73,14 @@ async def traffic(engine, rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         shelf = await slated(engine, f"s{i}" if i % 2 else None, arms=["d", "b"] if i % 3 else None)
-        told = engine.placements["search"].check_request(
-            DecisionRequest("all", rankings=None if i % 4 == 3 else RANKINGS)
+        told = check_request(
+            engine.placements["search"], DecisionRequest("all", rankings=None if i % 4 == 3 else RANKINGS)
         )
         (duel,) = await engine.decide_many("search", [told])
         home = await engine.decide("home", f"key {i % 2}", arms=[2, 0] if i % 2 else None)
         names = ["n", "m"] if i % 2 else None
         features = {"relevance": [[1.0], [0.5]], "examination": [[1.0], [0.1]]}
-        told = engine.placements["front"].check_request(DecisionRequest("k", names, **features))
+        told = check_request(engine.placements["front"], DecisionRequest("k", names, **features))
         (front,) = await engine.decide_many("front", [told])
         for name, row in (("shelf", shelf), ("search", duel)):
             items = list_items(row)

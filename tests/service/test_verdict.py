@@ -16,18 +16,17 @@ from drawn import examples
 from harness import Clock, eventually, served, with_home
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import decide, report_duels, verdicts
 from stores import store_at
 
 from tacit.client import Client as ServiceClient
 from tacit.client import InvalidRequest
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import InvalidValue
 from tacit.evaluate.duels import read_duels
 from tacit.evaluate.interleaved import read_interleaved
 from tacit.interleaving import CreditRule
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
-from tacit.service.engine import verdicts
-from tacit.service.engine import verdicts as searches
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
@@ -55,13 +54,18 @@ configured = partial(
 
 
 async def searched(engine, id=None, lists=LISTS, key="all", deferred=False, **said):
-    request = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
-    told = engine.placements["search"].check_request(request)
-    (row,) = await engine.decide_many("search", [told])
+    told = DecisionRequest(key, id=id, deferred=deferred, rankings=lists, **said)
+    (row,) = await decide(engine, told, name="search")
     return row
 
 
 clicked = partial(harness.clicked, name="search")
+
+
+def name_teams(row):
+    """Return which ranker each position of a search's list is of."""
+    shown = json.loads(row.shown)
+    return [shown["pair"][team] for team in shown["interleaved"]["memory"]["teams"]]
 
 
 async def whole(engine, *asked):
@@ -141,47 +145,38 @@ def exported(folder, **more):
 
 
 @pytest.mark.usefixtures("kind")
-def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
+async def test_a_holdout_and_what_is_pinned_are_no_duels(tmp_path):
     more = {"holdout": {"share": 0.3, "unit": "user", "control": {"arm": "old"}}}
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(**more), Clock()) as engine:
-            held = 0
-            for i in range(80):
-                row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
-                held += row.control
-                engine.clock.now += SECOND
-                await clicked(engine, row, [i % 3], action="purchase" if i % 7 else "click")
-            engine.clock.now += 60 * SECOND
-            await searched(engine)
-            return held, await whole(engine, 0.9, 0.2)
-
-    held, live = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(**more), Clock()) as engine:
+        held = 0
+        for i in range(80):
+            row = await searched(engine, user=f"user {i % 20}", segments={"market": "de"})
+            held += row.control
+            engine.clock.now += SECOND
+            await clicked(engine, row, [i % 3], action="purchase" if i % 7 else "click")
+        engine.clock.now += 60 * SECOND
+        await searched(engine)
+        live = await whole(engine, 0.9, 0.2)
     assert 0 < held < 80
     assert (live.report["searches"], live.open) == (80 - held, 1)
     assert live.report == exported(tmp_path, **more).as_dict()
 
 
-def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
+async def test_a_purchase_weighs_what_it_is_worth_and_policies_learn_from_clicks(tmp_path):
     # Users click what the old ranker gives, and buy what the new one does.
-    async def session():
-        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
-            lists = {"old": list("abcd"), "new": list("efgh")}
-            for i in range(400):
-                row = await searched(engine, user=f"user {i}", lists=lists)
-                shown = json.loads(row.shown)
-                teams = shown["interleaved"]["memory"]["teams"]
-                named = [shown["pair"][team] for team in teams]
-                if "old" in named and "new" in named:
-                    await clicked(engine, row, [named.index("old")])
-                    if i % 5 == 0:
-                        await clicked(engine, row, [named.index("new")], action="purchase")
-                engine.clock.now += 40 * SECOND
-            await searched(engine, lists=lists)
-            standings = engine.placements["search"].report()[1]
-            return standings, await whole(engine)
-
-    standings, live = asyncio.run(session())
+    async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
+        lists = {"old": list("abcd"), "new": list("efgh")}
+        for i in range(400):
+            row = await searched(engine, user=f"user {i}", lists=lists)
+            named = name_teams(row)
+            if "old" in named and "new" in named:
+                await clicked(engine, row, [named.index("old")])
+                if i % 5 == 0:
+                    await clicked(engine, row, [named.index("new")], action="purchase")
+            engine.clock.now += 40 * SECOND
+        await searched(engine, lists=lists)
+        standings = report_duels(engine.placements["search"])[1]
+        live = await whole(engine)
     assert standings.names[standings.leader] == "old"
     assert live.report["leader"] == "new"
     credited = live.report["credited"]
@@ -197,8 +192,7 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
             for i in range(300):
                 taste = ["old", "new"][i % users % 3 == 0]
                 row = await searched(engine, user=f"ann{i % users}", lists=lists)
-                shown = json.loads(row.shown)
-                named = [shown["pair"][t] for t in shown["interleaved"]["memory"]["teams"]]
+                named = name_teams(row)
                 if taste in named:
                     await clicked(engine, row, [named.index(taste)])
                 engine.clock.now += 40 * SECOND
@@ -213,17 +207,15 @@ def test_searches_of_a_user_are_alike_and_only_a_hash_of_the_user_is_kept(tmp_pa
     assert few.report["winner"] is None, "nine users prove nothing"
 
 
-def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
-            for each in (*said, {}, {}):
-                await searched(engine, **each)
-            engine.clock.now += 40 * SECOND
-            await searched(engine)
-            return (await whole(engine)).report["units"]
-
-    assert asyncio.run(session()) == 4
+async def test_without_a_user_the_session_says_whose_a_search_is(tmp_path):
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        said = {"session": "v"}, {"session": "v"}, {"user": "v"}, {"user": "v", "session": "w"}
+        for each in (*said, {}, {}):
+            await searched(engine, **each)
+        engine.clock.now += 40 * SECOND
+        await searched(engine)
+        result = (await whole(engine)).report["units"]
+    assert result == 4
 
 
 async def test_the_same_search_of_another_user_is_another_search(tmp_path):
@@ -237,18 +229,14 @@ async def test_the_same_search_of_another_user_is_another_search(tmp_path):
                 await searched(engine, "d", **(said if other else {}))
 
 
-def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(searches, "MOST_VALUES", 3)
-
-    async def session():
-        async with served(tmp_path / "s.db", configured(), Clock()) as engine:
-            for i in range(20):
-                await searched(engine, segments={"market": f"m{i % 5}"})
-            engine.clock.now += 40 * SECOND
-            await searched(engine)
-            return await whole(engine)
-
-    live = asyncio.run(session())
+async def test_a_segment_with_many_values_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdicts, "MOST_VALUES", 3)
+    async with served(tmp_path / "s.db", configured(), Clock()) as engine:
+        for i in range(20):
+            await searched(engine, segments={"market": f"m{i % 5}"})
+        engine.clock.now += 40 * SECOND
+        await searched(engine)
+        live = await whole(engine)
     assert live.beyond == {"market": 8}
     values = {one["value"] for one in live.report["segments"] if one["name"] == "market"}
     assert values == {"m0", "m1", "m2"}
@@ -305,20 +293,15 @@ async def test_a_store_that_fails_is_said_and_the_next_one_who_asks_is_answered(
         assert found.verdict.startswith("Too early: 1 decision does not count yet, as windows")
 
 
-def test_another_worth_holds_for_the_whole_log(tmp_path):
-    async def session():
-        async with served(
-            tmp_path / "s.db", configured(worth={"click": 1, "purchase": 0}), Clock()
-        ) as engine:
-            for i in range(40):
-                row = await searched(engine)
-                await clicked(engine, row, [i % 3], action="purchase")
-                engine.clock.now += 40 * SECOND
-            before = await whole(engine)
-            await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
-            return before, await whole(engine)
-
-    before, after = asyncio.run(session())
+async def test_another_worth_holds_for_the_whole_log(tmp_path):
+    async with served(tmp_path / "s.db", configured(worth={"click": 1, "purchase": 0}), Clock()) as engine:
+        for i in range(40):
+            row = await searched(engine)
+            await clicked(engine, row, [i % 3], action="purchase")
+            engine.clock.now += 40 * SECOND
+        before = await whole(engine)
+        await engine.reload(configured(tmp_path / "s.db", worth={"click": 1, "purchase": 2}))
+        after = await whole(engine)
     assert before.report["searches"] >= 39
     assert (before.report["clicked"], before.report["credited"]) == (0, {})
     assert before.report["others"] == {"purchase": before.report["searches"]}
@@ -424,38 +407,19 @@ def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
     assert (answer[0], answer[2]["field"]) == (status, field)
 
 
-@pytest.mark.parametrize(
-    ("more", "named"),
-    [
-        ({"worth": {"purchase": -1.0}}, "worth.purchase"),
-        ({"worth": {}}, "worth"),
-        ({"segments": ["left"]}, "segments"),
-        ({"segments": ["session"]}, "segments"),
-        ({"segments": [""]}, "segments"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(more, named):
-    with pytest.raises(ConfigError, match=rf"placements\.search\.?.*{named}"):
-        configured(**more)
-
-
 # The log -------------------------------------------------------------------------------------
 
 
-def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
-    async def session():
-        async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
-            lists = {"old": list("abcd"), "new": list("efgh")}
-            row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
-            await clicked(engine, row, [2], action="purchase")
-            await clicked(engine, row, [0])
-            await clicked(engine, row, [2], action="purchase")
-            await searched(engine, lists=lists)
-            engine.clock.now += 40 * SECOND
-            await searched(engine, lists=lists)
-            return row
-
-    asyncio.run(session())
+async def test_the_exported_log_says_whose_and_where_and_is_read_by_wins_too(tmp_path):
+    async with served(tmp_path / "s.db", configured(rankers=["old", "new"]), Clock()) as engine:
+        lists = {"old": list("abcd"), "new": list("efgh")}
+        row = await searched(engine, lists=lists, user="ann", segments={"market": "de"})
+        await clicked(engine, row, [2], action="purchase")
+        await clicked(engine, row, [0])
+        await clicked(engine, row, [2], action="purchase")
+        await searched(engine, lists=lists)
+        engine.clock.now += 40 * SECOND
+        await searched(engine, lists=lists)
     config, store = configured(tmp_path / "s.db", rankers=["old", "new"]), None
     store = store_at(tmp_path / "s.db")
     with contextlib.closing(store):

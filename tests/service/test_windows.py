@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from drawn import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from placement_access import OpenWindows
 
 from tacit.service.config.schema import Rule
-from tacit.service.log.blocks import Block
 from tacit.service.log.rows import ACTIVATE, EXAMINED, REWARD, DecisionRow, FeedbackRow
-from tacit.service.placements.attribution import (
-    CORRECTED,
-    INACTIVE,
-    LATE,
-    LEARNED,
-    NOTED,
-    PENDING,
-    REPEATED,
-    Attribution,
-)
 
 
 @dataclass
@@ -72,22 +63,24 @@ class Plain:
             one = self.closed.get(seq)
             in_time = one is not None and time < one.deadline + self.rule.correction
             if one is None or kind != REWARD or not one.defaulted or not in_time:
-                return LATE, None
+                return "late", None
             one.defaulted = False
-            return CORRECTED, reward
+            return "corrected", reward
         one.told += 1
         if kind == ACTIVATE:
             if one.active:
-                return REPEATED, None
+                return "repeated", None
             one.active, one.deadline = True, time + self.rule.window
-            return NOTED, None
+            # Of windows that end at once, those that opened first close first.
+            self.open[one.seq] = self.open.pop(one.seq)
+            return "noted", None
         if not one.active:
-            return INACTIVE, None
+            return "inactive", None
         one.examined = True
         if kind == EXAMINED:
-            return NOTED, None
+            return "noted", None
         if one.settled:
-            return REPEATED, None
+            return "repeated", None
         return self.rewarded(one, reward)
 
     def rewarded(self, one, reward):
@@ -99,8 +92,8 @@ class Plain:
         one.reward = reward
         if how == "first" or (how in ("sum", "max") and reward >= 1.0):
             one.settled = True
-            return LEARNED, min(reward, 1.0)
-        return PENDING, None
+            return "learned", min(reward, 1.0)
+        return "pending", None
 
 
 RULES = st.builds(
@@ -130,19 +123,18 @@ GROUPS = st.lists(
 )
 
 
-def block_of(kind, rows):
-    return Block.from_rows(kind, rows)
-
-
 @examples(300)
-@given(rule=RULES, groups=GROUPS, stops=st.sets(st.integers(0, 11)))
-def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
-    attribution, plain = Attribution(rule), Plain(rule)
+@given(rule=RULES, groups=GROUPS, stops=st.sets(st.integers(0, 11)), shorter=st.integers(0, 20))
+def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops, shorter):
+    windows, plain = OpenWindows(rule), Plain(rule)
     seq = time = 0
     for number, (passed, deferred, told) in enumerate(groups):
         time += passed
-        learned = dict(attribution.iterate_rewards(attribution.advance(time)))
-        assert learned == dict(plain.advance(time))
+        if number == shorter:
+            # Its windows end before some that began earlier.
+            plain.rule = rule = msgspec.structs.replace(rule, window=1 + rule.window // 4)
+            windows.set_rule(rule)
+        assert windows.advance(time) == plain.advance(time)
         rows = []
         for waits in deferred:
             seq += 1
@@ -151,14 +143,14 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
             rows.append(row)
             plain.decided(seq, waits, time)
         if rows:
-            attribution.open_windows(block_of(DecisionRow, rows))
+            windows.open(*rows)
         # The latest decisions, and some that are long closed or never were.
         feedback = [
             FeedbackRow(0, 1, seq - back, None, time, kind, reward if kind == REWARD else None)
             for back, kind, reward in told
         ]
         if feedback:
-            outcomes, parts = attribution.apply_feedback(block_of(FeedbackRow, feedback))
+            outcomes, learned = windows.apply(*feedback)
             expected = [plain.told(row.decision, row.kind, row.reward, time) for row in feedback]
             assert outcomes == [outcome for outcome, _ in expected]
             at_once = {
@@ -166,18 +158,17 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops):
                 for row, (_, reward) in zip(feedback, expected, strict=True)
                 if reward is not None
             }
-            taught = [pair for part in parts for pair in attribution.iterate_rewards(part)]
-            assert dict(taught) == at_once
-            assert len(taught) == len(at_once)
-        check_open(attribution, plain)
+            assert {seq: reward for seq, reward, _ in learned} == at_once
+            assert len(learned) == len(at_once)
+        check_open(windows, plain)
         if number in stops:
-            attribution = restored(attribution, rule)
-            check_open(attribution, plain)
+            windows = windows.restored(rule)
+            check_open(windows, plain)
 
 
-def check_open(attribution, plain):
+def check_open(windows, plain):
     """Compare the open decisions, and those whose default may be corrected."""
-    saved = list(attribution.export_open(lambda slots: ()))
+    saved = list(windows.export_open())
     found = {
         row.seq: (deadline, active, reward, examined, settled, told)
         for row, deadline, active, reward, examined, settled, told, _ in saved
@@ -186,52 +177,40 @@ def check_open(attribution, plain):
         one.seq: (one.deadline, one.active, one.reward, one.examined, one.settled, one.told)
         for one in plain.open.values()
     }
-    assert len(attribution) == len(saved) == len(plain.open)
+    assert len(windows) == len(saved) == len(plain.open)
 
 
-def restored(attribution, rule):
-    """Return the same after a stop."""
-    anew = Attribution(rule)
-    anew.advance(attribution.time)
-    # Both at first: what is given later must not depend on the order.
-    open = list(attribution.export_open(lambda slots: ()))
-    defaulted = list(attribution.export_defaults(lambda slots: ()))
-    anew.restore(open)
-    anew.restore(defaulted, defaulted=True)
-    return anew
+def decision(seq, time=0):
+    return DecisionRow(seq, str(seq), 1, 1, time, "k", None, 0, 0.5, 0, None)
 
 
 def test_slots_are_given_again():
-    attribution = Attribution(Rule(window=10))
+    windows = OpenWindows(Rule(window=10))
     for seq in range(1, 5_001):
-        row = DecisionRow(seq, str(seq), 1, 1, seq, "k", None, 0, 0.5, 0, None)
-        attribution.advance(seq)
-        attribution.open_windows(block_of(DecisionRow, [row]))
-    assert len(attribution) == 10
-    assert attribution.capacity == 256
+        windows.advance(seq)
+        windows.open(decision(seq, seq))
+    assert len(windows) == 10
+    assert windows.capacity == 256
 
 
 def test_a_shorter_window_closes_before_a_longer_one_that_began_earlier():
-    attribution = Attribution(Rule(window=100))
-    first, second = (DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in (1, 2))
-    attribution.open_windows(block_of(DecisionRow, [first]))
-    attribution.rule = Rule(window=10)
-    attribution.open_windows(block_of(DecisionRow, [second]))
-    assert attribution.next_deadline == 10
-    assert list(attribution.iterate_rewards(attribution.advance(10))) == [(2, 0.0)]
-    assert list(attribution.iterate_rewards(attribution.advance(100))) == [(1, 0.0)]
+    windows = OpenWindows(Rule(window=100))
+    windows.open(decision(1))
+    windows.set_rule(Rule(window=10))
+    windows.open(decision(2))
+    assert windows.next_deadline == 10
+    assert windows.advance(10) == [(2, 0.0)]
+    assert windows.advance(100) == [(1, 0.0)]
 
 
 @pytest.mark.parametrize("rows", [1, 300])
 def test_what_was_saved_stays_as_it_was(rows):
-    attribution = Attribution(Rule(window=10))
-    made = [DecisionRow(seq, str(seq), 1, 1, 0, "k", None, 0, 0.5, 0, None) for seq in range(1, rows + 1)]
-    attribution.open_windows(block_of(DecisionRow, made))
-    saved = attribution.export_open(lambda slots: ())
-    told = [FeedbackRow(0, 1, row.seq, "x", 1, REWARD, 1.0) for row in made]
-    attribution.apply_feedback(block_of(FeedbackRow, told))
-    attribution.advance(10)
-    attribution.open_windows(block_of(DecisionRow, [made[0]._replace(seq=rows + 1, id="new")]))
+    windows = OpenWindows(Rule(window=10))
+    made = list(map(decision, range(1, rows + 1)))
+    windows.open(*made)
+    saved = windows.export_open()
+    windows.apply(*(FeedbackRow(0, 1, row.seq, "x", 1, REWARD, 1.0) for row in made))
+    windows.advance(10)
+    windows.open(made[0]._replace(seq=rows + 1, id="new"))
     assert [row for row, *_ in saved] == made
-    again = attribution.export_open(lambda slots: ())
-    assert [row.id for row, *_ in again] == ["new"]
+    assert [row.id for row, *_ in windows.export_open()] == ["new"]

@@ -7,8 +7,7 @@ import threading
 
 import pytest
 from harness import PATIENCE
-
-from tacit.service.engine.upkeep import Worker
+from placement_access import Worker
 
 
 async def test_calls_are_done_in_order_in_one_thread_and_all_before_it_stops():

@@ -14,13 +14,12 @@ import pytest
 import stores
 from conftest import DATA
 from harness import configured
+from placement_access import Engine, FencedStore, ReadStore
 
 import tacit
 from tacit.errors import BEFORE_0_3, SnapshotError, TacitError
 from tacit.learning import feedback_window
 from tacit.service.config.file import load_config
-from tacit.service.engine.engine import Engine
-from tacit.service.engine.shard_layout import FencedStore, ReadStore
 from tacit.service.errors import StoreError
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sqlite import ReadSqlite, SqliteStore

@@ -19,13 +19,11 @@ import pytest
 import record_behaviour as recorder
 from conftest import DATA
 from harness import configured, served
+from placement_access import WHEN_IT_COMES, Engine, get_mode, patch_internal
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
-from tacit.service.engine import background_tasks, fold
-from tacit.service.engine.engine import Engine
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
 
 pytestmark = pytest.mark.interpreted
 WRITTEN = DATA / "written_by_0.3"
@@ -102,7 +100,7 @@ async def test_a_placement_that_is_an_apprentice_is_refused_at_the_start(apprent
         Engine(configured(path, placements=about["placements"]), store)
     left = {name: table for name, table in about["placements"].items() if name != still}
     async with served(path, configured(path, placements=left)) as engine:
-        assert {placement.mode for placement in engine.placements.values()} == {"online"}
+        assert {get_mode(placement) for placement in engine.placements.values()} == {"online"}
 
 
 # Learners, and the same traffic again -----------------------------------------------------------
@@ -118,8 +116,8 @@ def test_its_learners_decide_as_they_did(name, tmp_path):
 
 async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatch):
     """Live, from an empty store, by the rule of feedback that 0.3 had: rows, outcomes, state in the end."""
-    monkeypatch.setattr(background_tasks, "IN_ORDER", WHEN_IT_COMES)
-    monkeypatch.setattr(fold, "new_spec", lambda policy: json.dumps(policy_to_spec(policy)))
+    patch_internal(monkeypatch, IN_ORDER=WHEN_IT_COMES)
+    patch_internal(monkeypatch, new_spec=lambda policy: json.dumps(policy_to_spec(policy)))
     exact = is_as_recorded()
     cases = recorder.list_cases()
     # Where late rewards correct, Thompson was the recommended policy.

@@ -1,0 +1,468 @@
+"""The one door of tests to the internals of placements and of the engine.
+
+Tests speak to the service as its users do: requests, answers, the log, reports. The state that cannot be seen
+there is read by these functions alone, so that whoever rebuilds a placement or the engine adapts this file.
+
+1. Imports: units of ``tacit.service.engine`` and ``tacit.service.placements`` that have tests of their own.
+2. Deciding: requests that are checked and decided, as the routes of HTTP do.
+3. The state of a placement: what it learned, what is open, what it shows and what it counts.
+4. ``OpenWindows``: feedback rows attributed to decision rows, without a placement.
+"""
+
+# ruff: noqa: F401
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from tacit.core.arrays import leaves
+from tacit.learning.learner import make_snapshot
+from tacit.service.engine import (
+    background_tasks,
+    batches,
+    group,
+    rebuilding,
+    reports,
+    upkeep,
+    verdicts,
+    writer,
+)
+from tacit.service.engine import engine as engine_module
+from tacit.service.engine import fold as fold_module
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.fold import apply_rows, fold, load_placement, store_start_learner
+from tacit.service.engine.reports import count_rounds, find_counts, get_beliefs
+from tacit.service.engine.service import Service
+from tacit.service.engine.shard_layout import (
+    FencedStore,
+    Layout,
+    LayoutStore,
+    ReadStore,
+    check_starts,
+    list_stores,
+    name_schema,
+)
+from tacit.service.engine.stores import open_store
+from tacit.service.engine.upkeep import Worker
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import DecisionRow, FeedbackRow
+from tacit.service.log.store import StoredPlacement
+from tacit.service.placements import arm_results, series
+from tacit.service.placements import snapshots as snapshots_module
+from tacit.service.placements.aspects import client_decisions
+from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
+from tacit.service.placements.aspects.client_decisions import (
+    check_client_decision,
+    check_client_side,
+    merge_offsets,
+)
+from tacit.service.placements.aspects.control_group import (
+    Control,
+    HoldoutAssigner,
+    ListControl,
+    compute_floor,
+)
+from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
+from tacit.service.placements.aspects.items import ItemsChange, get_items_status, parse_shown_item
+from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS, TimeBins
+from tacit.service.placements.aspects.reward_sums import ClosedDecisions, LiftSums
+from tacit.service.placements.aspects.signals import PlacementSignals
+from tacit.service.placements.attribution import Attribution
+from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
+from tacit.service.placements.lift_report import PlanQuery, make_lift_report
+from tacit.service.placements.open_decisions import MAX_JOINED_ROWS, SMALL_BLOCK
+from tacit.service.placements.placement import Placement, list_changes
+from tacit.service.placements.series import Series, uniform_estimate
+from tacit.service.placements.snapshots import MIN_WORKSPACE
+from tacit.service.placements.windows import WAITING
+
+HOMES = {
+    "LogClock": engine_module,
+    "RETRY_SECONDS": writer,
+    "TICK_SECONDS": writer,
+    "WATCH_SECONDS": writer,
+    "MIN_WORKSPACE": snapshots_module,
+    "fold": fold_module,
+    "load_placement": fold_module,
+    "new_spec": fold_module,
+    "IN_ORDER": background_tasks,
+}
+"""Where names are looked up that tests replace."""
+
+
+def patch_internal(monkeypatch, **values):
+    """Replace names of the engine's or placements' modules while a test runs."""
+    for name, value in values.items():
+        monkeypatch.setattr(HOMES[name], name, value)
+
+
+# Deciding ------------------------------------------------------------------------------------
+
+
+def check_request(placement, request):
+    """Return a checked request, as the engine takes it."""
+    return placement.check_request(request)
+
+
+async def decide(engine, *requests, name="home"):
+    """Check requests and decide them together; return the rows of the log."""
+    placement = engine.placements[name]
+    return list(await engine.decide_many(name, [placement.check_request(each) for each in requests]))
+
+
+# The state of a placement --------------------------------------------------------------------
+
+
+def get_config(placement):
+    return placement.config
+
+
+def get_learner(placement):
+    return placement.learner
+
+
+def get_secondary_learner(placement):
+    """Return the learner of the shadow, or of a control with its own policy."""
+    return placement.secondary.learner
+
+
+def get_learners(placement):
+    """Return the learner and, with a second policy, that of the second policy."""
+    return placement.learners
+
+
+def copy_learner(placement):
+    """Return a snapshot of the learner that later learning does not change."""
+    return placement.copy_learner(placement.make_workspace())
+
+
+def get_mode(placement):
+    return placement.mode
+
+
+def get_holdout(placement):
+    return placement.holdout
+
+
+def get_unit(placement, impression):
+    """Return the user or session that is assigned to a group of the holdout, or None."""
+    return placement.get_unit(impression)
+
+
+def get_offer(placement):
+    """Return the arms on offer, the retired ones, and the names of all."""
+    return placement.offer
+
+
+def get_arms(placement):
+    """Return the names of all arms that there ever were."""
+    return placement.arms
+
+
+def shows_one_arm(placement):
+    """True if the placement shows one arm at a time and takes rewards, not clicks."""
+    return placement.kind.showing.single
+
+
+def get_arm_indices(placement, arms):
+    """Return the numbers by which the policy knows arms."""
+    return [placement.lifecycle.arm_indices[arm] for arm in arms]
+
+
+def get_shown_arms(placement, row):
+    """Return the names of the arms that a logged decision showed."""
+    return placement.get_shown_arms(row)
+
+
+def restore_decision(placement, row, epoch):
+    """Return the learner's form of a logged decision."""
+    return placement.restore_decision(row, epoch)
+
+
+def get_last_pin(placement):
+    return placement.pins.last
+
+
+def get_pin(placement, time):
+    """Return the pin that holds at a time, or None."""
+    return placement.pins.get_pin(time)
+
+
+def count_undeclared(placement):
+    """Return how often each field of contexts had a value that is not declared."""
+    return placement.encoder.undeclared_counts
+
+
+def read_copy(placement):
+    """Return a copy for threads that read while the placement goes on."""
+    return placement.read_copy()
+
+
+def set_new_ids(placement, make):
+    """Let ids of decisions be made from time, keys and number of the log."""
+    placement.new_ids = make
+
+
+def wrap_choices(placement, wrap):
+    """Let what the learner chose pass through a function before it is shown and logged."""
+    choose = placement.choose_many
+    placement.choose_many = lambda *given: wrap(choose(*given))
+
+
+def make_placement(name, config, id=1):
+    """Return a placement without a log."""
+    return Placement(name, config, StoredPlacement(id, 0, "", 7))
+
+
+def note_advances(monkeypatch):
+    """Return a list to which each placement that is touched by time adds its name."""
+    names, advance = [], Placement.advance
+    monkeypatch.setattr(
+        Placement, "advance", lambda self, time: names.append(self.name) or advance(self, time)
+    )
+    return names
+
+
+def count_keys(placement):
+    return placement.key_count
+
+
+def count_decisions(placement):
+    return placement.decisions
+
+
+def count_feedback(placement):
+    return placement.feedback
+
+
+def count_open(placement):
+    """Return how many decisions have an open window."""
+    return placement.pending
+
+
+def get_outcomes(placement):
+    """Return how often feedback came to each outcome."""
+    return placement.outcomes
+
+
+def get_series(placement):
+    return placement.series
+
+
+def get_lift(placement):
+    """Return the sums of rewards by group from which the lift is reported."""
+    return placement.lift
+
+
+def get_degradations(placement):
+    """Return the metrics that were proved to be harmed, in order."""
+    return placement.guardrail.degradations
+
+
+def save_guardrail(placement):
+    """Return what the guardrail counted, as JSON data."""
+    return placement.guardrail.save_state(placement)
+
+
+def settle_sums(placement):
+    """Let guardrail and lift add up what they hold back."""
+    placement.guardrail.settle(placement)
+    placement.lift.settle()
+
+
+def read_signals(placement, row):
+    """Return the signals that a logged decision's context holds, by name."""
+    return placement.signals.get_signals(row)
+
+
+def save_signals(placement):
+    return placement.signals.save_state(placement)
+
+
+def export_counts(placement):
+    """Return the additional counts of the kind: tallies of duels, clicks by position."""
+    return placement.export_counts()
+
+
+def count_duels(placement):
+    """Return how many duels were learned, of all keys."""
+    return placement.duels
+
+
+def get_tallies(placement):
+    """Return the tally of duels of each key."""
+    return placement.tallies
+
+
+def report_duels(placement, key=None):
+    """Return a key, by default that of the most duels, and the standings of its duels."""
+    return placement.report(key)
+
+
+def get_feed_offsets(placement):
+    return placement.feed_offsets
+
+
+def export_open_windows(placement):
+    return placement.export_open_windows()
+
+
+def save_delays(placement):
+    """Return what the placement knows of how long clicks take, as JSON data."""
+    return placement.windows.order.save_state()
+
+
+def list_waiting(placement):
+    """Return the rows of the decisions that are not yet learned, in the order of their windows."""
+    return [saved[0] for saved in placement.export_open_windows() if saved[-1][0] == WAITING]
+
+
+class Lesson(NamedTuple):
+    """A reward that was learned for a decision at a time of the log, in place of one before."""
+
+    seq: int
+    reward: float
+    before: float | None
+    time: int
+
+
+def record_lessons(placement):
+    """Let a placement note each lesson; return the list of them."""
+    lessons, windows, kept, learner = [], placement.windows, placement.open, placement.learner
+    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.decisions
+    corrected = []
+
+    def note(entries, rewards, before):
+        for seq, reward, each in zip(windows.seqs(entries), rewards, before, strict=True):
+            lessons.append(Lesson(seq, reward, each, windows.time))
+
+    def learn_noted(entries, rewards):
+        note(entries, rewards, [None] * len(rewards))
+        return learn(entries, rewards)
+
+    def decisions_noted(entries):
+        corrected[:] = [entries]
+        return decisions_of(entries)
+
+    def correct_noted(decisions, before, rewards):
+        # Their entries are those that were asked for last.
+        note(corrected[0], rewards, before)
+        return correct_many(decisions, before, rewards)
+
+    kept.learn, kept.decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
+    return lessons
+
+
+def get_snapshot_time(placement):
+    return placement.snapshot_time
+
+
+def get_snapshot_seq(placement):
+    """Return the last row that the snapshot included with which the placement began."""
+    return placement.snapshot_seq
+
+
+def get_snapshot_after(placement):
+    """Return after how many rows a snapshot is due."""
+    return placement.snapshot_after
+
+
+def draft_snapshot(placement, seq, time):
+    return placement.draft(seq, time)
+
+
+def arrays(learner):
+    """Return what a learner has learned of the keys that it knows, bit for bit."""
+    used = leaves(learner.lanes.view_all())
+    return learner.keys, {field: array.tobytes() for field, array in used}
+
+
+def everything(placement):
+    """Return everything that a placement is, bit for bit."""
+    counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
+    counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
+    counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()
+    second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
+    return *arrays(placement.learner), placement.export_open_windows(), counted, second
+
+
+# Feedback and the rule, without a placement ---------------------------------------------------
+
+
+class OpenWindows:
+    """Open windows of one rule, which attributes rows of feedback to rows of decisions."""
+
+    def __init__(self, rule):
+        self._attribution = Attribution(rule)
+
+    def __len__(self):
+        return len(self._attribution)
+
+    def set_rule(self, rule):
+        """Let another rule apply from now on."""
+        self._attribution.rule = rule
+
+    @property
+    def time(self):
+        return self._attribution.time
+
+    @property
+    def next_deadline(self):
+        return self._attribution.next_deadline
+
+    @property
+    def bytes(self):
+        return self._attribution.bytes
+
+    @property
+    def capacity(self):
+        """Number of decisions for which there is memory."""
+        return self._attribution.capacity
+
+    def open(self, *rows):
+        """Open the windows of decisions made at the current time."""
+        self._attribution.open_windows(Block.from_rows(DecisionRow, rows))
+
+    def advance(self, time):
+        """Close the windows that end by then; return number and reward of what is to be learned."""
+        return list(self._attribution.iterate_rewards(self._attribution.advance(time)))
+
+    def apply(self, *rows):
+        """Apply feedback; return its outcomes, and number, reward and earlier reward of what is learned."""
+        outcomes, parts = self._attribution.apply_feedback(Block.from_rows(FeedbackRow, rows))
+        learned = [
+            (*pair, part.previous) for part in parts for pair in self._attribution.iterate_rewards(part)
+        ]
+        return outcomes, learned
+
+    def find(self, id):
+        """Return the open decision of an id, or None."""
+        entry = self._attribution.find(id)
+        return None if entry is None else self._attribution.row(entry)
+
+    def find_row(self, seq):
+        """Return the open decision of a number."""
+        return self._attribution.find_row(seq)
+
+    def apply_to_field(self, field, function):
+        """Change a field of all open decisions."""
+        self._attribution.apply_to_field(field, function)
+
+    def export_open(self):
+        """Return each open decision with deadline, activity, reward, examination and so on."""
+        return self._attribution.export_open(lambda entries: ())
+
+    def export_defaults(self):
+        """Return the closed decisions whose default may be corrected."""
+        return self._attribution.export_defaults(lambda entries: ())
+
+    def restored(self, rule):
+        """Return the same as after a stop."""
+        anew = OpenWindows(rule)
+        anew.advance(self.time)
+        # Both at first: what is given later must not depend on the order.
+        opened, defaulted = list(self.export_open()), list(self.export_defaults())
+        anew._attribution.restore(opened)
+        anew._attribution.restore(defaulted, defaulted=True)
+        return anew
