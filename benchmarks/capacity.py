@@ -112,7 +112,7 @@ async def engine_costs(path: Path, policy: Any) -> dict[str, float]:
         ids = []
         for _ in range(0, count, BATCH):
             keys = rng.integers(KEYS, size=BATCH).tolist()
-            asked = [home.check_request(DecisionRequest(f"query {key}")) for key in keys]
+            asked = [home.reader.read(DecisionRequest(f"query {key}")) for key in keys]
             ids += [row.id for row in await engine.decide_many("home", asked)]
         return ids
 

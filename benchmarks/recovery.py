@@ -77,7 +77,7 @@ def opened(path, snapshot_every=10**9):
 async def decided(engine, first, count):
     from tacit.service.log.requests import DecisionRequest
 
-    check = engine.placement("home").check_request
+    check = engine.placement("home").reader.read
     asked = [check(DecisionRequest(f"query {key:07d}")) for key in range(first, first + count)]
     return await engine.decide_many("home", asked)
 

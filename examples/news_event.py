@@ -130,7 +130,7 @@ async def served(news: News, placement: PlacementConfig, folder: Path) -> Outcom
         for query in range(news.queries):
             for i in range(counts[query, minute]):
                 context = [float(i == 0 and (query, minute) in shifted)] if oracle else None
-                asked.append(known.check_request(DecisionRequest(f"query {query}", context=context)))
+                asked.append(known.reader.read(DecisionRequest(f"query {query}", context=context)))
                 queries.append(query)
         if not asked:
             continue

@@ -158,8 +158,8 @@ def is_the_fold(config, path, live, seen=everything, name="home"):
 async def folding(path, config, clock=None, seen=everything, name="home", crash=True, partly=False, **more):
     """Yield an engine on a store, whose log must say in the end what the placement is.
 
-    The log is that which a crash would leave, of which a snapshot covers a part if that is wanted; or that of
-    an engine which was stopped, with a snapshot of all.
+    The log is that which a crash would leave, of which a snapshot may be to cover a part; or that of an
+    engine which was stopped, with a snapshot of all.
     """
     async with served(path, config, clock, **more) as engine:
         yield engine

@@ -18,6 +18,12 @@ from typing import NamedTuple
 
 from tacit.core.arrays import leaves
 from tacit.learning.learner import make_snapshot
+from tacit.service.config.lift_terms import encode_terms
+from tacit.service.deciders.arm_lifecycle import ArmLifecycle
+from tacit.service.deciders.assignment import Control, HoldoutAssigner, ListControl
+from tacit.service.deciders.items import ItemsChange, parse_shown_item
+from tacit.service.deciders.propensity_floor import compute_floor
+from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.engine import (
     background_tasks,
     batches,
@@ -48,34 +54,22 @@ from tacit.service.engine.upkeep import Worker
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements import arm_results, series
 from tacit.service.placements import snapshots as snapshots_module
-from tacit.service.placements.aspects import client_decisions
-from tacit.service.placements.aspects.arm_lifecycle import ArmLifecycle
-from tacit.service.placements.aspects.client_decisions import (
-    check_client_decision,
-    check_client_side,
-    merge_offsets,
-)
-from tacit.service.placements.aspects.control_group import (
-    Control,
-    HoldoutAssigner,
-    ListControl,
-    compute_floor,
-)
-from tacit.service.placements.aspects.feedback_rule import WHEN_IT_COMES
-from tacit.service.placements.aspects.items import ItemsChange, get_items_status, parse_shown_item
-from tacit.service.placements.aspects.lift_periods import MAX_SUBPERIODS, TimeBins
-from tacit.service.placements.aspects.reward_sums import ClosedDecisions, LiftSums
-from tacit.service.placements.aspects.signals import PlacementSignals
-from tacit.service.placements.attribution import Attribution
+from tacit.service.placements.changes import get_items_status, list_changes
+from tacit.service.placements.client_checks import check_client_decision, check_client_side
 from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
-from tacit.service.placements.lift_report import PlanQuery, make_lift_report
-from tacit.service.placements.open_decisions import MAX_JOINED_ROWS, SMALL_BLOCK
-from tacit.service.placements.placement import Placement, list_changes
-from tacit.service.placements.series import Series, uniform_estimate
+from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import MIN_WORKSPACE
-from tacit.service.placements.windows import WAITING
+from tacit.service.projections import arm_results, feed_offsets, series
+from tacit.service.projections.attribution import Attribution
+from tacit.service.projections.feed_offsets import merge_offsets
+from tacit.service.projections.feedback_rule import WHEN_IT_COMES
+from tacit.service.projections.lift_periods import MAX_SUBPERIODS, TimeBins
+from tacit.service.projections.lift_report import PlanQuery, make_lift_report
+from tacit.service.projections.open_entries import MAX_JOINED_ROWS, SMALL_BLOCK
+from tacit.service.projections.reward_sums import ClosedDecisions, LiftSums
+from tacit.service.projections.series import Series, uniform_estimate
+from tacit.service.projections.windows import WAITING
 
 HOMES = {
     "LogClock": engine_module,
@@ -97,18 +91,34 @@ def patch_internal(monkeypatch, **values):
         monkeypatch.setattr(HOMES[name], name, value)
 
 
+def decide_alone(monkeypatch):
+    """Let each decision be made alone, with draws from its own id, where 0.3 did.
+
+    It did so under a pin, in the modes frozen and shadow, and where the control has a policy of its own. Now
+    such a batch draws in turn from its first id, as any other does.
+    """
+    split = Placement.split_unnamed
+
+    def split_as_then(self, impressions, seq, time):
+        alone = self.pins.get_pin(time) is not None or self.mode in ("frozen", "shadow")
+        self.decides_alone = alone or self.has_control_policy
+        return split(self, impressions, seq, time)
+
+    monkeypatch.setattr(Placement, "split_unnamed", split_as_then)
+
+
 # Deciding ------------------------------------------------------------------------------------
 
 
 def check_request(placement, request):
     """Return a checked request, as the engine takes it."""
-    return placement.check_request(request)
+    return placement.reader.read(request)
 
 
 async def decide(engine, *requests, name="home"):
     """Check requests and decide them together; return the rows of the log."""
     placement = engine.placements[name]
-    return list(await engine.decide_many(name, [placement.check_request(each) for each in requests]))
+    return list(await engine.decide_many(name, [placement.reader.read(each) for each in requests]))
 
 
 # The state of a placement --------------------------------------------------------------------
@@ -134,7 +144,7 @@ def get_learners(placement):
 
 def copy_learner(placement):
     """Return a snapshot of the learner that later learning does not change."""
-    return placement.copy_learner(placement.make_workspace())
+    return snapshots_module.copy_learner(placement, snapshots_module.make_workspace(placement))
 
 
 def get_mode(placement):
@@ -147,7 +157,7 @@ def get_holdout(placement):
 
 def get_unit(placement, impression):
     """Return the user or session that is assigned to a group of the holdout, or None."""
-    return placement.get_unit(impression)
+    return placement.reader.get_unit(impression)
 
 
 def get_offer(placement):
@@ -172,12 +182,12 @@ def get_arm_indices(placement, arms):
 
 def get_shown_arms(placement, row):
     """Return the names of the arms that a logged decision showed."""
-    return placement.get_shown_arms(row)
+    return placement.shows.get_shown_arms(row)
 
 
 def restore_decision(placement, row, epoch):
     """Return the learner's form of a logged decision."""
-    return placement.restore_decision(row, epoch)
+    return placement.shows.restore_decision(row, epoch)
 
 
 def get_last_pin(placement):
@@ -191,7 +201,7 @@ def get_pin(placement, time):
 
 def count_undeclared(placement):
     """Return how often each field of contexts had a value that is not declared."""
-    return placement.encoder.undeclared_counts
+    return placement.reader.encoder.undeclared_counts
 
 
 def read_copy(placement):
@@ -206,8 +216,8 @@ def set_new_ids(placement, make):
 
 def wrap_choices(placement, wrap):
     """Let what the learner chose pass through a function before it is shown and logged."""
-    choose = placement.choose_many
-    placement.choose_many = lambda *given: wrap(choose(*given))
+    choose = placement.policy.choose
+    placement.policy.choose = lambda *given, **options: wrap(choose(*given, **options))
 
 
 def make_placement(name, config, id=1):
@@ -262,12 +272,12 @@ def get_degradations(placement):
 
 def save_guardrail(placement):
     """Return what the guardrail counted, as JSON data."""
-    return placement.guardrail.save_state(placement)
+    return placement.guardrail.save_state()
 
 
 def settle_sums(placement):
     """Let guardrail and lift add up what they hold back."""
-    placement.guardrail.settle(placement)
+    placement.guardrail.settle()
     placement.lift.settle()
 
 
@@ -277,27 +287,27 @@ def read_signals(placement, row):
 
 
 def save_signals(placement):
-    return placement.signals.save_state(placement)
+    return placement.signals.save_state()
 
 
 def export_counts(placement):
     """Return the additional counts of the kind: tallies of duels, clicks by position."""
-    return placement.export_counts()
+    return placement.results.export_counts()
 
 
 def count_duels(placement):
     """Return how many duels were learned, of all keys."""
-    return placement.duels
+    return placement.results.duels
 
 
 def get_tallies(placement):
     """Return the tally of duels of each key."""
-    return placement.tallies
+    return placement.results.tallies
 
 
 def report_duels(placement, key=None):
     """Return a key, by default that of the most duels, and the standings of its duels."""
-    return placement.report(key)
+    return placement.results.report(key)
 
 
 def get_feed_offsets(placement):
@@ -305,7 +315,7 @@ def get_feed_offsets(placement):
 
 
 def export_open_windows(placement):
-    return placement.export_open_windows()
+    return snapshots_module.export_open_windows(placement)
 
 
 def save_delays(placement):
@@ -315,7 +325,7 @@ def save_delays(placement):
 
 def list_waiting(placement):
     """Return the rows of the decisions that are not yet learned, in the order of their windows."""
-    return [saved[0] for saved in placement.export_open_windows() if saved[-1][0] == WAITING]
+    return [saved[0] for saved in export_open_windows(placement) if saved[-1][0] == WAITING]
 
 
 class Lesson(NamedTuple):
@@ -329,7 +339,7 @@ class Lesson(NamedTuple):
 
 def record_lessons(placement):
     """Let a placement note each lesson; return the list of them."""
-    lessons, windows, kept, learner = [], placement.windows, placement.open, placement.learner
+    lessons, windows, kept, learner = [], placement.windows, placement.policy.open, placement.learner
     learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.decisions
     corrected = []
 
@@ -369,7 +379,7 @@ def get_snapshot_after(placement):
 
 
 def draft_snapshot(placement, seq, time):
-    return placement.draft(seq, time)
+    return snapshots_module.draft(placement, seq, time)
 
 
 def arrays(learner):
@@ -380,11 +390,12 @@ def arrays(learner):
 
 def everything(placement):
     """Return everything that a placement is, bit for bit."""
-    counted = placement.decisions, placement.feedback, placement.export_counts(), dict(placement.outcomes)
+    counts = placement.results.export_counts()
+    counted = placement.decisions, placement.feedback, counts, dict(placement.outcomes)
     counted += placement.mode, placement.series.to_bytes(), json.dumps(placement.series.results.save_state())
     counted += json.dumps(placement.lift.save_state()), make_snapshot(placement.learner).plays.tobytes()
     second = arrays(placement.learners[1]) if len(placement.learners) > 1 else None
-    return *arrays(placement.learner), placement.export_open_windows(), counted, second
+    return *arrays(placement.learner), export_open_windows(placement), counted, second
 
 
 # Feedback and the rule, without a placement ---------------------------------------------------
@@ -394,68 +405,68 @@ class OpenWindows:
     """Open windows of one rule, which attributes rows of feedback to rows of decisions."""
 
     def __init__(self, rule):
-        self._attribution = Attribution(rule)
+        self.attribution = Attribution(rule)
 
     def __len__(self):
-        return len(self._attribution)
+        return len(self.attribution)
 
     def set_rule(self, rule):
         """Let another rule apply from now on."""
-        self._attribution.rule = rule
+        self.attribution.rule = rule
 
     @property
     def time(self):
-        return self._attribution.time
+        return self.attribution.time
 
     @property
     def next_deadline(self):
-        return self._attribution.next_deadline
+        return self.attribution.next_deadline
 
     @property
     def bytes(self):
-        return self._attribution.bytes
+        return self.attribution.bytes
 
     @property
     def capacity(self):
         """Number of decisions for which there is memory."""
-        return self._attribution.capacity
+        return self.attribution.capacity
 
     def open(self, *rows):
         """Open the windows of decisions made at the current time."""
-        self._attribution.open_windows(Block.from_rows(DecisionRow, rows))
+        self.attribution.open_windows(Block.from_rows(DecisionRow, rows))
 
     def advance(self, time):
         """Close the windows that end by then; return number and reward of what is to be learned."""
-        return list(self._attribution.iterate_rewards(self._attribution.advance(time)))
+        return list(self.attribution.iterate_rewards(self.attribution.advance(time)))
 
     def apply(self, *rows):
         """Apply feedback; return its outcomes, and number, reward and earlier reward of what is learned."""
-        outcomes, parts = self._attribution.apply_feedback(Block.from_rows(FeedbackRow, rows))
+        outcomes, parts = self.attribution.apply_feedback(Block.from_rows(FeedbackRow, rows))
         learned = [
-            (*pair, part.previous) for part in parts for pair in self._attribution.iterate_rewards(part)
+            (*pair, part.previous) for part in parts for pair in self.attribution.iterate_rewards(part)
         ]
         return outcomes, learned
 
     def find(self, id):
         """Return the open decision of an id, or None."""
-        entry = self._attribution.find(id)
-        return None if entry is None else self._attribution.row(entry)
+        entry = self.attribution.find(id)
+        return None if entry is None else self.attribution.row(entry)
 
     def find_row(self, seq):
         """Return the open decision of a number."""
-        return self._attribution.find_row(seq)
+        return self.attribution.find_row(seq)
 
     def apply_to_field(self, field, function):
         """Change a field of all open decisions."""
-        self._attribution.apply_to_field(field, function)
+        self.attribution.apply_to_field(field, function)
 
     def export_open(self):
         """Return each open decision with deadline, activity, reward, examination and so on."""
-        return self._attribution.export_open(lambda entries: ())
+        return self.attribution.export_open(lambda entries: ())
 
     def export_defaults(self):
         """Return the closed decisions whose default may be corrected."""
-        return self._attribution.export_defaults(lambda entries: ())
+        return self.attribution.export_defaults(lambda entries: ())
 
     def restored(self, rule):
         """Return the same as after a stop."""
@@ -463,6 +474,6 @@ class OpenWindows:
         anew.advance(self.time)
         # Both at first: what is given later must not depend on the order.
         opened, defaulted = list(self.export_open()), list(self.export_defaults())
-        anew._attribution.restore(opened)
-        anew._attribution.restore(defaulted, defaulted=True)
+        anew.attribution.restore(opened)
+        anew.attribution.restore(defaulted, defaulted=True)
         return anew

@@ -13,7 +13,8 @@ from tacit.service.config.tables import PlacementTable
 from tacit.service.http.arms import FORM, make_example
 from tacit.service.kind import Kind
 from tacit.service.page.view import View
-from tacit.service.placements.placement import Placement
+from tacit.service.placements.placement import ARM_PARTS, Placement
+from tacit.service.placements.results import Results
 
 
 class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
@@ -43,11 +44,11 @@ class CoinsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         return self.stake
 
 
-class CoinPlacement(Placement):
+class CoinResults(Results):
     """Learns from a share of each reward."""
 
-    def _convert_rewards(self, rewards: Any) -> list[Any]:
-        return [self.config.options * reward for reward in rewards.values]
+    def convert_rewards(self, rewards: Any) -> list[Any]:
+        return [self.shows.config.options * reward for reward in rewards.values]
 
 
 class CoinView(View):
@@ -56,13 +57,14 @@ class CoinView(View):
     what = "coin"
 
 
-def write(placement: CoinPlacement, row: Any, durability: Any) -> Any:
+def write(placement: Placement, row: Any, durability: Any) -> Any:
     """Say the coin in capitals."""
     answer = FORM.write(placement, row, durability)
     return msgspec.structs.replace(answer, arm=str(row.arm).upper())
 
 
+PARTS = ARM_PARTS._replace(results=CoinResults)
 KIND = Kind(
-    "coins", FORM.verb.path, "arm", CoinsTable, CoinPlacement, CoinView, make_example,
+    "coins", FORM.verb.path, "arm", CoinsTable, PARTS, CoinView, make_example,
     form=FORM._replace(write=write),
 )  # fmt: skip

@@ -83,7 +83,7 @@ def measure_house() -> Measures:
         len(names.circles),
         max(count_methods(trees, classes).values()),
         max(_count_class_code(trees).values()),
-        len({path.parent for path in trees if path.relative_to(SOURCE).parts[0] == "service"}),
+        len({path.parent for path in trees if SOURCE / "service" in path.parent.parents}),
         sum(
             len(paths) > 1 and name not in SHARED_NAMES and not name.startswith("_")
             for name, paths in homes.items()

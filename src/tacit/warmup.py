@@ -26,7 +26,7 @@ from tacit.policies import (
 )
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
-from tacit.service.placements.windows import compile_loops
+from tacit.service.projections.windows import compile_loops
 from tacit.simulation import simulate
 
 CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
@@ -149,7 +149,7 @@ def _compile_shared() -> None:
     compile_loops()
     # Only if the service's packages are installed.
     with suppress(ImportError):
-        from tacit.service.placements.series import compile_counting
+        from tacit.service.projections.series import compile_counting
 
         compile_counting()
 

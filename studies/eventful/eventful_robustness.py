@@ -98,7 +98,7 @@ class RatioRestart(Restarting):
     delta: PositiveFraction = 1e-3
 
     def __post_init__(self) -> None:
-        check_restartable("policy", self.policy)
+        check_restartable(self.policy)
         super().__post_init__()
         self._set("arms", self.policy.arms)
 

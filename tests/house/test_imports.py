@@ -105,6 +105,8 @@ simulation evaluate
 service/errors service/kind
 service/log
 service/config
+service/deciders
+service/projections
 service/placements
 service/engine
 service/page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 from harness import PATIENCE, reached
@@ -12,10 +13,11 @@ from placement_access import copy_learner
 from placement_access import reports as lending
 
 from tacit.errors import UnknownName
-from tacit.learning.learner import Learner, make_snapshot
-from tacit.learning.snapshot import CopyBuffer, iter_pieces
+from tacit.learning.learner import Learner
+from tacit.learning.snapshot import iter_pieces
 from tacit.policies import UCB1
 from tacit.service.http.messages import AT_ONCE, LARGE, PIECE
+from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
 from tests.service.test_usual import Side, Transport
 
@@ -262,18 +264,12 @@ async def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypat
 async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
     class Lender:
         def __init__(self):
-            self.there = False
+            self.there, self.learner = False, Learner(UCB1(2), seed=0)
+            self.policy = SimpleNamespace(draws=Draws(0))
+            self.learner.choose("a")
 
         def placement(self, name):
             return self if self.there or name == "soon" else missing(name)
-
-        def make_workspace(self):
-            return CopyBuffer(self.copy_learner(None).arrays)
-
-        def copy_learner(self, workspace):
-            learner = Learner(UCB1(2), seed=0)
-            learner.choose("a")
-            return make_snapshot(learner).copy(workspace)
 
         async def run_between_groups(self, step):
             if not self.there:

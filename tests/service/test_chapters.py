@@ -15,6 +15,7 @@ from tacit.client import Client, InvalidRequest
 from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.log.ids import as_datetime
 from tacit.wire.control import ArmsOf, HoldoutOf, ModeOf
 from tests.cli.test_cli import tacit
 
@@ -235,6 +236,9 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
     assert lift.excluded_shards == 1
     found = make_lift_report(whole, lift.time + DAY)
     assert found.verdict.startswith("This leaves out 1 shard")
+    # The windows of all shards are open; the last one closes with the last of them.
+    assert found.pending == sum(view.pending for view in views) > 0
+    assert found.pending_until == as_datetime(max(view.closes for view in views)).isoformat()
     assert count_reported(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
     other = view_shards(config, [views[1], views[0], views[2]])

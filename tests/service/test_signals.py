@@ -138,8 +138,8 @@ async def test_the_contexts_in_the_log_are_those_that_the_log_gives(tmp_path, mo
         before = access.save_signals(engine.placements["home"])
     recall = access.PlacementSignals.recall
 
-    def noted(self, learner, rows, offers):
-        signals = recall(self, learner, rows, offers)
+    def noted(self, rows, offers):
+        signals = recall(self, rows, offers)
         read.extend(zip((row.context for row in rows), signals, strict=True))
         return signals
 

@@ -19,7 +19,7 @@ import pytest
 import record_behaviour as recorder
 from conftest import DATA
 from harness import configured, served
-from placement_access import WHEN_IT_COMES, Engine, get_mode, patch_internal
+from placement_access import WHEN_IT_COMES, Engine, decide_alone, get_mode, patch_internal
 
 from tacit.errors import ConfigError
 from tacit.policies import policy_to_spec
@@ -117,6 +117,7 @@ def test_its_learners_decide_as_they_did(name, tmp_path):
 async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatch):
     """Live, from an empty store, by the rule of feedback that 0.3 had: rows, outcomes, state in the end."""
     patch_internal(monkeypatch, IN_ORDER=WHEN_IT_COMES)
+    decide_alone(monkeypatch)
     patch_internal(monkeypatch, new_spec=lambda policy: json.dumps(policy_to_spec(policy)))
     exact = is_as_recorded()
     cases = recorder.list_cases()

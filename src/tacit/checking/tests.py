@@ -263,7 +263,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
                 name: array.tolist() for name, array in trial.make_impression(round).arguments.items()
             }
             request = DecisionRequest(f"key {round % 3}", id=str(round), **arguments)
-            (row,) = await engine.decide_many("check", [placement.check_request(request)])
+            (row,) = await engine.decide_many("check", [placement.reader.read(request)])
             if waiting is not None:
                 learner.learn(*waiting)
             draws.begin(learner.rng, str(round))

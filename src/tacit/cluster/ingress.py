@@ -39,7 +39,7 @@ from tacit.service.log.requests import FeedbackRequest, Impression, check_feedba
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.search_records import Subject
 from tacit.service.log.store import BlankedRows, sum_blanked_rows
-from tacit.service.placements.placement import EFFECTS
+from tacit.service.placements.changes import EFFECTS
 from tacit.wire.lift import LATEST, ForWhom
 
 REFRESH_SECONDS = 1.0
@@ -79,8 +79,8 @@ class Ingress(Verbs):
         Afterwards a background task refreshes them every second.
         """
         await asyncio.gather(*(link.open() for link in self.links))
-        await self._refresh()
-        await self._propagate_arms(self.links[0].arms)
+        await self.refresh()
+        await self.propagate_arms(self.links[0].arms)
         self._tasks.append(asyncio.create_task(self._refresh_forever()))
 
     async def stop(self) -> None:
@@ -225,13 +225,13 @@ class Ingress(Verbs):
         first, arguments = self.links[0], (placement, request, who)
         if change.leads:
             await first.engine("ask", *arguments)
-            await self._propagate_arms({placement: (await first.call("arms"))[placement]}, who)
+            await self.propagate_arms({placement: (await first.call("arms"))[placement]}, who)
             return change.answer(view, self.clock())
         if change.in_shards:
             return await self._change_shards(arguments)
         change.change_value(view, request, self.clock())
         answers = await self._gather_all(link.engine("ask", *arguments) for link in self.links)
-        await self._refresh()
+        await self.refresh()
         return answers[0]
 
     async def _change_shards(self, arguments: tuple[Any, ...]) -> Any:
@@ -244,7 +244,7 @@ class Ingress(Verbs):
             raise NotDurable("shard: one is being started again, and nothing was changed; try again later")
         answer = await first.engine("ask", *arguments)
         await self._gather_all(link.engine("ask", *arguments) for link in followers)
-        await self._refresh()
+        await self.refresh()
         return answer
 
     async def forget(self, subject: Subject, who: str | None = None) -> dict[str, BlankedRows]:
@@ -306,7 +306,7 @@ class Ingress(Verbs):
         self.placement(placement)
         return await self.links[0].engine("history", placement)  # type: ignore[no-any-return]
 
-    async def _propagate_arms(self, arms: dict[str, str], who: str | None = None) -> None:
+    async def propagate_arms(self, arms: dict[str, str], who: str | None = None) -> None:
         """Adopt the first shard's arms in this ingress, and send them to all shards that have others.
 
         A shard that is down gets them when it is back; an error of a running shard is raised.
@@ -314,7 +314,7 @@ class Ingress(Verbs):
         for name, arms_record in arms.items():
             if name in self.placements:
                 placement = self.placements[name]
-                placement.lifecycle.adopt_arms(placement, arms_record, self.clock())
+                placement.adopt_arms(arms_record, self.clock())
         outdated = []
         for link in self.links[1:]:
             link.leading |= arms
@@ -370,8 +370,8 @@ class Ingress(Verbs):
             else make_sharded_view(name, placement_config)
             for name, placement_config in config.placements.items()
         }
-        await self._refresh()
-        await self._propagate_arms(self.links[0].arms)
+        await self.refresh()
+        await self.propagate_arms(self.links[0].arms)
 
     @staticmethod
     async def _gather_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
@@ -389,13 +389,13 @@ class Ingress(Verbs):
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             try:
-                await self._refresh()
+                await self.refresh()
                 # Includes shards that could not be reached before.
-                await self._propagate_arms(self.links[0].arms)
+                await self.propagate_arms(self.links[0].arms)
             except Exception:
                 logger.exception("the shards could not be looked at")
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
         """Read health and statistics of all shards, and update the placements' combined views."""
         await asyncio.gather(*(link.refresh() for link in self.links))
         for name, placement in self.placements.items():

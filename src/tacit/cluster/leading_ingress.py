@@ -25,7 +25,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.shard_layout import check_starts
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
-from tacit.service.placements.aspects.shared_learning import SharedUpdate, Value
+from tacit.service.projections.shared_learning import SharedUpdate, Value
 
 # ---- Further ingresses at one address: the operating system distributes connections
 #

@@ -26,10 +26,11 @@ from tacit.service.engine.reports import Health
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.arm_results import ArmResults
-from tacit.service.placements.aspects.shared_learning import SharedUpdate
+from tacit.service.placements.learning import DecisionCounts
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.series import ARMS, MAX_SHIFTS, KeyRestart, Series
+from tacit.service.projections.arm_results import ArmResults
+from tacit.service.projections.series import ARMS, MAX_SHIFTS, KeyRestart, Series
+from tacit.service.projections.shared_learning import SharedUpdate
 
 if TYPE_CHECKING:
     from tacit.service.config.schema import Config, PlacementConfig
@@ -60,7 +61,7 @@ class ShardActor:
     """
 
     def __init__(self) -> None:
-        self._engine: Engine | None = None
+        self.shard_engine: Engine | None = None
         self._opening = asyncio.Lock()
 
     def warm(self, config: Config) -> None:
@@ -83,10 +84,10 @@ class ShardActor:
             As :class:`~tacit.service.engine.engine.Engine`.
         """
         async with self._opening:
-            if self._engine is None:
+            if self.shard_engine is None:
                 engine = await asyncio.to_thread(self._open, shard, config)
                 await engine.start()
-                self._engine = engine
+                self.shard_engine = engine
         return os.getpid()
 
     @staticmethod
@@ -107,13 +108,13 @@ class ShardActor:
 
     def _get_engine(self) -> Engine:
         """Return the engine; raise ShardLost without one; exit the process if another actor owns the log."""
-        if self._engine is None:
+        if self.shard_engine is None:
             raise ShardLost("shard: it has no log open; try again later")
         from tacit.service.errors import Fenced
 
-        if isinstance(self._engine.writer.failure, Fenced):
+        if isinstance(self.shard_engine.writer.failure, Fenced):
             self._exit()
-        return self._engine
+        return self.shard_engine
 
     def _exit(self) -> None:
         """Exit the actor: another one owns the log."""
@@ -179,8 +180,8 @@ class ShardActor:
 
     async def stop(self) -> None:
         """Finish pending work, write snapshots, and close the log."""
-        if self._engine is not None:
-            await self._engine.stop()
+        if self.shard_engine is not None:
+            await self.shard_engine.stop()
 
 
 # ---- A warm spare actor, which replaces a lost shard
@@ -273,10 +274,10 @@ def take_snapshot(placement: Placement) -> ShardSnapshot:
         series.restarts,
         list(series.shifts),
         placement.snapshot_time,
-        placement.export_counts(),
+        placement.results.export_counts(),
         deepcopy(series.results),
         _first_key(placement),
-        {name: aspect.export_part(placement) for name, aspect in placement.aspects.items()},
+        {name: aspect.export_part() for name, aspect in placement.aspects.items()},
     )
 
 
@@ -289,37 +290,38 @@ def _first_key(placement: Placement) -> tuple[str, list[Any]] | None:
     return keys[0], [array[0].copy() for _, array in leaves(placement.learner.state)]
 
 
-class ShardedView:
-    """Mixin for a placement class that shows the combined statistics of its shards and decides nothing."""
+class ShardedView(Placement):
+    """A placement that shows the combined statistics of its shards and decides nothing."""
 
-    key_count = 0
-    pending = 0
-    closes: int | None = None
+    key_count = 0  # type: ignore[assignment]
+    pending = 0  # type: ignore[assignment]
+    last_deadline: int | None = None  # type: ignore[assignment]
 
     def show(self, snapshots: Sequence[ShardSnapshot]) -> None:
         """Set this placement's statistics to the combined ones of all shards; nothing without snapshots.
 
         Counts are added; keys are not if every shard has all keys.
         """
-        assert isinstance(self, Placement)
         if not snapshots:
             return
         spread = self.config.spread
-        self.decisions = sum(snapshot.decisions for snapshot in snapshots)
-        self.feedback = sum(snapshot.feedback for snapshot in snapshots)
-        self.outcomes = sum((Counter(snapshot.outcomes) for snapshot in snapshots), Counter())
+        self.counts = DecisionCounts(
+            sum(snapshot.decisions for snapshot in snapshots),
+            sum(snapshot.feedback for snapshot in snapshots),
+            sum((Counter(snapshot.outcomes) for snapshot in snapshots), Counter()),
+        )
         self.key_count = (max if spread else sum)(snapshot.keys for snapshot in snapshots)  # type: ignore
         self.pending = sum(snapshot.pending for snapshot in snapshots)  # type: ignore[misc]
         ends = (snapshot.closes for snapshot in snapshots)
-        self.closes = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
-        self.series = _merge_series(self.series, snapshots)
+        self.last_deadline = max((end for end in ends if end is not None), default=None)  # type: ignore[misc]
+        self.results.series = _merge_series(self.series, snapshots)
         for name, aspect in self.aspects.items():
             # A shard may not have adopted the new configuration yet.
             if all(name in snapshot.aspects for snapshot in snapshots):
-                aspect.merge_parts(self, [snapshot.aspects[name] for snapshot in snapshots])
+                aspect.merge_parts([snapshot.aspects[name] for snapshot in snapshots])
         times = [snapshot.snapshot_time for snapshot in snapshots if snapshot.snapshot_time is not None]
         self.snapshot_time = min(times) if len(times) == len(snapshots) else None
-        self.merge_counts([snapshot.counts for snapshot in snapshots])
+        self.results.merge_counts([snapshot.counts for snapshot in snapshots])
         for snapshot in snapshots:
             if snapshot.first is not None:
                 _show_first(self, *snapshot.first)
@@ -352,10 +354,6 @@ def _show_first(placement: Placement, key: str, values: list[Any]) -> None:
             array[0] = value
 
 
-def make_sharded_view(name: str, config: PlacementConfig) -> Placement:
+def make_sharded_view(name: str, config: PlacementConfig) -> ShardedView:
     """Return a placement that shows the combined statistics of its shards, and validates requests."""
-    kind = config.policy_kind.placement
-    view: Placement = type(f"Sharded{kind.__name__}", (ShardedView, kind), {})(
-        name, config, StoredPlacement(0, 0, "", config.seed or 0)
-    )
-    return view
+    return ShardedView(name, config, StoredPlacement(0, 0, "", config.seed or 0))

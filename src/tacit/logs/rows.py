@@ -605,11 +605,6 @@ def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Faul
         yield _Fault("context-not-finite", "context", _is_not_finite(columns["context"]))
 
 
-def _is_too_long(keys: Any) -> Any:
-    """Return an Arrow mask of the keys of more than 512 bytes in UTF-8."""
-    return pc.greater(pc.binary_length(keys), MAX_NAME_BYTES)
-
-
 def _is_null(values: Any) -> Bools:
     """Return a mask of the values that are null, of an Arrow array or a list."""
     if isinstance(values, list):

@@ -294,6 +294,11 @@ class Policy(Part, abstract=True):
         return False
 
     @property
+    def observes(self) -> bool:
+        """True if an impression may change the state before the choice."""
+        return type(self).observe is not Policy.observe
+
+    @property
     def action_width(self) -> int:
         """Number of arm indices in an action."""
         return 1

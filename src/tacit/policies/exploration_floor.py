@@ -301,6 +301,7 @@ class ExplorationFloor(Wrapper):
 
     knows_propensity = delegate_property("knows_propensity", "chooser")
     forgets = delegate_property("forgets", "chooser")
+    observes = delegate_property("observes", "chooser")
     sums = delegate_property("sums", "chooser")
     posterior = delegate_property("posterior", "chooser")
     beliefs = delegate_property("beliefs", "chooser")

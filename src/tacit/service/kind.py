@@ -47,7 +47,8 @@ class Kind:
         The policies' kind of action, as :attr:`tacit.Policy.shows` names it.
     table : type of PlacementTable
         Table of a placement in the configuration.
-    placement : type of Placement
+    parts : KindParts
+        Classes of a placement's parts.
     view : type of View
         View of a placement for its page; it names the template.
     example : function
@@ -76,7 +77,7 @@ class Kind:
     shows: str
     # The types are Any, since the modules of the classes import this one.
     table: type[Any]
-    placement: type[Any]
+    parts: Any
     view: type[Any]
     example: Callable[[Any], dict[str, Any]]
     form: Any

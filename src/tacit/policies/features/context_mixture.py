@@ -224,6 +224,11 @@ class ContextMixture(PriorsPolicy):
         """Return an instance with ``arms`` arms and a context of ``dim`` numbers."""
         return cls(arms, dim)
 
+    @property
+    def observes(self) -> bool:
+        """True if contexts have signals, whose unusual values announce a change."""
+        return self.signal_margin is not None
+
     @param
     def signal_margin(self) -> float | None:
         """Margin of a warning by signals; None without signals, so that compiled loops omit the check."""

@@ -347,6 +347,11 @@ class ShiftMixture(PriorsPolicy):
         """Number of signals in words; empty if there are none."""
         return f"signals, {self.context_dim} numbers given as context" if self.context_dim else ""
 
+    @property
+    def observes(self) -> bool:
+        """True if contexts have signals, whose unusual values announce a change."""
+        return self.signal_margin is not None
+
     @param
     def signal_margin(self) -> float | None:
         """The margin; None without signals, so that compiled loops skip the check of contexts."""

@@ -132,8 +132,10 @@ def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement
     Attributes that the placement's context declares become the request's ``context``, the targeting key its
     ``user``; other attributes are ignored. Raises ``msgspec.ValidationError`` if a value has a wrong type.
     """
-    if placement.encoder is not None:
-        fields_of_context = {name: context[name] for name in placement.encoder.fields if name in context}
+    if placement.reader.encoder is not None:
+        fields_of_context = {
+            name: context[name] for name in placement.reader.encoder.fields if name in context
+        }
         context = {"context": fields_of_context} | context
     fields = {name: context[name] for name in kind.__struct_fields__ if name in context}
     if TARGETING_KEY in context:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import is_compatible, policy_from_stored
 from tacit.service.config.file import add_location, differences, encode_settings
+from tacit.service.config.lift_terms import parse_holdout, parse_look_time
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
 from tacit.service.engine.pending_rows import PendingLog
@@ -32,11 +33,12 @@ from tacit.service.log.requests import AppendChange, ChangePlacement, Export, Re
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, sum_blanked_rows
-from tacit.service.placements.aspects.control_group import check_look
-from tacit.service.placements.aspects.feedback_rule import IN_ORDER
-from tacit.service.placements.aspects.lift_periods import parse_holdout, parse_look_time
-from tacit.service.placements.aspects.shared_learning import SharedUpdate
-from tacit.service.placements.placement import Placement, list_changes
+from tacit.service.placements.arm_changes import check_configured_arms, get_config_change
+from tacit.service.placements.changes import check_configured_mode, list_changes
+from tacit.service.placements.holdout_changes import check_look, resolve_terms
+from tacit.service.placements.placement import Placement
+from tacit.service.projections.feedback_rule import IN_ORDER
+from tacit.service.projections.shared_learning import SharedUpdate
 
 # ---- Settings of the configuration that the log lacks: arms, holdouts, starts, settings, policies
 
@@ -85,13 +87,13 @@ class ConfigurationLogger:
                     f"placements.{placement.name}.guardrail: of several shards none sees all decisions, so "
                     "that none can prove harm; leave it out, or serve without shards"
                 )
-            placement.modes.check_configured(placement)
-            terms, before = placement.lift_terms, placement.current_change(rows.HOLDOUT)
+            check_configured_mode(placement)
+            terms, before = resolve_terms(placement), placement.current_change(rows.HOLDOUT)
             if parse_look_time(terms) != parse_look_time(before or terms):
                 with add_location(f"placements.{placement.name}.holdout."):
                     check_look(parse_holdout(terms), self._pending.time.get_time())
             if self._is_leader:
-                placement.lifecycle.check_configured(placement)
+                check_configured_arms(placement)
 
     def log_changes(self) -> list[str]:
         """Apply and log configured settings that differ from the log; return the names of changed placements.
@@ -106,7 +108,7 @@ class ConfigurationLogger:
             if placement.feedback_rule.version < IN_ORDER:
                 # Earlier decisions keep the rule by which they were learned.
                 changes.append(AppendChange(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
-            if self._is_leader and (change := placement.lifecycle.get_config_change(placement)) is not None:
+            if self._is_leader and (change := get_config_change(placement)) is not None:
                 changes.append(ChangePlacement(name, change, rows.CONFIGURATION))
                 if change.retire and isinstance(change.add, list) and change.add:
                     new, old = change.add[0], change.retire[0]
@@ -115,8 +117,8 @@ class ConfigurationLogger:
             arms = self.leading_arms.get(name)
             if arms is not None and placement.is_change(rows.ARMS, arms):
                 changes.append(AppendChange(name, arms, rows.ARMS, rows.CONFIGURATION))
-            if placement.current_change(rows.HOLDOUT) != placement.lift_terms:
-                changes.append(AppendChange(name, placement.lift_terms, rows.HOLDOUT, rows.CONFIGURATION))
+            if placement.current_change(rows.HOLDOUT) != resolve_terms(placement):
+                changes.append(AppendChange(name, resolve_terms(placement), rows.HOLDOUT, rows.CONFIGURATION))
         for result in apply(self._pending, changes, {}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
@@ -125,7 +127,7 @@ class ConfigurationLogger:
             AppendChange(name, start, rows.GUARDRAIL, rows.CONFIGURATION)
             for name, placement in self._engine.placements.items()
             if placement.guardrail is not None
-            and (start := placement.guardrail.make_begin_change(placement)) is not None
+            and (start := placement.guardrail.make_begin_change()) is not None
         ]
         if guardrail_starts:
             apply(self._pending, guardrail_starts, {})
@@ -405,7 +407,7 @@ class ShardExchange:
         """
         target = self._engine.placement(placement)
         if target.shared is not None:
-            news = target.shared.filter_update(target, learned)
+            news = target.shared.filter_update(learned)
             if news.parts:
                 value = rows.encode_json(news)
                 await self._writer.ask(AppendChange(placement, value, rows.MERGE))

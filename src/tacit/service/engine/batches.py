@@ -42,9 +42,9 @@ class Batches:
         TacitError
             As ``Engine.decide_many``.
         """
-        sizes = placement.count_candidates(impressions)
+        sizes = placement.reader.count_candidates(impressions)
         self._check_candidates(sizes)
-        steps = list(split_by_size(sizes, placement.candidate_size, MOST_NUMBERS))
+        steps = list(split_by_size(sizes, placement.reader.candidate_size, MOST_NUMBERS))
         if len(steps) == 1:
             rows: Sequence[DecisionRow] = await self._writer.ask(Decide(placement.name, impressions))
             return rows

@@ -53,7 +53,7 @@ from tacit.service.log.rows import CONFIGURATION, MODE, DecisionRow, Event
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows
-from tacit.service.placements.aspects.client_decisions import check_client_side
+from tacit.service.placements.client_checks import check_client_side
 from tacit.service.placements.placement import Placement
 from tacit.wire.control import HoldoutOf
 from tacit.wire.lift import LATEST, ForWhom
@@ -251,7 +251,7 @@ class Engine(Verbs):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Decide for all impressions of a placement, or for none; return the decisions once they are durable.
 
-        The impressions are those that :meth:`Placement.check_request` returns. Many decisions are returned as
+        The impressions are those that :meth:`RequestReader.read` returns. Many decisions are returned as
         a :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
         (:mod:`tacit.service.engine.batches`); if a later step fails, the decisions of earlier steps stand.
 

@@ -40,9 +40,9 @@ from tacit.service.log.ids import DecisionIdGenerator, Shard
 from tacit.service.log.rows import ChangeRow, DecisionRow, Event, FeedbackRow, split_into_blocks
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, FEEDBACK_RULE, Snapshot, StoredPlacement
-from tacit.service.placements.aspects.feedback_rule import IN_ORDER
 from tacit.service.placements.placement import Placement
-from tacit.service.placements.snapshots import make_base_error
+from tacit.service.placements.snapshots import draft_start, make_base_error, open_placement
+from tacit.service.projections.feedback_rule import IN_ORDER
 
 EVER = 2**62
 
@@ -108,8 +108,7 @@ def load_placement(
     origin = None
     if version is not None and version.origin is not None and (snapshot or base or as_if):
         origin = store.state(stored.id, version.origin)
-    kind = config.policy_kind
-    placement: Placement = kind.placement(name, config, stored, latest, base, version, origin)
+    placement = open_placement(name, config, stored, latest, base, version, origin)
     start_file = find_start(changes)
     if start_file is not None and base is None:
         raise StoreError(
@@ -186,10 +185,8 @@ def store_start_learner(name: str, config: PlacementConfig, store: Store, new_se
         config = with_stored_policy(name, config, stored)
     start_file, learner = start_learner(name, config)
     stored = store.placement(name, new_spec(learner.policy), new_seed if config.seed is None else config.seed)
-    placement: Placement = config.policy_kind.placement(
-        name, with_stored_policy(name, config, stored), stored
-    )
-    for _ in store.save_in_steps(placement.draft_start(start_file, learner), BASES):
+    placement = open_placement(name, with_stored_policy(name, config, stored), stored)
+    for _ in store.save_in_steps(draft_start(placement, start_file, learner), BASES):
         pass
 
 
@@ -280,7 +277,7 @@ def _apply_block(placement: Placement, rows: Block[Any]) -> None:
         # Windows that closed before the skipped rows, also by rows of other placements, are learned.
         until = block.column("time")[0] if closed is None else closed
         placement.advance(max(until, placement.windows.time))
-        placement.learns_nothing = closed is not None
+        placement.learning.learns_nothing = closed is not None
         _apply_part(placement, block)
 
 
@@ -293,7 +290,7 @@ def _apply_part(placement: Placement, rows: Block[Any]) -> None:
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
         placement.learn_turns()
-        placement.recall(rows)
+        placement.recall.recall(rows)
     elif rows.kind is FeedbackRow:
         placement.apply_feedback(rows)
     else:

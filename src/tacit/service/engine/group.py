@@ -48,8 +48,10 @@ from tacit.service.log.rows import (
     DecisionWithFeedback,
     FeedbackRow,
 )
-from tacit.service.placements.attribution import DUPLICATE
-from tacit.service.placements.placement import EFFECTS, Placement
+from tacit.service.placements.changes import EFFECTS
+from tacit.service.placements.guardrail_changes import plan_guardrail_changes
+from tacit.service.placements.placement import Placement
+from tacit.service.projections.attribution import DUPLICATE
 
 # ---- Recording feedback for a group: each piece is assigned to its decision, or refused with a reason
 
@@ -344,13 +346,15 @@ class _Batch:
         placement = self._placement
         # The request was checked on arrival; arms may have been retired since, in this group or before.
         if placement.lifecycle.full_offers:
-            placement.check_offer(impressions)
+            placement.reader.check_offer(impressions)
         pending = self._pending
         if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
             pending.refuse_room()
-        impressions_with_items = placement.look_up_candidates(impressions, places)
-        if placement.key_limit is not None:
-            self._new_keys |= placement.admit_keys(column_values(impressions, "key"), self._new_keys)
+        impressions_with_items = placement.reader.look_up_candidates(impressions, places)
+        if placement.reader.key_limit is not None:
+            self._new_keys |= placement.reader.find_new_keys(
+                column_values(impressions, "key"), self._new_keys, placement.learners
+            )
         return impressions_with_items
 
     def _find_earlier(
@@ -374,11 +378,11 @@ class _Batch:
             row = self._stored_decisions[self._placement.id, id].decision
         answer: DecisionRow | int
         if row is not None:
-            same, answer = self._placement.is_same_request(impression, row), row
+            same, answer = self._placement.reader.is_same_request(impression, row), row
         # Two requests with the same id in one group: the second gets the decision of the first.
         elif id in by_id or id in self._by_id:
             answer, earlier = by_id.get(id) or self._by_id[id]
-            same = self._placement.is_same_impression(impression, earlier)
+            same = self._placement.reader.is_same_impression(impression, earlier)
         else:
             return None
         if not same:
@@ -535,7 +539,7 @@ def _guard(pending: PendingLog, name: str, now: int) -> None:
     """Log and apply the changes that a placement's guardrail plans."""
     placement = pending.placements[name]
     assert placement.guardrail is not None
-    for kind, value in placement.guardrail.plan_changes(placement):
+    for kind, value in plan_guardrail_changes(placement):
         _append_change(pending, AppendChange(name, value, kind, GUARDRAIL), now)
 
 
@@ -563,4 +567,4 @@ def _export(placement: Placement, everything: bool) -> dict[str, Any]:
     """Return the learned sums of a placement for other shards: new ones, or all; empty if it shares none."""
     if placement.shared is None:
         return {}
-    return placement.shared.export_update(placement, everything)
+    return placement.shared.export_update(everything)

@@ -220,7 +220,7 @@ class PendingLog:
         placement = self.placements.get(request.placement)
         if placement is None or not isinstance(request, Decide):
             return 0
-        return placement.candidate_size * sum(placement.count_candidates(request.impressions))
+        return placement.reader.candidate_size * sum(placement.reader.count_candidates(request.impressions))
 
     # Logging ---------------------------------------------------------------------------------
 

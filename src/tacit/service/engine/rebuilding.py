@@ -34,6 +34,7 @@ from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, re
 from tacit.service.log.rows import POLICY, UNLEARNED_MODES, DecisionRow, Event, select_propensities
 from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.snapshots import draft
 
 Result = TypeVar("Result")
 
@@ -262,7 +263,7 @@ class Rebuilder:
 
         def as_of_now(seq: int, time: int) -> Draft:
             placement = engine.placement(name)
-            return placement.draft(seq, placement.windows.time)
+            return draft(placement, seq, placement.windows.time)
 
         await self._writer.run_between_groups(copy)
         steps = engine.store.save_in_steps(drafts[0], STATES)
@@ -302,7 +303,7 @@ class Rebuilder:
         placement.policy_version = msgspec.structs.replace(version, aside=aside, seq=seq)
         change = pending.log_change(placement.id, now, POLICY, placement.policy_version.text, who)
         placement.advance(now)
-        placement.learns_nothing = False
+        placement.learning.learns_nothing = False
         placement.apply_change(change)
         placement.new_ids = placements[placement.name].new_ids
         placements[placement.name] = placement

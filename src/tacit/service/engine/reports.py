@@ -29,6 +29,7 @@ from tacit.policies.stationary.thompson import Thompson
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import Busy
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.snapshots import copy_learner, make_workspace
 
 # ---- Counts of plays and rewards in policies' states
 
@@ -390,7 +391,7 @@ class ReplicaFiles:
         A large file is stored in ``fresh`` for :data:`KEPT_SECONDS`.
         """
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
-        workspace = self._engine.placement(name).make_workspace()
+        workspace = make_workspace(self._engine.placement(name))
         await asyncio.to_thread(deque, workspace.touch_pages(), 0)
 
         async def copy() -> None:
@@ -398,7 +399,7 @@ class ReplicaFiles:
             # The placement may have been replaced meanwhile.
             of = self._engine.placement(name)
             copies.append(
-                await self._writer.read_frozen(lambda seq, _: (of, seq, of.copy_learner(workspace)))
+                await self._writer.read_frozen(lambda seq, _: (of, seq, copy_learner(of, workspace)))
             )
 
         await self._writer.run_between_groups(copy)

@@ -333,7 +333,7 @@ def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
         key = Counter(row.key for row in rows).most_common(1)[0][0]
         rows, lane = [row for row in rows if row.key == key], learner.lane(key)
     state = deepcopy(learner.lanes.view(lane))
-    open_values = {} if placement.encoder is None else deepcopy(placement.encoder.hashed_values)
+    open_values = {} if placement.reader.encoder is None else deepcopy(placement.reader.encoder.hashed_values)
     size = byte_count(learner.state)
     scale = placement.config.scale
     return Sample(learner.policy, state, open_values, placement.offer, key, rows, size, scale)

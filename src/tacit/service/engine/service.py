@@ -220,7 +220,7 @@ class Verbs:
         """
         target = self.placement(placement)
         check_path(target, "decide")
-        impression = target.check_request(DecisionRequest(key, arms, context, id, deferred))
+        impression = target.reader.read(DecisionRequest(key, arms, context, id, deferred))
         row: DecisionRow = (await self.decide_many(placement, [impression]))[0]
         return row
 

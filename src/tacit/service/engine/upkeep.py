@@ -29,6 +29,7 @@ from tacit.service.log.ids import as_text
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, SNAPSHOTS, Draft, OldRows
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.snapshots import draft, make_workspaces
 
 # ---- A thread for blocking calls, one after the other
 #
@@ -366,10 +367,10 @@ class Upkeep:
         """
         pending = self._pending
         touched = map(pending.placements.get, pending.touched)
-        due = [p for p in touched if p is not None and p.since_snapshot >= p.snapshot_after]
+        due = [p for p in touched if p is not None and p.counts.since_snapshot >= p.snapshot_after]
         pending.touched = {p.name for p in due} if due else set()
         if due and self._idle:
-            neediest = max(due, key=lambda p: p.since_snapshot / p.snapshot_after)
+            neediest = max(due, key=lambda p: p.counts.since_snapshot / p.snapshot_after)
             await self._begin(neediest, self._save_snapshot)
         # The time of the last group, which is not later than the current time, is precise enough here.
         if pending.time.last >= self._retention.next and self._idle:
@@ -379,7 +380,7 @@ class Upkeep:
         """Write a snapshot of every placement that has learned since its last one, and wait for each."""
         await self.wait_for_snapshot()
         for placement in self._pending.placements.values():
-            if placement.since_snapshot:
+            if placement.counts.since_snapshot:
                 await self._save_snapshot(placement)
                 await self.wait_for_snapshot()
 
@@ -392,7 +393,7 @@ class Upkeep:
         self, placement: Placement, save: Callable[[Placement, Workspaces], Awaitable[None]]
     ) -> None:
         """Call ``save`` for a placement now, or in a task after the memory for a large copy is touched."""
-        rooms = placement.make_workspaces()
+        rooms = make_workspaces(placement)
         if rooms is None:
             await save(placement, None)
         else:
@@ -436,12 +437,12 @@ class Upkeep:
 
     async def _save_snapshot(self, placement: Placement, rooms: Workspaces = None) -> None:
         """Copy a placement's learned state and begin to write it as a snapshot; reset ``since_snapshot``."""
-        time, placement.since_snapshot = self._pending.time.clock(), 0
+        time, placement.counts.since_snapshot = self._pending.time.clock(), 0
 
         def finish() -> None:
             placement.snapshot_time = time
 
-        copy = partial(placement.draft, self._pending.seq, time, rooms)
+        copy = partial(draft, placement, self._pending.seq, time, rooms)
         await self._save(placement.name, copy, SNAPSHOTS, finish)
 
     async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
@@ -453,7 +454,7 @@ class Upkeep:
             self._retention.allow_drops(placement, before)
             self._wake()
 
-        copy = partial(placement.draft, seq, self._pending.time.get_time(), rooms)
+        copy = partial(draft, placement, seq, self._pending.time.get_time(), rooms)
         await self._save(placement.name, copy, BASES, finish)
 
     async def _save(
@@ -472,8 +473,8 @@ class Upkeep:
             Called once it is written.
         """
         with self._pending.freeze():
-            draft = await self._worker.do(copy)
-        self._writing = asyncio.create_task(self._write(name, draft, what, finish))
+            snapshot_draft = await self._worker.do(copy)
+        self._writing = asyncio.create_task(self._write(name, snapshot_draft, what, finish))
 
     async def _write(self, name: str, draft: Draft, what: str, finish: Callable[[], None]) -> None:
         """Write a copy to the store in steps, then call ``finish``; log a warning if it fails."""

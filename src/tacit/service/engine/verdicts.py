@@ -19,8 +19,8 @@ from tacit.service.engine.writer import Serving
 from tacit.service.log.blocks import split_distinct
 from tacit.service.log.ids import as_datetime
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, split_into_blocks
-from tacit.service.placements.attribution import ClickAttribution, TrainingBatch
 from tacit.service.placements.duels import DuelOptions, export_duel
+from tacit.service.projections.attribution import ClickAttribution, TrainingBatch
 from tacit.uplift.boundary import ANY_TIME
 from tacit.uplift.sentences import pending_sentence
 

@@ -25,8 +25,7 @@ from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kind_views import FeatureView
 from tacit.service.page.view import View
-from tacit.service.placements.lists import FeaturePlacement
-from tacit.service.placements.placement import Placement
+from tacit.service.placements.placement import ARM_PARTS, FEATURE_PARTS, Placement
 from tacit.wire import decisions as wire
 from tacit.wire import verbs
 from tacit.wire.verbs import Verb
@@ -156,11 +155,11 @@ def make_example(placement: Placement) -> dict[str, Any]:
 
 def read_impression(placement: Placement, request: wire.Impression) -> Impression:
     """Validate a decision request and convert it to an impression; raise an error if it is invalid."""
-    if placement.reads_only_keys and request == wire.Impression(request.key):
-        return placement.make_impression(request.key)
+    if placement.reader.reads_only_keys and request == wire.Impression(request.key):
+        return placement.reader.read_key(request.key)
     *fields, segment, unknown = msgspec.structs.astuple(request)
     decision_request = DecisionRequest(*fields)
-    return placement.check_request(decision_request._replace(segment=segment, unknown=unknown))
+    return placement.reader.read(decision_request._replace(segment=segment, unknown=unknown))
 
 
 def read_impressions(
@@ -174,7 +173,7 @@ def read_impressions(
     if list(map(wire.Impression, keys)) == requests:
         # If a key is invalid, reading one by one raises an error that names it.
         with contextlib.suppress(TacitError):
-            return placement.check_keys(keys)
+            return placement.reader.read_keys(keys)
     return SINGLE_FORM.read_many(SINGLE_FORM, placement, requests)
 
 
@@ -208,7 +207,7 @@ def write_answers(
 SINGLE_FORM = Form(verbs.DECIDE, verbs.DECIDE_MANY, read_impression, write_answer)
 FORM = SINGLE_FORM._replace(read_many=read_impressions, write_many=write_answers)
 KIND = Kind(
-    ARMS, FORM.verb.path, "arm", ArmsTable, Placement, View, make_example,
+    ARMS, FORM.verb.path, "arm", ArmsTable, ARM_PARTS, View, make_example,
     form=FORM,
     click_log=True,
     has_arm_lifecycle=True,
@@ -259,7 +258,7 @@ def make_features_example(placement: Placement) -> dict[str, Any]:
 
 
 FEATURES = Kind(
-    "features", FORM.verb.path, "arm", FeaturesTable, FeaturePlacement, FeatureView, make_features_example,
+    "features", FORM.verb.path, "arm", FeaturesTable, FEATURE_PARTS, FeatureView, make_features_example,
     form=FORM,
     by_features=True,
     controls=("uniform", "baseline", "arm", "policy"),

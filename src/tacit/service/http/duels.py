@@ -22,8 +22,8 @@ from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.page.kind_views import DuelView
-from tacit.service.placements.duels import KEY, DuelOptions, DuelPlacement, export_duel
-from tacit.service.placements.placement import Placement
+from tacit.service.placements.duels import KEY, DuelOptions, export_duel
+from tacit.service.placements.placement import DUEL_PARTS, Placement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 
@@ -141,7 +141,7 @@ def _make_schema(options: DuelOptions) -> Any:
     return pa.schema(columns | {"outcome": pa.float64()})
 
 
-def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impression:
+def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
     """Validate a decision request of a search and convert it to an impression.
 
     Raises an error if it is invalid.
@@ -151,10 +151,10 @@ def read_search(placement: DuelPlacement, request: wire_lists.Search) -> Impress
         request.key, *optional_fields, session=request.session, user=request.user
     )
     decision_request = decision_request._replace(rankings=request.rankings, segments=request.segments)
-    return placement.check_request(decision_request)
+    return placement.reader.read(decision_request)
 
 
-def write_answer(placement: DuelPlacement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
+def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
     """Return the answer to a search from its row of the log: two rankers and the interleaved list, if any."""
     decision = json.loads(row.shown or "")
     fields: dict[str, Any] = {}
@@ -189,7 +189,7 @@ def make_duel_rows(
 
 FORM = Form(verbs.DUEL, verbs.DUEL_MANY, read_search, write_answer)
 KIND = Kind(
-    "duels", FORM.verb.path, "duel", DuelsTable, DuelPlacement, DuelView, make_example,
+    "duels", FORM.verb.path, "duel", DuelsTable, DUEL_PARTS, DuelView, make_example,
     form=FORM,
     takes_clicks=True,
     has_arm_lifecycle=True,

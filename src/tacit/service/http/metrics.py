@@ -23,8 +23,8 @@ from prometheus_client.utils import floatToGoString
 from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
-from tacit.service.placements.lift_report import make_lift_report
-from tacit.service.placements.series import ARMS, uniform_estimate
+from tacit.service.projections.lift_report import make_lift_report
+from tacit.service.projections.series import ARMS, uniform_estimate
 from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tacit.service.engine.service import Service
     from tacit.service.http.feeds import Feeds
     from tacit.service.http.protocol import Connections
-    from tacit.service.placements.learning_order import LearningOrder
+    from tacit.service.projections.learning_order import LearningOrder
 from tacit.service.placements.placement import Placement
 
 # ---- Counts of requests and commits, and the state of the engine
@@ -301,7 +301,7 @@ def _read_uniform_reward(placement: Placement) -> float | None:
 
 def _count_undeclared(placement: Placement) -> list[tuple[str, int]]:
     """Return the number of undeclared values by context field; empty if the placement has no encoder."""
-    encoder = placement.encoder
+    encoder = placement.reader.encoder
     return [] if encoder is None else [(field, encoder.undeclared_counts[field]) for field in encoder.listed]
 
 

@@ -28,8 +28,8 @@ from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, Route
 from tacit.service.log.requests import check_id
 from tacit.service.log.search_records import SUBJECTS, Subject
 from tacit.service.page.pages import Pages
-from tacit.service.placements.aspects.client_decisions import make_feed_name, merge_offsets
 from tacit.service.placements.placement import Placement
+from tacit.service.projections.feed_offsets import make_feed_name, merge_offsets
 from tacit.wire import site as wire
 
 HTML = "text/html; charset=utf-8"
@@ -93,7 +93,7 @@ def _summarize_placement(
 
     ``shared_seconds`` is copied: the age of the learning that shards have of each other, or None.
     """
-    aspects = (aspect.summary(placement, now) for aspect in placement.aspects.values())
+    aspects = (aspect.summary(now) for aspect in placement.aspects.values())
     return wire.PlacementSummary(
         name=placement.name,
         kind=placement.config.kind,

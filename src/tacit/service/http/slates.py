@@ -18,7 +18,7 @@ from tacit.service.http.arms import Form, make_example, make_features_example, r
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.rows import DecisionRow, decode_list, make_click_row
 from tacit.service.page.kind_views import SlateView
-from tacit.service.placements.lists import ItemListPlacement, SlatePlacement
+from tacit.service.placements.placement import ITEM_LIST_PARTS, LIST_PARTS, Placement
 from tacit.wire import lists as wire_lists
 from tacit.wire import verbs
 
@@ -94,7 +94,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         return replace(policy, positions=self.positions)  # type: ignore[call-arg]
 
 
-def write_answer(placement: SlatePlacement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
+def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire_lists.Listed:
     """Return the answer to a decision request for a list, from its row of the log."""
     slate, counterfactual = decode_list(row.shown).arms, None
     if row.would is not None:
@@ -135,7 +135,7 @@ def make_list_rows(
 
 FORM = Form(verbs.SLATE, verbs.SLATE_MANY, read_impression, write_answer)
 KIND = Kind(
-    "slates", FORM.verb.path, "slate", SlatesTable, SlatePlacement, SlateView, make_example,
+    "slates", FORM.verb.path, "slate", SlatesTable, LIST_PARTS, SlateView, make_example,
     form=FORM,
     takes_clicks=True,
     has_arm_lifecycle=True,
@@ -145,10 +145,6 @@ KIND = Kind(
 KIND = replace(
     KIND,
     features_kind=replace(
-        KIND,
-        placement=ItemListPlacement,
-        example=make_features_example,
-        by_features=True,
-        has_arm_lifecycle=False,
+        KIND, parts=ITEM_LIST_PARTS, example=make_features_example, by_features=True, has_arm_lifecycle=False
     ),
 )

@@ -51,23 +51,12 @@ from tacit.service.log.requests import (
     make_reward_requests,
 )
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD
-from tacit.service.placements.aspects.client_decisions import (
-    check_client_decision,
-    check_client_side,
-    make_feed_name,
-)
-from tacit.service.placements.aspects.items import get_items_status
-from tacit.service.placements.attribution import (
-    CORRECTED,
-    DUPLICATE,
-    INACTIVE,
-    LATE,
-    LEARNED,
-    PENDING,
-    REPEATED,
-)
-from tacit.service.placements.lift_report import PLANNED_LIFT, PlanQuery, make_lift_report
+from tacit.service.placements.changes import get_items_status
+from tacit.service.placements.client_checks import check_client_decision, check_client_side
 from tacit.service.placements.placement import Placement
+from tacit.service.projections import attribution
+from tacit.service.projections.feed_offsets import make_feed_name
+from tacit.service.projections.lift_report import PLANNED_LIFT, PlanQuery, make_lift_report
 from tacit.wire import control as wire_control
 from tacit.wire import decisions as wire
 from tacit.wire import lists as wire_lists
@@ -76,7 +65,7 @@ from tacit.wire.decisions import LocalDecision, ManyDecisions, TakenOver
 from tacit.wire.lift import ForWhom, LiftOf, LiftReport
 from tacit.wire.verbs import Verb
 
-UNLEARNED = {INACTIVE, LATE, REPEATED}
+UNLEARNED = {attribution.INACTIVE, attribution.LATE, attribution.REPEATED}
 """Outcomes of feedback that the policy does not learn from, although the client may expect it."""
 
 RETRY_PERIOD = 60_000_000
@@ -129,7 +118,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
             raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, engine.durability(call.placement))
         times = column_values(rows, "time")
-        if placement.encoder or placement.holdout or min(times, default=start) < start:
+        if placement.reader.encoder or placement.holdout or min(times, default=start) < start:
             parts = zip(call.request.decisions, times, answers, strict=True)
             answers = [_add_warning(placement, start, *fields) for fields in parts]
         return form.verb_many.answer(answers)
@@ -145,7 +134,7 @@ def _add_warning(
     The warning is about its context, a missing user or session, or a decision id that was used before: then
     the decision was made before the time of this request.
     """
-    warning = placement.find_request_warning(request) or (
+    warning = placement.reader.find_warning(request) or (
         _explain_reuse(placement, answer.decision_id, decision_time) if decision_time < request_time else None
     )
     return answer if warning is None else msgspec.structs.replace(answer, warning=warning)
@@ -268,18 +257,18 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
     """
     reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
     rule, learned = placement.config.rule, placement.config.learned
-    if outcome == INACTIVE:
+    if outcome == attribution.INACTIVE:
         return (
             "decision_id: it was deferred and not activated, so this teaches nothing; activate it when shown"
         )
-    if outcome == LATE and (reward or any(amounts.values())):
+    if outcome == attribution.LATE and (reward or any(amounts.values())):
         corrects = "; late = 'correct' replaces a default once, and nothing that was learned"
         remedy = "lengthen it" + (", or give late = 'correct'" if rule.late == "record" else corrects)
         return (
             f"attribution_window: this came after its {rule.window / 1e6:g} s, and is not learned; {remedy}"
         )
     entry, amount = placement.windows.find(request.decision_id), amounts.get(learned)
-    if outcome == REPEATED and rule.aggregation == "first" and entry is not None:
+    if outcome == attribution.REPEATED and rule.aggregation == "first" and entry is not None:
         if amount:
             what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
             return f"{what}; aggregation = 'sum' learns all that a decision earns"
@@ -299,8 +288,10 @@ def _make_answer(
     """
     if isinstance(outcome, TacitError):
         outcome = convert_error(outcome).kind
-    delay = _compute_learning_delay(placement, id) if outcome == PENDING else None
-    return wire.Recorded(id, outcome in (LEARNED, CORRECTED), outcome, durability, warning, delay)
+    delay = _compute_learning_delay(placement, id) if outcome == attribution.PENDING else None
+    return wire.Recorded(
+        id, outcome in (attribution.LEARNED, attribution.CORRECTED), outcome, durability, warning, delay
+    )
 
 
 def _compute_learning_delay(placement: Placement, id: str) -> float | None:
@@ -401,7 +392,7 @@ async def _log_decisions(
     start = engine.clock()
     try:
         rows = await engine.decide_many(placement, impressions) if impressions else ()
-        return [DUPLICATE if time < start else LOGGED for time in column_values(rows, "time")]
+        return [attribution.DUPLICATE if time < start else LOGGED for time in column_values(rows, "time")]
     except (InConflict, InvalidValue) as error:
         if len(impressions) == 1:
             return [error]
@@ -443,7 +434,7 @@ async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standin
     query: wire_lists.StandingsOf = call.request
     placement: Any = engine.placement(call.placement)
     check_path(placement, "duel")
-    key, report = placement.report(query.key, query.confidence)
+    key, report = placement.results.report(query.key, query.confidence)
     # Many keys, and intervals of many rankers, take long; a thread keeps decisions from waiting.
     keys = await run_in_threadpool(_list_busiest_keys, placement)
     content = await run_in_threadpool(report.as_dict)
@@ -455,8 +446,8 @@ def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
 
     Among keys of equal numbers the leading key comes first.
     """
-    tallies = list(placement.tallies.items())
-    most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.leading))
+    tallies = list(placement.results.tallies.items())
+    most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.results.leading))
     return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 

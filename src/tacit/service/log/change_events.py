@@ -2,7 +2,7 @@
 
 This module has the values of two kinds of change events, the learner that a placement starts from and its
 policy versions, and a change of a placement as users see it. The values of other kinds are in
-:mod:`tacit.service.placements.aspects`.
+:mod:`tacit.service.placements.changes`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def decode_list(shown: str | None) -> ShownList:
 
 # ---- The rows of the log: decisions, feedback and change events, with one ascending sequence number
 #
-# Rows are stored as they came; :mod:`tacit.service.placements.attribution` computes rewards from them.
+# Rows are stored as they came; :mod:`tacit.service.projections.attribution` computes rewards from them.
 
 REWARD, CLICKS, EXAMINED, ACTIVATE = "reward", "clicks", "examined", "activate"
 TICK, MODE, MERGE, HOLDOUT = "tick", "mode", "merge", "holdout"

@@ -42,8 +42,9 @@ from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import PLACEMENT, Store
 from tacit.service.log.sqlite import APPLICATION_ID, VERSION
 from tacit.service.log.store import DAMAGE, BlankedRows, describe_rows, sum_blanked_rows
-from tacit.service.placements.aspects.feedback_rule import compare_delays
 from tacit.service.placements.placement import Placement
+from tacit.service.placements.snapshots import export_open_windows
+from tacit.service.projections.feedback_rule import compare_delays
 
 # ---- Users forgotten while no service runs, and found in backups
 
@@ -195,10 +196,10 @@ def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
 
     if differ(lambda placement: placement.series.to_bytes()):
         return "series: what was counted over time after the snapshot is not that by the log"
-    if differ(lambda placement: placement.shared and placement.shared.save_state(placement)):
+    if differ(lambda placement: placement.shared and placement.shared.save_state()):
         return "shared: what other shards sent after the snapshot is not that by the log"
-    if differ(lambda placement: msgspec.json.encode(placement.export_counts())):
-        counts, logged_counts = (placement.export_counts() for placement in both)
+    if differ(lambda placement: msgspec.json.encode(placement.results.export_counts())):
+        counts, logged_counts = (placement.results.export_counts() for placement in both)
         return f"counts: {counts} after the snapshot, {logged_counts} by the log"
     # A store that 0.1 began lacks the decisions before the snapshot with which 0.3 opened it.
     firsts = [(placement.lift.past_periods or [placement.lift])[0].seq for placement in both]
@@ -208,9 +209,9 @@ def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
     alike = from_snapshot.series.results.seq == from_log.series.results.seq
     if alike and differ(lambda placement: placement.series.results.save_state()):
         return "results: what arms earned after the snapshot is not that by the log"
-    if differ(lambda placement: placement.signals and placement.signals.save_state(placement)):
+    if differ(lambda placement: placement.signals and placement.signals.save_state()):
         return "signals: those after the snapshot are not those by the log"
-    windows = (map(msgspec.json.encode, placement.export_open_windows()) for placement in both)
+    windows = (map(msgspec.json.encode, export_open_windows(placement)) for placement in both)
     for mine, its in itertools.zip_longest(*windows):
         if mine != its:
             return f"open windows: {mine!r} after the snapshot, {its!r} by the log"

@@ -18,6 +18,7 @@ from tacit.learning.decisions import Arm
 from tacit.policies.base import NO_FEATURES
 from tacit.policies.spec import policy_from_stored
 from tacit.service.config.schema import Config
+from tacit.service.deciders.items import CatalogueHistory, make_catalogue_history
 from tacit.service.log.ids import as_datetime
 from tacit.service.log.rows import (
     PIN_MODES,
@@ -29,7 +30,6 @@ from tacit.service.log.rows import (
     make_click_row,
 )
 from tacit.service.log.sql import Store
-from tacit.service.placements.aspects.items import CatalogueHistory, make_catalogue_history
 
 ROWS = 10_000
 

@@ -177,7 +177,7 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
     """
     stored = store.placements()
     rules = {
-        stored[name].id: placement_config.policy_kind.placement.attribution(placement_config.rule)
+        stored[name].id: placement_config.policy_kind.parts.attribution(placement_config.rule)
         for name, placement_config in config.placements.items()
         if name in stored
     }

@@ -22,6 +22,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.deciders.arm_lifecycle import parse_arms
 from tacit.service.engine.fold import apply_rows, load_placement
 from tacit.service.engine.shard_layout import Layout, LayoutStore, check_starts, name_schema
 from tacit.service.log import rows
@@ -29,9 +30,8 @@ from tacit.service.log.ids import MOST_SHARDS, find_id_partition, find_shard, ha
 from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.sql import Store
 from tacit.service.log.store import StoredPlacement
-from tacit.service.placements.aspects.arm_lifecycle import parse_arms
-from tacit.service.placements.aspects.shared_learning import JoinedClassifier, SharedUpdate
 from tacit.service.placements.placement import Placement
+from tacit.service.projections.shared_learning import JoinedClassifier, SharedUpdate
 
 ROWS = 5000
 

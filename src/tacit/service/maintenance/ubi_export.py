@@ -16,12 +16,12 @@ import msgspec
 from tacit.logs import ubi_records
 from tacit.logs.writer import conditional_propensity, propensity_at_position
 from tacit.policies.spec import policy_from_stored
+from tacit.service.deciders.items import make_catalogue_history
 from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.aspects.items import make_catalogue_history
-from tacit.service.placements.lists import matrix
+from tacit.service.placements.features import matrix
 
 # ---- Rows of the log as records
 

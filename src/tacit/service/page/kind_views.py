@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from functools import cached_property
 from itertools import combinations
@@ -14,19 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats
+from tacit.errors import UnknownName
 from tacit.evaluate.duels import Pair
+from tacit.learning.learner import Learner
 from tacit.service.page.charts import percent
 from tacit.service.page.key import KeyView, RateEstimate, estimate_share
 from tacit.service.page.lift import Preferences
 from tacit.service.page.view import PageData, View
-from tacit.service.placements.duels import DuelOptions, DuelPlacement
-from tacit.service.placements.lists import (
-    CLICKED_COUNTS,
-    FIRST_COUNTS,
-    SHOWN_COUNTS,
-    FeaturePlacement,
-    SlatePlacement,
-)
+from tacit.service.placements.duels import DuelOptions
+from tacit.service.placements.lists import CLICKED_COUNTS, FIRST_COUNTS, SHOWN_COUNTS
+from tacit.service.placements.placement import Placement
 
 # ---- Duels: standings, the matrix of preferences, the verdict
 
@@ -74,7 +72,7 @@ class DuelView(View):
 
     Parameters
     ----------
-    placement : DuelPlacement
+    placement : Placement
     page_data : PageData
 
     Attributes
@@ -89,14 +87,15 @@ class DuelView(View):
     arms_per_reward = 2
     judged = True
 
-    def __init__(self, placement: DuelPlacement, page_data: PageData) -> None:
+    def __init__(self, placement: Placement, page_data: PageData) -> None:
         super().__init__(placement, page_data)
-        self.key, self.report = placement.report()
-        self.other_keys = max(len(placement.tallies) - 1, 0)
+        results: Any = placement.results
+        self.key, self.report = results.report()
+        self.other_keys = max(len(results.tallies) - 1, 0)
         duels: DuelOptions = self.config.options
         self.method = type(duels.method).__name__
         self.unclicked_is_nothing = duels.unclicked == "nothing"
-        self.duels = placement.duels
+        self.duels = results.duels
         self.preferred = None if page_data.verdict is None else Preferences(page_data.verdict)
 
     @classmethod
@@ -105,7 +104,7 @@ class DuelView(View):
 
         Pages show it in place of a lift.
         """
-        verdict: str = placement.report()[1].verdict
+        verdict: str = placement.results.report()[1].verdict
         return verdict
 
     @cached_property
@@ -230,23 +229,32 @@ class Weight(NamedTuple):
     right: float
 
 
+def _find_first_belief(learner: Learner) -> tuple[str, Any] | None:
+    """Return the first key and its posterior over the features' weights; None without key or posterior."""
+    # A restarting policy delegates to its inner policy, which may have no posterior.
+    with contextlib.suppress(UnknownName, AttributeError, StopIteration):
+        first = next(iter(learner.lanes.lane_of_key))
+        return first, learner.posterior(first)
+    return None
+
+
 class FeatureView(View):
     """The page's view of a placement of arms with features.
 
     Parameters
     ----------
-    placement : FeaturePlacement
+    placement : Placement
     page_data : PageData
     """
 
     template = "features.html"
     deterministic = False
 
-    def __init__(self, placement: FeaturePlacement, page_data: PageData) -> None:
+    def __init__(self, placement: Placement, page_data: PageData) -> None:
         super().__init__(placement, page_data)
         self._dims = placement.config.policy.feature_dims
         self._posterior: Any
-        self.key, self._posterior = placement.first_belief or ("", None)
+        self.key, self._posterior = _find_first_belief(placement.learner) or ("", None)
 
     @cached_property
     def weights(self) -> list[Weight]:
@@ -291,16 +299,17 @@ class SlateView(View):
 
     Parameters
     ----------
-    placement : SlatePlacement
+    placement : Placement
     page_data : PageData
     """
 
     template = "slates.html"
     counted = "place in a list"
 
-    def __init__(self, placement: SlatePlacement, page_data: PageData) -> None:
+    def __init__(self, placement: Placement, page_data: PageData) -> None:
         super().__init__(placement, page_data)
-        self.tally = placement.tally
+        results: Any = placement.results
+        self.tally = results.tally
         self.key: KeyView | None = None
         self.cascade = False
         if page_data.busiest:

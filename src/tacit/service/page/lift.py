@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from tacit.errors import InvalidValue
 from tacit.service.engine.verdicts import ReadVerdict
 from tacit.service.page.timeline import Range
-from tacit.service.placements.lift_report import CHANGES, make_lift_report
 from tacit.service.placements.placement import Placement
+from tacit.service.projections.lift_report import CHANGES, make_lift_report
 from tacit.uplift.sentences import per_decision, percent
 from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
 

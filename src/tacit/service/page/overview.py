@@ -16,11 +16,11 @@ from tacit.service.log.rows import CONTROL
 from tacit.service.page import lift as lifts
 from tacit.service.page import timeline
 from tacit.service.page.charts import draw_sparkline, format_age, format_reward
-from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, R
-from tacit.service.placements.aspects.guardrail import Guardrail
-from tacit.service.placements.attribution import LATE, LATE_EPOCH
 from tacit.service.placements.learning import CLOSED
 from tacit.service.placements.placement import Placement
+from tacit.service.projections.arm_results import DAY, DECISIONS, HOUR, R
+from tacit.service.projections.attribution import LATE, LATE_EPOCH
+from tacit.service.projections.guardrail import Guardrail
 from tacit.uplift.sentences import degradation_sentence
 from tacit.wire.lift import Harm
 
@@ -93,9 +93,9 @@ def _check_constant_reward(placement: Placement, now: int) -> str:
 
 def _check_context_values(placement: Placement, now: int) -> str:
     """Return warnings for values of contexts that look like misspelled ones; empty if there are none."""
-    if placement.encoder is None:
+    if placement.reader.encoder is None:
         return ""
-    return ". ".join([*placement.encoder.data_warnings.values(), ""]).rstrip()
+    return ". ".join([*placement.reader.encoder.data_warnings.values(), ""]).rstrip()
 
 
 def _count_feedback(placement: Placement) -> int:
@@ -190,7 +190,7 @@ def describe_guardrail(placement: Placement) -> list[str]:
 
 def _check_snapshot(placement: Placement, now: int) -> str:
     """Return a warning if the last snapshot is so old that a restart would take long; empty otherwise."""
-    since, every = placement.since_snapshot, placement.snapshot_after
+    since, every = placement.counts.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
         return ""
     return (
@@ -306,7 +306,7 @@ def label_policy(policy: Policy) -> str:
 
 def describe_mode(placement: Placement, now: int) -> str:
     """Return a placement's mode in a word or two, followed by remarks of its aspects."""
-    remarks = (aspect.remark(placement, now) for aspect in placement.aspects.values())
+    remarks = (aspect.remark(now) for aspect in placement.aspects.values())
     return ", ".join([MODE_LABELS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 

@@ -20,9 +20,18 @@ from tacit.service.config.holdout import RewardScale
 from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import parse_time
 from tacit.service.page.charts import SHARES, Point, Remark, Span, format_time
-from tacit.service.placements.arm_results import DAY, DECISIONS, HOUR, SECOND, WIDTHS, R, impressions, rewards
-from tacit.service.placements.placement import format_change
-from tacit.service.placements.series import ARMS, Series, UniformEstimate, uniform_estimate
+from tacit.service.placements.changes import format_change
+from tacit.service.projections.arm_results import (
+    DAY,
+    DECISIONS,
+    HOUR,
+    SECOND,
+    WIDTHS,
+    R,
+    impressions,
+    rewards,
+)
+from tacit.service.projections.series import ARMS, Series, UniformEstimate, uniform_estimate
 
 MOST_POINTS = 96
 MARGIN = 50

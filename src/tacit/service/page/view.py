@@ -35,10 +35,10 @@ from tacit.service.page.charts import (
 from tacit.service.page.key import BusyKey, make_busy_rows
 from tacit.service.page.lift import compute_lift
 from tacit.service.page.overview import MODES, label_policy
-from tacit.service.placements.arm_results import R
-from tacit.service.placements.aspects.arm_lifecycle import check_changeable
-from tacit.service.placements.placement import Placement
-from tacit.service.placements.series import UniformEstimate
+from tacit.service.placements.changes import check_mode
+from tacit.service.placements.placement import Placement, check_changeable
+from tacit.service.projections.arm_results import R
+from tacit.service.projections.series import UniformEstimate
 from tacit.wire.lift import LiftReport
 
 # ---- Controls: the settings of a placement that can be changed
@@ -95,7 +95,7 @@ class Controls:
         self.modes = [
             (mode, MODES.get(mode, ""))
             for mode in MODES
-            if _read_refusal(placement.modes.check, placement, mode) is None
+            if _read_refusal(check_mode, placement, mode) is None
         ]
         self.holdout = placement.holdout
         self.holding = _list_controls(placement)
@@ -263,7 +263,7 @@ class View:
         self.retired = {str(arm) for arm in placement.offer.retired}
         self.history = timeline.make_history(page_data.changes)
         self._changes, self._busiest = page_data.changes, page_data.busiest
-        items = None if placement.items is None else placement.items.get_status(placement)
+        items = None if placement.items is None else placement.items.get_status()
         self.items = items if items is not None and items.version else None
         self._placement = placement
         self._series = placement.series

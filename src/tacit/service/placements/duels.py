@@ -1,14 +1,16 @@
 """Duel placements: interleave the lists of two rankers, and learn from clicks which one is better."""
 
 # 1. ``DuelOptions``, ``DuelTally``: configuration of duels, and the duels of one key.
-# 2. ``DuelPlacement``: the policy chooses two rankers, their lists are interleaved, and clicks decide.
-# 3. Functions of single rows: lists, credit, and a duel as a row of a log of searches.
+# 2. ``DuelReader``: reads the rankers' lists.
+# 3. ``DuelShows``: the policy chooses two rankers, and their lists are interleaved.
+# 4. ``DuelResults``: clicks decide who won.
+# 5. Functions of single rows: lists, credit, and a duel as a row of a log of searches.
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,18 +22,22 @@ from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credit_clicks
 from tacit.interleaving.base import ranking
 from tacit.interleaving.rules import CLICK
-from tacit.learning.decisions import Arm, Decision
+from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.deciders.arm_lifecycle import ArmLifecycle
+from tacit.service.deciders.assignment import Control, PairControl
+from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
-from tacit.service.log.rows import FORGET, ChangeRow, DecisionRow, encode_json
-from tacit.service.log.search_records import SearchFields, hash_rankings, hash_unit, remove_unit
-from tacit.service.placements.aspects.control_group import Control, PairControl
-from tacit.service.placements.attribution import HELD_OUT, TIED, ClickAttribution, TrainingBatch
-from tacit.service.placements.learning import ArmRewards
-from tacit.service.placements.placement import Placement
-from tacit.service.placements.state import ControlFlags, ImpressionBlock, LogTexts
+from tacit.service.log.requests import Impression
+from tacit.service.log.rows import DecisionRow, encode_json
+from tacit.service.log.search_records import SearchFields, hash_rankings, hash_unit
+from tacit.service.placements.requests import RequestReader
+from tacit.service.placements.results import ArmRewards, Results
+from tacit.service.placements.shows import LogTexts, Shows
+from tacit.service.projections.attribution import HELD_OUT, TIED, Attribution, TrainingBatch
 
 KEY = "key"
 """The segment that is a search's key."""
@@ -120,47 +126,12 @@ class DuelTally:
         return tally
 
 
-class DuelPlacement(Placement):
-    """Decides which two rankers to interleave, and learns from clicks which one is better.
+class DuelReader(RequestReader):
+    """Reads requests with the rankers' lists."""
 
-    Parameters are those of :class:`Placement`; the arms are the rankers.
+    _shows: DuelShows
 
-    Attributes
-    ----------
-    tallies : dict of str to DuelTally
-        The duels of each key.
-    duels : int
-        Number of duels of all keys.
-    leading : str
-        A key with the most duels; empty without any.
-    """
-
-    duels: int
-    leading: str
-    _most: int
-    attribution = ClickAttribution
-
-    def _begin(self) -> None:
-        """Set the state before the first decision: no duels, and the random draws of lists and ties."""
-        super()._begin()
-        self._options: DuelOptions = self.config.options
-        self._interleaving = Draws(self.seed, "interleaving")
-        self._ties = Draws(self.seed, "ties")
-        self._rng = np.random.Generator(np.random.PCG64(0))
-        self._restore_counts({})
-
-    @property
-    def actions(self) -> Collection[str]:
-        """Names of the actions on an item that feedback may contain."""
-        return self._options.worth.keys()
-
-    def _extra_fold_spec(self) -> dict[str, Any]:
-        """Return the settings for ties and lists without a click, on which the fold depends."""
-        return {"ties": self._options.ties, "unclicked": self._options.unclicked}
-
-    # Decide ----------------------------------------------------------------------------------
-
-    def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
+    def read(self, request: requests.DecisionRequest) -> Impression:
         """Check a request and return its impression, with the rankers' lists as its details.
 
         Raises
@@ -170,20 +141,20 @@ class DuelPlacement(Placement):
         """
         rankings, search = request.rankings, self._check_search(request)
         if rankings is None:
-            if self.control.assigner is not None:
+            if self._control.assigner is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
             return self._make_impression(request, None, search.text)
         for name in rankings:
-            if name not in self.lifecycle.arm_indices:
-                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._ranker_names)}")
-        for name in self._ranker_names if not self.lifecycle.full_offers else ():
+            if name not in self._lifecycle.arm_indices:
+                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._shows.ranker_names)}")
+        for name in self._shows.ranker_names if not self._lifecycle.full_offers else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
-        arm = self.holdout and self.holdout.arm
+        arm = self._control.holdout and self._control.holdout.arm
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
-        names = [name for name in self._ranker_names if name in rankings]
+        names = [name for name in self._shows.ranker_names if name in rankings]
         lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in names}
         search = replace(search, rankings=hash_rankings(lists))
         impression = self._make_impression(request, None, search.text, lists)
@@ -199,25 +170,14 @@ class DuelPlacement(Placement):
                 requests.check_id(field, id)
         segments = dict(request.segments or {})
         for name, value in segments.items():
-            if name not in self._options.request_segments:
-                allowed = ", ".join(self._options.request_segments) or "none"
+            if name not in self._config.options.request_segments:
+                allowed = ", ".join(self._config.options.request_segments) or "none"
                 remedy = f"the placement takes {allowed}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
             requests.check_id(f"segments.{name}", value)
-        return SearchFields(None, hash_unit(self._salt, self.id, request.user, request.session), segments)
+        return SearchFields(None, hash_unit(*self.hash_key, request.user, request.session), segments)
 
-    def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event; the erasure of a user also removes the users of open decisions.
-
-        A snapshot is then due at once, as earlier ones hold those users.
-        """
-        super().apply_change(change)
-        if change.kind == FORGET and change.placement == self.id:
-            # The users of open decisions are not read any more, and snapshots must not hold them.
-            self.windows.apply_to_field("asked", remove_unit)
-            self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-
-    def check_offer(self, impressions: Sequence[requests.Impression]) -> None:
+    def check_offer(self, impressions: Sequence[Impression]) -> None:
         """Check that each impression with lists still has one of a ranker on offer.
 
         Raises
@@ -225,68 +185,76 @@ class DuelPlacement(Placement):
         InvalidValue
             If all its rankers were retired.
         """
-        for impression in impressions if self.lifecycle.full_offers else ():
-            if impression.details is not None and not self._list_rankers(impression):
+        for impression in impressions if self._lifecycle.full_offers else ():
+            if impression.details is not None and not self._shows.list_offer(impression):
                 raise InvalidValue(
                     "rankings",
                     list(impression.details),
-                    f"on offer are {', '.join(map(str, self.offer.arms))}",
+                    f"on offer are {', '.join(map(str, self._lifecycle.offer.arms))}",
                 )
 
-    def decide(self, impressions: Sequence[requests.Impression], seq: int, time: int) -> Block[DecisionRow]:
-        """Decide among the rankers on offer whose lists the request has; return rows for the log.
 
-        Decisions are recorded as open, as in the base class.
-        """
-        if self.lifecycle.full_offers:
-            count = len(self.offer.arm_indices)
-            listed = list(map(self._list_rankers, impressions))
-            impressions = [
-                impression if len(arms) == count else impression._replace(arms=arms)
-                for impression, arms in zip(impressions, listed, strict=True)
-            ]
-        return super().decide(impressions, seq, time)
+class DuelShows(Shows):
+    """Actions of a placement that interleaves the lists of two rankers; the arms are the rankers."""
 
-    def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
-        """Return the rankers on offer whose lists the impression has."""
-        return self._list_rankers(impression)
-
-    def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
-        """Return the pair of a ranker with itself, which shows its list alone."""
-        return (*arms, *arms)
-
-    def _list_rankers(self, impression: requests.Impression) -> list[Arm]:
-        """Return the rankers on offer whose lists the impression has; all of them if it has no lists."""
-        lists = impression.details
-        return [arm for arm in self.offer.arms if lists is None or str(arm) in lists]
-
-    def _is_full_offer(self, offered: str | None) -> bool:
-        """Return True: the digest of the lists determines the rankers of a request."""
-        # The digest of the lists determines the rankers of a request.
-        return True
+    def __init__(self, config: PlacementConfig, lifecycle: ArmLifecycle, seed: int) -> None:
+        """Prepare the random draws of interleaved lists."""
+        super().__init__(config, lifecycle, seed)
+        self.options: DuelOptions = config.options
+        self._draws = Draws(seed, "interleaving")
+        self._rng = np.random.Generator(np.random.PCG64(0))
 
     @property
-    def _ranker_names(self) -> list[str]:
+    def fold_settings(self) -> dict[str, Any]:
+        """Settings for ties and lists without a click, on which the fold depends."""
+        return {"ties": self.options.ties, "unclicked": self.options.unclicked}
+
+    @property
+    def ranker_names(self) -> list[str]:
         """Names of all rankers as text, in the order of their indices."""
-        return [str(arm) for arm in self.arms]
+        return [str(arm) for arm in self.lifecycle.names]
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
         """Return the control that shows one ranker's list alone."""
         arm_index = None if holdout.arm is None else self.lifecycle.arm_indices[holdout.arm]
         return PairControl(holdout.named, arm_index)
 
-    def _format_shown(
+    def list_offer(self, impression: Impression) -> Sequence[Arm]:
+        """Return the rankers on offer whose lists the impression has; all of them if it has no lists."""
+        lists = impression.details
+        return [arm for arm in self.lifecycle.offer.arms if lists is None or str(arm) in lists]
+
+    def limit_offers(self, impressions: Block[Impression]) -> Block[Impression]:
+        """Return impressions that offer only rankers on offer whose lists they have."""
+        if not self.lifecycle.full_offers:
+            return impressions
+        count, offers = len(self.lifecycle.offer.arm_indices), map(self.list_offer, impressions)
+        pairs = zip(offers, impressions.column("arms"), strict=True)
+        arms = [before if len(offered) == count else offered for offered, before in pairs]
+        return impressions.with_column("arms", arms)
+
+    def is_full_offer(self, offered: str | None) -> bool:
+        """Return True: the digest of the lists determines the rankers of a request."""
+        return True
+
+    def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
+        """Return the pair of a ranker with itself, which shows its list alone."""
+        return (*arms, *arms)
+
+    # The log ---------------------------------------------------------------------------------
+
+    def format_shown(
         self,
-        impressions: ImpressionBlock,
+        impressions: Block[Impression],
         decisions: Sequence[Decision],
         ids: Sequence[str],
-        control: ControlFlags,
+        control: Sequence[int | None],
     ) -> LogTexts:
         """Return pair and interleaved list of each decision as JSON for the log; draws the interleavings."""
         return list(map(self._interleave_as_json, impressions, decisions, ids, control))
 
     def _interleave_as_json(
-        self, impression: requests.Impression, decision: Decision, id: str, control: int | None
+        self, impression: Impression, decision: Decision, id: str, control: int | None
     ) -> str:
         """Interleave the lists of the decision's two rankers; return pair and list as JSON text for the log.
 
@@ -298,36 +266,69 @@ class DuelPlacement(Placement):
             rankings = [impression.details[str(ranker)] for ranker in decision.pair]
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                items = tuple(rankings[0][: self._options.method.length])
+                items = tuple(rankings[0][: self.options.method.length])
                 interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
             else:
-                self._interleaving.begin(self._rng, id)
-                interleaved = self._options.method.interleave(rankings, self._rng)
+                self._draws.begin(self._rng, id)
+                interleaved = self.options.method.interleave(rankings, self._rng)
             content["interleaved"] = interleaved.as_dict()
-            if _is_same_list(rankings, self._options.method.length) and len(set(decision.pair)) > 1:
+            if _is_same_list(rankings, self.options.method.length) and len(set(decision.pair)) > 1:
                 content["alike"] = True
         return encode_json(content)
 
-    def _format_counterfactual(self, decision: Decision) -> Arm:
-        """Return the counterfactual pair as JSON for the log."""
-        return json.dumps(decision.pair)
+    def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
+        """Return counterfactual pairs as JSON for the log."""
+        return [json.dumps(decision.pair) for decision in decisions]
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the left and the right ranker of a logged decision."""
         first, second = json.loads(row.shown or "")["pair"]
         return first, second
 
-    def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+    def get_actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return the indices of left and right ranker of logged decisions, shape (rows, 2)."""
         return np.array(
             [[self.lifecycle.arm_indices[arm] for arm in self.get_shown_arms(row)] for row in rows]
         )
 
+
+class DuelResults(Results):
+    """Counts duels, and reads who won them.
+
+    Attributes
+    ----------
+    tallies : dict of str to DuelTally
+        The duels of each key.
+    duels : int
+        Number of duels of all keys.
+    leading : str
+        A key with the most duels; empty without any.
+    """
+
+    shows: DuelShows
+
+    def __init__(self, name: str, shows: DuelShows, windows: Attribution, policy: PolicyDecider) -> None:
+        """Begin without duels, and prepare the random draws of ties."""
+        super().__init__(name, shows, windows, policy)
+        self._options = shows.options
+        self._ties = Draws(shows.seed, "ties")
+        self._rng = np.random.Generator(np.random.PCG64(0))
+        self._most = 0
+        self._read: tuple[TrainingBatch | None, list[Duel]] = None, []
+        self.restore_counts({})
+
+    @property
+    def actions(self) -> Collection[str]:
+        """Names of the actions on an item that feedback may contain."""
+        return self._options.worth.keys()
+
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count both rankers of each decision in the series, without propensities."""
-        indices = [self.lifecycle.arm_indices[ranker] for row in rows for ranker in self.get_shown_arms(row)]
+        indices = [
+            self._lifecycle.arm_indices[ranker] for row in rows for ranker in self.shows.get_shown_arms(row)
+        ]
         unknown = [None] * len(indices)
-        offered = [len(self.lifecycle.arm_indices)] * len(indices)
+        offered = [len(self._lifecycle.arm_indices)] * len(indices)
         self.series.count_decisions(rows[0].time, indices, unknown, offered, len(rows))
 
     # Learn -----------------------------------------------------------------------------------
@@ -350,66 +351,68 @@ class DuelPlacement(Placement):
             )  # fmt: skip
         return None
 
-    def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
+    def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         """Return the outcome of each duel for the policy; None where the policy learns nothing."""
-        return list(map(self._policy_reward, self.windows.rows(rewards.entries), rewards.values))
+        return [self._draw_outcome(duel) for duel in self._list_duels(rewards)]
 
-    def _policy_reward(self, row: DecisionRow, feedback: Any) -> float | None:
+    def _list_duels(self, rewards: TrainingBatch) -> list[Duel]:
+        """Return the duels of a batch, each read once: the last batch's are kept."""
+        batch, duels = self._read
+        if batch is not rewards:
+            rows = self.windows.rows(rewards.entries)
+            duels = list(map(read_duel, rows, rewards.values))
+            self._read = rewards, duels
+        return duels
+
+    def _draw_outcome(self, duel: Duel) -> float | None:
         """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
 
         None if the policy does not learn from it: a control's decision, or a tie or missing click that does
         not count. Draws the coin for a tie by the decision's id.
         """
-        if row.control:
+        if duel.row.control or (duel.credit.clicks == 0 and self._options.unclicked == "nothing"):
             return None
-        credit = compute_credit(row, feedback)
-        if credit.clicks == 0 and self._options.unclicked == "nothing":
-            return None
-        self._ties.begin(self._rng, row.id)
-        return credit.draw_outcome(self._rng, self._options.ties)
+        self._ties.begin(self._rng, duel.row.id)
+        return duel.credit.draw_outcome(self._rng, self._options.ties)
 
-    def _refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
+    def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
         """Set the outcomes of feedback that the policy does not learn to "held-out" or "tied", in place."""
-        rows = self.windows.rows(rewards.entries)
-        for row_index, row, feedback in zip(rewards.row_indices, rows, rewards.values, strict=True):
-            if self._policy_reward(row, feedback) is None:
-                outcomes[row_index] = HELD_OUT if row.control else TIED
+        for row_index, duel in zip(rewards.row_indices, self._list_duels(rewards), strict=True):
+            if self._draw_outcome(duel) is None:
+                outcomes[row_index] = HELD_OUT if duel.row.control else TIED
 
-    def _count_rewards(self, rewards: TrainingBatch) -> None:
+    def count_rewards(self, rewards: TrainingBatch) -> None:
         """Count duels and clicks of a batch in the tallies and the series."""
-        for row, feedback in zip(self.windows.rows(rewards.entries), rewards.values, strict=True):
-            self._note_duel(row, feedback)
+        for duel in self._list_duels(rewards):
+            self._note_duel(duel)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision one reward of 1 without an arm if it has a click; otherwise none."""
-        rows = self.windows.rows(rewards.entries)
-        return [
-            [(None, [1.0])] if _has_click(*pair) else [] for pair in zip(rows, rewards.values, strict=True)
-        ]
+        return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
 
-    def _note_duel(self, row: DecisionRow, feedback: Any) -> None:
+    def _note_duel(self, duel: Duel) -> None:
         """Count a click in the series, and the duel in its key's tally, the total and the leading key.
 
         Decisions of the control, and those without a click if these count as nothing, are no duels.
         """
-        clicked = _has_click(row, feedback)
-        if clicked:
-            self.series.count_reward(row.time, None, len(self.lifecycle.arm_indices), 1.0)
-        if row.control or (not clicked and self._options.unclicked == "nothing"):
+        row = duel.row
+        if duel.clicked:
+            self.series.count_reward(row.time, None, len(self._lifecycle.arm_indices), 1.0)
+        if row.control or (not duel.clicked and self._options.unclicked == "nothing"):
             return
-        credit = compute_credit(row, feedback)
-        first, second = self.get_shown_arms(row)
+        first, second = self.shows.get_shown_arms(row)
         tally = self._tally(row.key)
         before = tally.duels
-        tally.add(self.lifecycle.arm_indices[first], self.lifecycle.arm_indices[second], credit)
+        tally.add(self._lifecycle.arm_indices[first], self._lifecycle.arm_indices[second], duel.credit)
         self.duels += tally.duels - before
         if tally.duels > self._most:
             self._most, self.leading = tally.duels, row.key
 
     def _tally(self, key: str) -> DuelTally:
         """Return the tally of a key, created if missing, with room for all rankers."""
-        tally = self.tallies.setdefault(key, DuelTally(len(self.arms)))
-        tally.reach(len(self.arms))
+        count = len(self._lifecycle.names)
+        tally = self.tallies.setdefault(key, DuelTally(count))
+        tally.reach(count)
         return tally
 
     # What was learned ------------------------------------------------------------------------
@@ -431,18 +434,20 @@ class DuelPlacement(Placement):
         """
         if key is None:
             key = self.leading
-        elif key not in self.tallies and key not in self.learner:
+        elif key not in self.tallies and key not in self.policy.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
-        tally = self.tallies[key] if key in self.tallies else DuelTally(len(self.arms))
-        tally.reach(len(self.arms))
+        tally = self.tallies[key] if key in self.tallies else DuelTally(len(self._lifecycle.names))
+        tally.reach(len(self._lifecycle.names))
         plays, scores = tally.plays.copy(), tally.scores.copy()
-        return key, DuelReport(self._ranker_names, plays, scores, confidence, tally.ties, tally.unclicked)
+        return key, DuelReport(
+            self.shows.ranker_names, plays, scores, confidence, tally.ties, tally.unclicked
+        )
 
     def export_counts(self) -> Any:
         """Return the tallies of all keys as JSON data."""
         return {key: tally.save_state() for key, tally in self.tallies.items()}
 
-    def _restore_counts(self, counts: Any) -> None:
+    def restore_counts(self, counts: Any) -> None:
         """Replace the tallies of all keys by the output of :meth:`export_counts`; recompute the totals."""
         self.tallies: dict[str, DuelTally] = {
             key: DuelTally.from_state(saved) for key, saved in counts.items()
@@ -455,7 +460,32 @@ class DuelPlacement(Placement):
     def merge_counts(self, parts: Sequence[Any]) -> None:
         """Replace the tallies by all shards' tallies, which have different keys."""
         # Each key is in one shard.
-        self._restore_counts({key: tally for part in parts for key, tally in part.items()})
+        self.restore_counts({key: tally for part in parts for key, tally in part.items()})
+
+
+class Duel(NamedTuple):
+    """A decision of duels with its feedback, read once.
+
+    Attributes
+    ----------
+    row : DecisionRow
+    credit : Credit
+        Credit of both rankers.
+    clicked : bool
+        Whether it has a click that counts: for the control any, for duels one that gives credit.
+    """
+
+    row: DecisionRow
+    credit: Credit
+    clicked: bool
+
+
+def read_duel(row: DecisionRow, feedback: Any) -> Duel:
+    """Return a decision of duels with the credit of its feedback: an outcome, or a list of clicks."""
+    if row.control:
+        return Duel(row, Credit((0.0, 0.0), clicks=0, chance=0.5), bool(requests.select_clicks(feedback)))
+    credit = compute_credit(row, feedback)
+    return Duel(row, credit, bool(credit.clicks))
 
 
 def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
@@ -468,11 +498,6 @@ def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
     """True if two lists are equal down to the shown length, so that clicks cannot compare them."""
     first, second = rankings
     return first[:length] == second[:length]
-
-
-def _has_click(row: DecisionRow, feedback: Any) -> bool:
-    """True if feedback has a click that counts: for the control any, for duels one that gives credit."""
-    return bool(requests.select_clicks(feedback) if row.control else compute_credit(row, feedback).clicks)
 
 
 def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:

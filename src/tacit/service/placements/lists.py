@@ -1,125 +1,110 @@
-"""Placements that show lists, and placements whose requests describe their arms by features."""
-
-# 1. ``SlatePlacement``: shows an ordered list of arms; learns from clicks on positions.
-# 2. ``FeaturePlacement``: arms come with the request and are described by features.
-# 3. Checks of feature rows, and their conversion to arrays.
-# 4. ``ItemListPlacement``: lists of items from requests or from a catalogue.
+"""Placements that show ordered lists of arms, and learn from clicks on positions."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-import msgspec
 import numpy as np
 
-from tacit.core import checks
-from tacit.core.arrays import Floats, Ints
-from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.catalogue import AllIds, CandidateSet
-from tacit.learning.decisions import Arm, Decision, split_by_size
-from tacit.learning.explanation import as_rows
-from tacit.learning.learner import Learner
-from tacit.policies.base import NO_FEATURES
-from tacit.service.config.file import check_item
+from tacit.core.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.config.holdout import HoldoutConfig
+from tacit.service.deciders.assignment import Control, ListControl
+from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.log import requests
-from tacit.service.log.blocks import Block, column_values
-from tacit.service.log.rows import DecisionRow, decode_list, encode_json, encode_list
-from tacit.service.placements.aspects.control_group import Control, ListControl
-from tacit.service.placements.aspects.items import (
-    CandidateQuery,
-    as_array,
-    format_shown_item,
-    make_candidate_query,
-    parse_shown_item,
-)
-from tacit.service.placements.attribution import ClickAttribution, TrainingBatch
-from tacit.service.placements.learning import ArmRewards
-from tacit.service.placements.placement import Placement
-from tacit.service.placements.state import ControlFlags, ImpressionBlock, LogTexts
-
-# ---- Slate placements: ordered lists of arms, and clicks on positions
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import Impression
+from tacit.service.log.rows import DecisionRow, decode_list, encode_list
+from tacit.service.placements.results import ArmRewards, Results
+from tacit.service.placements.shows import LogTexts, Shows
+from tacit.service.projections.attribution import Attribution, TrainingBatch
 
 # Rows of the tally by position: lists with an arm at the position, with a click there, and with their first
 # click there.
 SHOWN_COUNTS, CLICKED_COUNTS, FIRST_COUNTS = range(3)
 
 
-class SlatePlacement(Placement):
-    """Decides which arms to list, best first, and learns from the clicks on each position.
-
-    Parameters are those of :class:`Placement`.
-    """
-
-    attribution = ClickAttribution
-
-    def _begin(self) -> None:
-        """Set the state before the first decision, with an empty tally of positions."""
-        super()._begin()
-        self.tally = np.zeros((3, self._positions), np.int64)
+class ListShows(Shows):
+    """Actions of a placement that lists arms, best first."""
 
     @property
-    def _positions(self) -> int:
+    def positions(self) -> int:
         """Number of positions of a list."""
         return self.config.policy.action_width
-
-    def make_control(self, holdout: HoldoutConfig) -> Control:
-        """Return the control of a holdout, which lists arms."""
-        return ListControl(holdout.named, self._positions)
-
-    def _format_shown(
-        self,
-        impressions: ImpressionBlock,
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: ControlFlags,
-    ) -> LogTexts:
-        """Return each decision's list and its propensities by position as JSON for the log."""
-        return [
-            encode_list(
-                self._list_arms(decision), decision.prefix_propensities, decision.position_propensities
-            )
-            for decision in decisions
-        ]
-
-    def _list_arms(self, decision: Decision) -> list[Arm | None]:
-        """Return the arm at each position, without empty positions at the end; None for empty ones."""
-        indices = decision.slots.tolist()
-        while indices and indices[-1] < 0:
-            indices.pop()
-        return [None if index < 0 else self.arms[index] for index in indices]
 
     @property
     def max_pinned(self) -> int:
         """Maximum number of arms in a pin: the number of positions."""
-        return self._positions
+        return self.positions
 
-    def _format_counterfactual(self, decision: Decision) -> Arm:
-        """Return the counterfactual list as JSON for the log."""
-        return json.dumps(self._list_arms(decision))
+    def make_control(self, holdout: HoldoutConfig) -> Control:
+        """Return the control of a holdout, which lists arms."""
+        return ListControl(holdout.named, self.positions)
+
+    def list_arms(self, decision: Decision) -> list[Arm | None]:
+        """Return the arm at each position, without empty positions at the end; None for empty ones."""
+        indices = decision.slots.tolist()
+        while indices and indices[-1] < 0:
+            indices.pop()
+        return [None if index < 0 else self.lifecycle.names[index] for index in indices]
+
+    def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the arm index at each position, −1 for an empty or unknown one, shape (positions,)."""
+        indices = np.full(self.positions, -1, np.int64)
+        indices[: len(shown)] = [self.lifecycle.arm_indices.get(arm, -1) for arm in shown]
+        return indices
+
+    def format_shown(
+        self,
+        impressions: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> LogTexts:
+        """Return each decision's list and its propensities by position as JSON for the log."""
+        return [
+            encode_list(
+                self.list_arms(decision), decision.prefix_propensities, decision.position_propensities
+            )
+            for decision in decisions
+        ]
+
+    def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
+        """Return counterfactual lists as JSON for the log."""
+        return [json.dumps(self.list_arms(decision)) for decision in decisions]
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the arms that a decision listed, best first; None at an empty position."""
         return tuple(decode_list(row.shown).arms)  # type: ignore[arg-type]
 
-    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the arm index at each position, −1 for an empty or unknown one, shape (positions,)."""
-        indices = np.full(self._positions, -1, np.int64)
-        indices[: len(shown)] = [self.lifecycle.arm_indices.get(arm, -1) for arm in shown]
-        return indices
-
-    def _get_actions(self, rows: Block[DecisionRow]) -> Ints:
+    def get_actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return the arm index at each position of logged decisions, shape (rows, positions)."""
-        return np.array([self._get_shown_indices(self.get_shown_arms(row), None) for row in rows])
+        return np.array([self.get_shown_indices(self.get_shown_arms(row), None) for row in rows])
+
+
+class ListResults(Results):
+    """Counts listed arms and clicks on positions.
+
+    Attributes
+    ----------
+    tally : array of int64, shape (3, positions)
+        Lists with an arm at each position, with a click there, and with their first click there.
+    """
+
+    shows: ListShows
+
+    def __init__(self, name: str, shows: ListShows, windows: Attribution, policy: PolicyDecider) -> None:
+        super().__init__(name, shows, windows, policy)
+        self.tally = np.zeros((3, shows.positions), np.int64)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count every listed arm as an impression in the series, without propensities."""
-        arm_indices = self.lifecycle.arm_indices
-        indices = [arm_indices[arm] for row in rows for arm in self.get_shown_arms(row) if arm in arm_indices]
+        arm_indices = self._lifecycle.arm_indices
+        listed = [arm for row in rows for arm in self.shows.get_shown_arms(row)]
+        indices = [arm_indices[arm] for arm in listed if arm in arm_indices]
         unknown = [None] * len(indices)
         self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), len(rows))
 
@@ -131,7 +116,7 @@ class SlatePlacement(Placement):
         InvalidValue
             If a click does not fit the list, or nothing was shown at its position.
         """
-        listed = self.get_shown_arms(row)
+        listed = self.shows.get_shown_arms(row)
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
@@ -140,21 +125,21 @@ class SlatePlacement(Placement):
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
-    def _convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
+    def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         """Return for each decision 1 at clicked positions and 0 at others; a number for one position."""
         return list(map(self._click_values, rewards.values))
 
     def _click_values(self, clicks: Sequence[int]) -> float | list[float]:
         """Return 1 at clicked positions and 0 at others; a number instead of a list for one position."""
-        rewards = [0.0] * self._positions
+        rewards = [0.0] * self.shows.positions
         for position in clicks:
             rewards[position] = 1.0
-        return rewards if self._positions > 1 else rewards[0]
+        return rewards if len(rewards) > 1 else rewards[0]
 
-    def _count_rewards(self, rewards: TrainingBatch) -> None:
+    def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add clicks to the series and to the tally of positions."""
         times = self.windows.values(rewards.entries, "time")
-        actions = self.open.actions(rewards.entries)
+        actions = self.policy.open.actions(rewards.entries)
         for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
                 self.series.count_reward(time, None, 1, 1.0, self._get_click_arm(indices[position]))
@@ -164,7 +149,7 @@ class SlatePlacement(Placement):
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision a reward of 1 for the arm at each clicked position."""
-        listed = self.open.actions(rewards.entries).tolist()
+        listed = self.policy.open.actions(rewards.entries).tolist()
         return [
             [(self._get_click_arm(indices[position]), [1.0]) for position in clicks]
             for indices, clicks in zip(listed, rewards.values, strict=True)
@@ -178,486 +163,10 @@ class SlatePlacement(Placement):
         """Return the tally of all positions as JSON data."""
         return self.tally.tolist()
 
-    def _restore_counts(self, counts: Any) -> None:
+    def restore_counts(self, counts: Any) -> None:
         """Replace the tally of all positions by the output of :meth:`export_counts`."""
-        # Old snapshots without a tally have None, which fails here, and the log is folded.
         self.tally[:] = np.array(counts, np.int64)
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
         """Set the tally to the sum over all shards."""
         self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
-
-
-# ---- Feature placements: arms come with the request and are described by features
-
-MAX_ARMS = 10_000
-ARM_NUMBERS = np.arange(MAX_ARMS)
-"""Indices of arms without names: one array, of which all open decisions hold views."""
-
-
-class FeaturePlacement(Placement):
-    """Decides for one of the arms that a request describes by their features.
-
-    Parameters are those of :class:`Placement`. The log holds the features of every arm on offer.
-    """
-
-    named_features: ClassVar[bool] = True
-    """Whether each weight of the policy belongs to one feature."""
-
-    @property
-    def layers(self) -> int:
-        """Number of arms whose impressions the series counts; 1 if arms come with requests."""
-        # Arms that come and go have no share of the impressions.
-        return max(len(self.lifecycle.arm_indices), 1)
-
-    @property
-    def first_belief(self) -> tuple[str, Any] | None:
-        """The first key and its posterior over the features' weights; None without key or posterior."""
-        keys = self.learner.lanes.lane_of_key
-        if not keys or not self.named_features:
-            return None
-        first = next(iter(keys))
-        # A restarting policy delegates to its inner policy, which may have no posterior.
-        with contextlib.suppress(UnknownName, AttributeError):
-            return first, self.learner.posterior(first)
-        return None
-
-    # Decide ----------------------------------------------------------------------------------
-
-    def check_request(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Check a request and its features, or its query of the catalogue, and return its impression.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            If the request does not fit the placement.
-        """
-        self._check_session(request.session)
-        if request.relevance is None and self.items is not None:
-            return self._check_catalogue_request(request)
-        if request.segment is not None or request.unknown is not None:
-            field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
-            raise InvalidValue(field, value, "leave it out: the features come with the request")
-        features = []
-        fields = ("relevance", request.relevance), ("examination", request.examination)
-        for (field, rows), dim in zip(fields, self.config.policy.feature_dims, strict=True):
-            features.append(check_features(field, rows, dim))
-        sizes = {len(rows) for rows in features if rows is not None}
-        if len(sizes) > 1:
-            raise InvalidValue("examination", len(features[1] or ()), "give as many rows as of relevance")
-        (size,), arms = sizes, request.arms
-        if self.lifecycle.arm_indices and arms is None and size != len(self.lifecycle.arm_indices):
-            raise InvalidValue(
-                "relevance", size, f"give a row for each of {len(self.lifecycle.arm_indices)} arms"
-            )
-        if arms is not None:
-            arms = self._offer(arms, size)
-        text = msgspec.json.encode(dict(zip(("relevance", "examination"), features, strict=True)))
-        impression = self._make_impression(request, arms, text.decode(), features)
-        return self._with_unit(impression, request.session, request.user)
-
-    def _check_catalogue_request(self, request: requests.DecisionRequest) -> requests.Impression:
-        """Check a request without features; return its impression, with the candidate query as details."""
-        query = make_candidate_query(request)
-        impression = self._make_impression(request, request.arms, query.text, query)
-        return self._with_unit(impression, request.session, request.user)
-
-    def is_same_request(self, impression: requests.Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression; skipped missing items are ignored."""
-        if (
-            isinstance(impression.details, CandidateQuery)
-            and impression.details.skips
-            and row.offered is not None
-        ):
-            # Missing items were skipped: compare with the items that existed.
-            item_ids = set(json.loads(row.offered))
-            impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in item_ids])
-        return super().is_same_request(impression, row)
-
-    def look_up_candidates(
-        self, impressions: Sequence[requests.Impression], places: Sequence[int]
-    ) -> Sequence[requests.Impression]:
-        """Return impressions with their candidates from the catalogue, in place of candidate queries.
-
-        With several impressions, errors name the position of the impression in its request (``places``).
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            If an impression has no candidates, or one is missing.
-        """
-        if self.items is None or not any(
-            isinstance(item, CandidateQuery) for item in column_values(impressions, "details")
-        ):
-            return impressions
-        if len(impressions) == 1:
-            return [self._look_up(impressions[0])]
-        pairs = zip(places, impressions, strict=True)
-        return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
-
-    def _look_up(self, impression: requests.Impression) -> requests.Impression:
-        """Return an impression with the candidates of its query; one without a query is returned unchanged.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            If there is no catalogue, no candidate, or one is missing.
-        """
-        if not isinstance(impression.details, CandidateQuery):
-            return impression
-        if self.learner.items_or_none is None:
-            dim, _ = self.config.policy.feature_dims
-            remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
-            raise InvalidValue("relevance", None, remedy)
-        candidates = impression.details.find_candidates(self.learner.items, impression.arms)
-        return impression._replace(arms=candidates.ids, details=(candidates, None))
-
-    def count_candidates(self, impressions: Sequence[requests.Impression]) -> Sequence[int]:
-        """Return the number of candidates of each impression; 0 for client-side decisions."""
-        return list(map(self._count_candidates, impressions))
-
-    def _count_candidates(self, impression: requests.Impression) -> int:
-        """Return the number of candidates of an impression; 0 for a client-side decision."""
-        source = impression.details
-        if isinstance(source, CandidateQuery):
-            return source.count_candidates(self.learner.items, impression.arms)
-        if isinstance(source, requests.ClientDecision):
-            return 0
-        return max(len(rows) for rows in source if rows is not None)
-
-    def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
-        """Return the arms of a request after a check.
-
-        Raises
-        ------
-        InvalidValue, UnknownName
-            If the arms are not ``size`` different ones, or one is unknown.
-        """
-        if self.lifecycle.arm_indices:
-            offer = self.lifecycle.check_arms(arms)
-        else:
-            offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
-        if len(offer) != size or len(set(offer)) < size:
-            raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
-        return offer
-
-    def _choose(self, learner: Learner, impression: requests.Impression) -> Decision:
-        """Decide for one impression with the features of its request or of catalogue items."""
-        context = impression.context if learner.policy.context_dim else None
-        relevance, examination = impression.details
-        if isinstance(relevance, CandidateSet):
-            # ``choose`` refuses relevance for a policy with a catalogue, so rows are passed directly.
-            rows = as_rows(context, impression.arms, relevance.vectors, examination)
-            return learner.choose_rows([impression.key], rows)[0]
-        key, arms = impression.key, impression.arms
-        return learner.choose(key, context, arms, relevance=relevance, examination=examination)
-
-    def _decide_batch(
-        self, impressions: Block[requests.Impression], seq: int, time: int
-    ) -> Block[DecisionRow]:
-        """Decide for impressions in pieces of limited size; record the decisions and return rows."""
-        pieces = split_by_size(self.count_candidates(impressions), self.candidate_size)
-        decide_batch = super()._decide_batch
-        parts = [decide_batch(impressions[part], seq + part.start, time) for part in pieces]
-        return Block.concatenate(DecisionRow, parts)
-
-    def _learner_inputs(
-        self, learner: Learner, impressions: Block[requests.Impression]
-    ) -> tuple[Any, Any, Any, Any]:
-        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
-        dims = self.config.policy.feature_dims
-        relevance, examination = (
-            [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
-            for i in range(2)
-        )
-        contexts = None
-        if learner.policy.context_dim:
-            contexts = [context or () for context in impressions.column("context")]
-        return contexts, impressions.column("arms"), relevance, examination
-
-    def get_offer(self, impression: requests.Impression) -> Ints:
-        """Return the indices of the arms on offer, the baseline first; 0, 1, … for unnamed arms."""
-        if self.lifecycle.arm_indices or impression.arms is not None:
-            return self.get_offered_indices(impression.arms)
-        return np.arange(max(len(rows) for rows in impression.details if rows is not None))
-
-    def list_offer(self, impression: requests.Impression) -> Sequence[Arm]:
-        """Return the arms on offer to an impression; numbers for unnamed ones."""
-        if impression.arms is not None or self.lifecycle.arm_indices:
-            return super().list_offer(impression)
-        return range(max(len(rows) for rows in impression.details if rows is not None))
-
-    # The log ---------------------------------------------------------------------------------
-
-    def make_rows(
-        self, impressions: Block[requests.Impression], *arguments: Any, **options: Any
-    ) -> Block[DecisionRow]:
-        """Return decisions as rows of the log; an offer of all catalogue items is left out of the row."""
-        arms = [
-            None if isinstance(candidates, AllIds) else candidates
-            for candidates in impressions.column("arms")
-        ]
-        return super().make_rows(impressions.with_column("arms", arms), *arguments, **options)
-
-    def _format_shown(
-        self,
-        impressions: ImpressionBlock,
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: ControlFlags,
-    ) -> LogTexts:
-        """Return the shown catalogue item of each decision as JSON for the log, or None.
-
-        None if the features came with the request.
-        """
-        located = _get_located(impressions)
-        if located.count(None) == len(located):
-            return [None] * len(ids)
-        pairs = zip(located, decisions, strict=True)
-        return [
-            None if candidates is None else format_shown_item(candidates, decision)
-            for candidates, decision in pairs
-        ]
-
-    def _store_open(
-        self,
-        entries: Ints,
-        rows: Block[DecisionRow],
-        decisions: Sequence[Decision],
-        secondary_decision: Decision | None,
-    ) -> None:
-        """Store new open decisions; of catalogue items only the features of the shown ones are kept."""
-        shown_texts = rows.column("shown")
-        if any(shown_texts):
-            pairs = zip(decisions, shown_texts, strict=True)
-            decisions = [_strip_features(decision) if text else decision for decision, text in pairs]
-            secondary_decision = secondary_decision and _strip_features(secondary_decision)
-        super()._store_open(entries, rows, decisions, secondary_decision)
-
-    def _parse_item(self, row: DecisionRow) -> Any:
-        """Return the catalogue item that a logged decision showed; None if the request had the features."""
-        return parse_shown_item(row.shown)
-
-    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, with the features of arms.
-
-        They are read from the shown catalogue item in the row, or else from the logged request. ``epoch``
-        is the number of earlier restarts of the row's key.
-        """
-        item = self._parse_item(row)
-        if item is not None:
-            indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
-            return indexed._replace(
-                shown=(row.arm,), offered=ARM_NUMBERS[: item.of], relevance=item.relevance
-            )
-        decision = super().restore_decision(row, epoch)
-        features = json.loads(row.asked or "")
-        relevance, examination = (
-            matrix(features.get(field), dim)
-            for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
-        )
-        offered = decision.offered
-        if row.offered is None:
-            offered = np.arange(max(len(relevance), len(examination)))
-        return decision._replace(offered=offered, relevance=relevance, examination=examination)
-
-    def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the arms on offer to a logged decision.
-
-        They are 0, 1, … if arms come with requests.
-        """
-        if self.lifecycle.arm_indices or offered is None:
-            return super().get_offered_indices(offered)
-        return np.arange(len(offered))
-
-    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of shown arms; positions in the offer if arms come with requests."""
-        if self.lifecycle.arm_indices:
-            return super()._get_shown_indices(shown, offered)
-        if offered is None:
-            return np.array([int(arm) for arm in shown])
-        return np.array([list(offered).index(arm) for arm in shown])
-
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count the shown arm of each decision in the series; arm 0 if arms come with requests."""
-        indices = [self.lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
-        offered = list(map(self._count_offered, rows))
-        self.series.count_decisions(rows[0].time, indices, self._weighable_propensities(rows), offered)
-
-    def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
-        """Return the index of each decision's rewarded arm; None if arms come with requests."""
-        # Arms that come with requests have no permanent index.
-        return super()._get_rewarded_arms(entries) if self.lifecycle.arm_indices else [None] * len(entries)
-
-    def _count_offered(self, row: DecisionRow) -> int:
-        """Return the number of arms on offer to a logged decision."""
-        item = self._parse_item(row)
-        if item is not None:
-            count: int = item.of
-            return count
-        if row.offered is not None:
-            return len(json.loads(row.offered))
-        features = json.loads(row.asked or "")
-        return len(features["relevance"] or features["examination"])
-
-
-def _get_located(impressions: ImpressionBlock) -> list[CandidateSet | None]:
-    """Return the candidates that each impression has from the catalogue; None for others."""
-    return [
-        features[0] if isinstance(features[0], CandidateSet) else None
-        for features in impressions.column("details")
-    ]
-
-
-def _strip_features(decision: Decision) -> Decision:
-    """Return a decision with the features of its shown arms alone, and unnamed arms on offer."""
-    return decision.lean()._replace(offered=ARM_NUMBERS[: len(decision.offered)])
-
-
-def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
-    """Check rows of features and convert them to lists of floats; None if ``dim`` is 0.
-
-    Raises
-    ------
-    InvalidValue
-        If there is no row, too many, a row is not ``dim`` finite numbers, or rows are given for ``dim`` 0.
-    """
-    if dim == 0:
-        if rows is not None:
-            raise InvalidValue(field, rows, "leave it out: the policy reads none")
-        return None
-    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MAX_ARMS:
-        raise InvalidValue(field, rows, f"give {dim} finite numbers for each arm on offer")
-    result = []
-    for i, row in enumerate(rows):
-        numbers = [float(x) for x in row]
-        if len(numbers) != dim or not all(map(math.isfinite, numbers)):
-            raise InvalidValue(f"{field}[{i}]", row, f"give {dim} finite numbers")
-        result.append(numbers)
-    return result
-
-
-def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
-    """Return rows of features as an array, shape (rows, dim); an empty array for None."""
-    return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
-
-
-# ---- Lists of items with features, from requests or from a catalogue
-
-
-class ShownItems(msgspec.Struct, frozen=True):
-    """The catalogue items that a decision listed, as its row of the log holds them.
-
-    Attributes
-    ----------
-    slate : list of str or int
-        Listed items from the top.
-    prefixes, places : list of float
-        Propensities, as in :class:`~tacit.service.log.rows.ShownList`.
-    vectors : bytes
-        Vectors of the listed items: numbers of half precision, one vector after the other.
-    at : list of int
-        Positions of the listed items among the candidates.
-    of : int
-        Number of candidates.
-    """
-
-    slate: list[Arm]
-    prefixes: list[float]
-    places: list[float]
-    vectors: bytes
-    at: list[int]
-    of: int
-
-    @property
-    def relevance(self) -> Floats:
-        """Vectors of the listed items; in the order of the candidates if all candidates are listed."""
-        rows = np.frombuffer(self.vectors, np.float16).reshape(len(self.at), -1).astype(np.float64)
-        return rows[np.argsort(self.at)] if len(self.at) == self.of else rows
-
-
-class ItemListPlacement(SlatePlacement, FeaturePlacement):
-    """Decides which items to list, best first, and learns from the clicks on each position.
-
-    Parameters are those of :class:`~tacit.service.placements.placement.Placement`.
-    """
-
-    named_features = False
-
-    def _list_arms(self, decision: Decision) -> list[Arm | None]:
-        """Return the listed items, from the top."""
-        return list(decision.shown)
-
-    def _get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the position among the candidates of each listed item; −1 for empty positions."""
-        indices = np.full(self._positions, -1, np.int64)
-        indices[: len(shown)] = shown if offered is None else [offered.index(arm) for arm in shown]
-        return indices
-
-    # The log ---------------------------------------------------------------------------------
-
-    def _format_shown(
-        self,
-        impressions: ImpressionBlock,
-        decisions: Sequence[Decision],
-        ids: Sequence[str],
-        control: ControlFlags,
-    ) -> LogTexts:
-        """Return each decision's list as JSON for the log, with the vectors of catalogue items."""
-        return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
-
-    def _format_items(self, candidates: CandidateSet | None, decision: Decision) -> str:
-        """Return a decision's list and propensities as JSON; with vectors if it was among catalogue items."""
-        arms, propensities = (
-            self._list_arms(decision),
-            (decision.prefix_propensities, decision.position_propensities),
-        )
-        if candidates is None:
-            return encode_list(arms, *propensities)
-        prefix_propensities, position_propensities = (
-            chances[: len(arms)].tolist() for chances in propensities
-        )
-        indices = decision.slots[: len(arms)].tolist()
-        vectors = candidates.halves[candidates.rows[indices]].tobytes()
-        return encode_json(
-            ShownItems(
-                list(decision.shown),
-                prefix_propensities,
-                position_propensities,
-                vectors,
-                indices,
-                len(candidates),
-            )
-        )
-
-    def _parse_item(self, row: DecisionRow) -> ShownItems | None:
-        """Return the catalogue items that a logged decision listed; None if the request had the features."""
-        text = row.shown or ""
-        return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
-
-    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, with the features of the shown arms only.
-
-        They are read from the shown catalogue items in the row, or else from the logged request. ``epoch``
-        is the number of earlier restarts of the row's key.
-        """
-        items = self._parse_item(row)
-        if items is None:
-            return super().restore_decision(row, epoch).lean()
-        by_place = row._replace(offered=None, shown=encode_json(items.at))
-        decision = super().restore_decision(by_place, epoch)
-        return decision._replace(
-            shown=tuple(items.slate), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
-        )
-
-    # Counts ----------------------------------------------------------------------------------
-
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count every listed item as an impression of arm 0 in the series."""
-        # Items that come and go have no share of the impressions.
-        count = sum(len(self.get_shown_arms(row)) for row in rows)
-        self.series.count_decisions(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))
-
-    def _get_click_arm(self, arm_index: int) -> None:
-        """Return None: clicks on items are counted to no arm."""
-        return None

@@ -1,31 +1,103 @@
-"""A placement: its learner, its windows and its series, as a fold over its part of the log.
+"""A placement: a chain that decides, learning from feedback, and projections, as a fold over its log."""
 
-1. ``Placement``: restores its state from a snapshot, and applies change events.
-2. ``EFFECTS`` and ``list_changes``: requests that change a placement, and its change events in words.
-"""
+# 1. ``Kind``-specific parts: what is shown, how requests are read, and how rewards are counted.
+# 2. ``Placement``: made of its parts; restored by :mod:`tacit.service.placements.snapshots`.
+# 3. ``decide``: the chain decides for runs of similar impressions, and each run is recorded.
+# 4. ``recall``: the fold; a logged decision is recorded without deciding again.
+# 5. ``apply_change``: change events change the parts, and the chain is composed again.
+# Random draws depend on decisions' ids alone, so a replay of the log and a client's replica draw the same.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any, Self
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, NamedTuple, Self
 
-from tacit.learning.decisions import Arm
-from tacit.policies.spec import format_policy_name
+from tacit.errors import ConfigError, InvalidValue
+from tacit.learning.decisions import Arm, split_by_size
+from tacit.learning.lanes import Offer
+from tacit.learning.learner import Learner
+from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.log.change_events import LoggedChange, PolicyVersion, read_plan_start, read_policy_version
-from tacit.service.log.requests import Impression
-from tacit.service.log.rows import CONFIGURATION, FORGET, POLICY, START, ChangeRow
-from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.aspects.aspect import Effect, Note
-from tacit.service.placements.decisions import PlacementDecisions
-from tacit.service.placements.snapshots import PlacementSnapshots
-from tacit.service.placements.state import ASPECTS
+from tacit.service.deciders.arm_lifecycle import ArmLifecycle, match_arms
+from tacit.service.deciders.aspect import Aspect
+from tacit.service.deciders.choices import Choices, Decider, ImpressionBatch
+from tacit.service.deciders.client_decided import ClientDecider
+from tacit.service.deciders.control_group import ControlGroup
+from tacit.service.deciders.holdout import HoldoutDecider, PolicyHoldoutDecider
+from tacit.service.deciders.items import Items, has_catalogue
+from tacit.service.deciders.modes import Modes
+from tacit.service.deciders.pinned import PinnedDecider
+from tacit.service.deciders.pins import Pins
+from tacit.service.deciders.policy import PlainDecider, PolicyDecider
+from tacit.service.deciders.shadow import ShadowDecider
+from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.log.blocks import Block
+from tacit.service.log.change_events import PolicyVersion, StartFile
+from tacit.service.log.ids import Draws, create_decision_ids
+from tacit.service.log.requests import ClientDecision, FeedbackRequest, Impression, as_json
+from tacit.service.log.rows import ARMS, FORGET, POLICY, START, ChangeRow, DecisionRow, FeedbackRow
+from tacit.service.log.search_records import remove_unit
+from tacit.service.log.store import StoredPlacement
+from tacit.service.placements.duels import DuelReader, DuelResults, DuelShows
+from tacit.service.placements.features import (
+    FeatureReader,
+    FeatureResults,
+    FeatureShows,
+    ItemListResults,
+    ItemListShows,
+)
+from tacit.service.placements.learning import FeedbackLearning
+from tacit.service.placements.lists import ListResults, ListShows
+from tacit.service.placements.recall import Recall
+from tacit.service.placements.requests import RequestReader
+from tacit.service.placements.results import Results
+from tacit.service.placements.shows import Shows
+from tacit.service.projections.attribution import Attribution, ClickAttribution
+from tacit.service.projections.feed_offsets import FeedOffsets
+from tacit.service.projections.feedback_rule import FeedbackRule
+from tacit.service.projections.guardrail import Guardrail
+from tacit.service.projections.projection import Projections
+from tacit.service.projections.reward_sums import LiftSums, RewardSums
+from tacit.service.projections.series import Series
+from tacit.service.projections.shared_learning import SharedLearning, make_shared_states
+
+ASPECTS = "feedback_rule lifecycle modes pins reward_sums control guardrail shared signals items feed_offsets"
+"""Attributes of a placement that hold its aspects, in the order in which they are restored."""
 
 
-class Placement(PlacementDecisions, PlacementSnapshots):
-    """A placement that shows one of several arms; subclasses show lists, duels or arms with features.
+class KindParts(NamedTuple):
+    """The classes of a placement's parts that depend on its kind.
+
+    Attributes
+    ----------
+    shows, reader, results, attribution : type
+    stages : sequence of function
+        Each returns a stage of the chain, from the placement and the stages inside it.
+    aspects : sequence of function
+        Each returns a further aspect from the placement; its class names it.
+    """
+
+    shows: Callable[..., Shows] = Shows
+    reader: Callable[..., RequestReader] = RequestReader
+    results: Callable[..., Results] = Results
+    attribution: Callable[..., Attribution] = Attribution
+    stages: Sequence[Callable[[Placement, Decider], Decider]] = ()
+    aspects: Sequence[Callable[[Placement], Aspect]] = ()
+
+
+ARM_PARTS = KindParts()
+FEATURE_PARTS = KindParts(FeatureShows, FeatureReader, FeatureResults)
+LIST_PARTS = KindParts(ListShows, RequestReader, ListResults, ClickAttribution)
+ITEM_LIST_PARTS = KindParts(ItemListShows, FeatureReader, ItemListResults, ClickAttribution)
+DUEL_PARTS = KindParts(DuelShows, DuelReader, DuelResults, ClickAttribution)
+
+
+class Placement:
+    """A placement before its first decision.
 
     Parameters
     ----------
@@ -33,39 +105,117 @@ class Placement(PlacementDecisions, PlacementSnapshots):
     config : PlacementConfig
     stored : StoredPlacement
         The placement's row in the store.
-    snapshot : Snapshot, optional
-        Latest snapshot; without one, the placement folds the whole log.
-    base : Snapshot, optional
-        Snapshot at the beginning of the log, if older rows were dropped.
     policy_version : PolicyVersion, optional
         Current policy version, if the policy was replaced since the beginning.
-    origin : Snapshot, optional
-        State to which the placement was rolled back.
 
-    Raises
-    ------
-    StoreError
-        If the base is damaged.
+    Attributes
+    ----------
+    shows, reader, results : Shows, RequestReader, Results
+        The parts that depend on the kind.
+    policy, secondary : PolicyDecider
+        The placement's policy; the policy of the shadow or of the holdout's control, or None.
+    decider : Decider
+        The chain that decides.
+    windows : Attribution
+        The open decisions.
+    added : dict of str to Aspect
+        Aspects that the kind adds.
+    decides_alone : bool
+        Whether each decision is made alone, since the state of its key must be restored afterwards.
+    new_ids : function or None
+        Makes the ids of decisions in shards, whose ids contain the shard; other ids contain the time alone.
+    has_control_policy : bool
+        Whether the control of the holdout has a policy of its own.
+    restarts : bool
+        Whether the policy, or that of the holdout's control, restarts keys.
+    start, start_logged : StartFile or None, bool
+        Start file of the placement, and whether the log has its change event.
+    warned : set of str
+        Warnings already given since the start.
+    has_client_decisions : bool
+        Whether clients made the last decisions; not in the log.
     """
+
+    shows: Shows
+    reader: RequestReader
+    results: Results
+    windows: Attribution
 
     def __init__(
         self,
         name: str,
         config: PlacementConfig,
         stored: StoredPlacement,
-        snapshot: Snapshot | None = None,
-        base: Snapshot | None = None,
         policy_version: PolicyVersion | None = None,
-        origin: Snapshot | None = None,
     ) -> None:
-        """Restore the state from the snapshot if it is usable, else from the base; compile the loops."""
-        super().__init__(name, config, stored, policy_version)
-        self.start = None if base is None else read_plan_start(base.plan)
-        if snapshot is not None and base is not None and snapshot.seq < base.seq:
-            snapshot = None
-        if snapshot is None or not self._restore_snapshot(snapshot):
-            self._begin_from_base(base, origin)
-        # No request should wait for the compiler.
+        self.name, self.config, self.kind = name, config, config.policy_kind
+        self.id, self.policy_id, self.seed = stored.id, stored.policy, stored.seed
+        self._stored = stored
+        self.new_ids: Callable[[int, Sequence[str], int], list[str]] | None = None
+        self.policy_version = policy_version
+        self.approximate: list[str] = []
+        self.start: StartFile | None = None
+        self.start_logged = False
+        self.snapshot_time: int | None = None
+        self.warned: set[str] = set()
+        self.has_client_decisions = False
+        self.has_control_policy = config.holdout is not None and config.holdout.policy is not None
+        self.begin()
+
+    def begin(self) -> None:
+        """Make all parts anew, in their state before the first decision."""
+        config, stored = self.config, self._stored
+        parts: KindParts = self.kind.parts
+        learner = Learner(config.policy, self.seed, propensities=config.propensities)
+        self.lifecycle = ArmLifecycle(learner)
+        self.shows = parts.shows(config, self.lifecycle, self.seed)
+        initial_indices = self.lifecycle.initial_indices
+        self.policy = PolicyDecider(learner, Draws(self.seed), self.shows, initial_indices, self.policy_id)
+        self.secondary = self._make_secondary()
+        self.windows = parts.attribution(config.rule)
+        self.results = parts.results(self.name, self.shows, self.windows, self.policy)
+        self.feedback_rule = FeedbackRule(
+            stored.feedback_rule, self.windows, self.policy, self.name, self.kind.showing
+        )
+        self.modes, self.pins, self.feed_offsets = Modes(), Pins(), FeedOffsets()
+        self.reward_sums = RewardSums(config.metrics, self.lifecycle)
+        self.control = ControlGroup(
+            config.holdout, self.seed, self.shows.make_control, lambda: self.reward_sums.sums
+        )
+        self.guardrail = (
+            None if config.guardrail is None else Guardrail(config, self.lifecycle, self.reward_sums)
+        )
+        states = make_shared_states(config.policy, config.spread)
+        self.shared = SharedLearning(states, self.policy, self.modes) if states else None
+        self.signals = None if config.signals is None else PlacementSignals(config.signals, self.policy)
+        self.items = Items(self.policy) if has_catalogue(config.policy) else None
+        self.reader = parts.reader(self.name, self.shows, self.policy, self.control, self.signals)
+        self.reader.hash_key = stored.salt, self.id
+        self.added = {type(aspect).__name__: aspect for aspect in (make(self) for make in parts.aspects)}
+        self._projections = Projections(list(self.aspects.values()))
+        self.learning = FeedbackLearning(
+            self.results, self.secondary, self.modes, self.control, self.signals, self._projections
+        )
+        self.counts = self.learning.counts
+        self.recall = Recall(self.policy, self.secondary, self.shows, self.learning, self.modes, self.signals)
+        self.restarts = self.learning.restarts
+        self.snapshot_seq = self.snapshot_size = 0
+        self.compose()
+
+    def _make_secondary(self) -> PolicyDecider | None:
+        """Make the secondary policy as before its first decision; None without one."""
+        if self.config.shadow is None:
+            return None
+        draws, initial_indices = Draws(self.seed, "shadow"), self.lifecycle.initial_indices
+        return PolicyDecider(self.make_secondary_learner(), draws, self.shows, initial_indices)
+
+    def make_secondary_learner(self) -> Learner:
+        """Return the learner of the secondary policy, which must exist, as before its first decision."""
+        assert self.config.shadow is not None
+        return Learner(self.config.shadow, self.seed, propensities=self.config.propensities)
+
+    def compile(self) -> None:
+        """Compile all loops, or load them from the cache: no request should wait for the compiler."""
         for learner in self.learners:
             learner.compile()
             if self.control.assigner is not None:
@@ -73,22 +223,104 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         if self.windows.order is not None:
             self.windows.order.compile()
 
+    def compose(self) -> None:
+        """Compose the chain that decides from the current mode, holdout and pin."""
+        modes, assigner, policy = self.modes, self.control.assigner, self.policy
+        decider: Decider = PlainDecider(policy, modes.mode, keeps_state=modes.frozen)
+        options = {"keeps_state": modes.frozen, "all_control": modes.control_decides}
+        if assigner is not None and not self.has_control_policy:
+            decider = HoldoutDecider(policy, assigner, self.shows, modes.mode, **options)
+        elif assigner is not None and self.secondary is not None:
+            decider = PolicyHoldoutDecider(policy, self.secondary, assigner, modes.mode, **options)
+        if self.secondary is not None and modes.has_counterfactuals and not self.has_control_policy:
+            decider = ShadowDecider(decider, self.secondary, self.shows)
+        if (pin := self.pins.last) is not None:
+            decider = PinnedDecider(
+                decider, pin, policy, self.shows, modes.pinned_mode, keeps_state=modes.frozen
+            )
+        for make_stage in self.kind.parts.stages:
+            decider = make_stage(self, decider)
+        self.decider = ClientDecider(decider, policy, modes.client_mode)
+        learners = [policy] if self.secondary is None else [policy, self.secondary]
+        # Where the state of a key must be restored after its decision, each decision is made alone.
+        restores = modes.frozen or self.has_control_policy
+        self.decides_alone = restores and any(each.observes for each in learners)
+
+    # Parts and their states ------------------------------------------------------------------
+
     @property
-    def candidate_size(self) -> int:
-        """Number of features of a candidate, at least 1."""
-        return max(sum(self.config.policy.feature_dims), 1)
+    def learner(self) -> Learner:
+        """The learner of the placement's policy."""
+        return self.policy.learner
 
-    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
-        """Return the number of candidates of each impression: here the number of arms on offer."""
-        return [len(self.offer.arm_indices)] * len(impressions)
+    @property
+    def learners(self) -> list[Learner]:
+        """The placement's learner, and the learner of the secondary policy if there is one."""
+        return [self.learner] if self.secondary is None else [self.learner, self.secondary.learner]
 
-    def read_copy(self) -> Self:
-        """Return a copy for reader threads, with copies of series, outcomes and aspects."""
-        reader_copy = copy(self)
-        reader_copy.series, reader_copy.outcomes = self.series.read_copy(), self.outcomes.copy()
-        for name, aspect in self.aspects.items():
-            setattr(reader_copy, name, aspect.read_copy())
-        return reader_copy
+    @property
+    def aspects(self) -> dict[str, Aspect]:
+        """Aspects of the placement by name; without those that its configuration does not need."""
+        own = {name: aspect for name in ASPECTS.split() if (aspect := getattr(self, name)) is not None}
+        return own | self.added
+
+    @property
+    def series(self) -> Series:
+        """Impressions and rewards over time."""
+        return self.results.series
+
+    @property
+    def arms(self) -> list[Arm]:
+        """All arms in the order of their indices, with retired ones."""
+        return self.lifecycle.names
+
+    @property
+    def offer(self) -> Offer:
+        """The arms on offer and the retired arms."""
+        return self.learner.offer
+
+    @property
+    def mode(self) -> str:
+        """Mode of the placement: ``online``, ``frozen``, ``shadow`` or ``control``."""
+        return self.modes.mode
+
+    @property
+    def holdout(self) -> HoldoutConfig | None:
+        """The current holdout, or None."""
+        return self.control.holdout
+
+    @property
+    def control_action(self) -> list[int] | None:
+        """Arm indices that the control always shows of a full offer; None if it draws or learns.
+
+        Also None without a holdout.
+        """
+        return None if self.has_control_policy else self.control.get_constant_action(self.offer.arm_indices)
+
+    @property
+    def lift(self) -> LiftSums:
+        """The reward sums behind the lift; reading them adds all pending decisions first."""
+        self.settle()
+        return self.reward_sums.sums
+
+    def settle(self) -> None:
+        """Add pending decisions to the reward sums, so that reading the sums changes nothing."""
+        self.reward_sums.sums.settle()
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions."""
+        return self.counts.decisions
+
+    @property
+    def feedback(self) -> int:
+        """Number of rewards."""
+        return self.counts.feedback
+
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Number of feedback rows by their outcome."""
+        return self.counts.outcomes
 
     @property
     def key_count(self) -> int:
@@ -98,7 +330,7 @@ class Placement(PlacementDecisions, PlacementSnapshots):
     @property
     def open_bytes(self) -> int:
         """Approximate size of the open decisions in bytes."""
-        return self.windows.bytes + self.open.bytes
+        return self.windows.bytes + self.policy.open.bytes
 
     @property
     def pending(self) -> int:
@@ -110,105 +342,224 @@ class Placement(PlacementDecisions, PlacementSnapshots):
         """Time at which the last open window closes; None without any."""
         return self.windows.last_deadline
 
+    def read_copy(self) -> Self:
+        """Return a copy for reader threads, with copies of results, counts and aspects."""
+        reader_copy = copy(self)
+        reader_copy.results = self.results.read_copy()
+        reader_copy.counts = replace(self.counts, outcomes=self.counts.outcomes.copy())
+        reader_copy.added = {name: aspect.read_copy() for name, aspect in self.added.items()}
+        for name, aspect in self.aspects.items():
+            if name not in self.added:
+                setattr(reader_copy, name, aspect.read_copy())
+        return reader_copy
+
+    # Deciding --------------------------------------------------------------------------------
+
+    def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+        """Decide for impressions; return rows for the log, with the sequence numbers from ``seq`` on.
+
+        The decisions are stored as open, keys are admitted and signals updated. The random draws of a
+        decision with a client's id depend on that id. Consecutive decisions whose ids the service makes draw
+        in turn from the first id, so that they can be made together.
+        """
+        block = self.shows.limit_offers(Block.from_rows(Impression, impressions))
+        self.has_client_decisions = False
+        if self.signals is not None:
+            offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
+            block = Block.from_rows(Impression, self.signals.read(block, offers, time))
+        parts = [
+            self._record(choices)
+            for batch in self._split(block, seq, time)
+            for choices in self.decider.choose(batch)
+        ]
+        rows = parts[0] if len(parts) == 1 else Block.concatenate(DecisionRow, parts)
+        if self.signals is not None:
+            self.signals.record_epochs(rows)
+        return rows
+
+    def _split(self, impressions: Block[Impression], seq: int, time: int) -> Iterable[ImpressionBatch]:
+        """Return batches of consecutive impressions that are decided together, with the ids of decisions."""
+        ids = impressions.column("id")
+        if ids.count(None) == len(ids):
+            return self.split_unnamed(impressions, seq, time)
+        return self._split_named(impressions, ids, seq, time)
+
+    def _split_named(
+        self, impressions: Block[Impression], ids: list[str], seq: int, time: int
+    ) -> Iterator[ImpressionBatch]:
+        """Yield batches where some have ids: each of these alone, unless clients decided."""
+        # Clients' decisions always have ids.
+        sources = zip(ids, impressions.column("details"), strict=True)
+        start = 0
+        for (named, by_client), run in groupby(sources, _classify_source):
+            stop = start + len(list(run))
+            if not named:
+                yield from self.split_unnamed(impressions[start:stop], seq + start, time)
+            elif by_client:
+                yield ImpressionBatch(impressions[start:stop], ids[start:stop], seq + start, time)
+            else:
+                for i in range(start, stop):
+                    yield ImpressionBatch(impressions[i : i + 1], [ids[i]], seq + i, time)
+            start = stop
+
+    def split_unnamed(self, impressions: Block[Impression], seq: int, time: int) -> Iterable[ImpressionBatch]:
+        """Return batches of impressions with new ids: of limited memory, or one by one if decided alone."""
+        if self.decides_alone:
+            parts: Any = [slice(i, i + 1) for i in range(len(impressions))]
+        elif self.kind.by_features:
+            parts = split_by_size(self.reader.count_candidates(impressions), self.reader.candidate_size)
+        else:
+            return (self._name_batch(impressions, seq, time),)
+        return [self._name_batch(impressions[part], seq + part.start, time) for part in parts]
+
+    def _name_batch(self, impressions: Block[Impression], seq: int, time: int) -> ImpressionBatch:
+        """Return impressions as a batch with new ids of the decisions."""
+        keys = impressions.column("key")
+        if self.new_ids is None:
+            return ImpressionBatch(impressions, create_decision_ids(time, len(keys)), seq, time)
+        return ImpressionBatch(impressions, self.new_ids(time, keys, seq), seq, time)
+
+    def _record(self, choices: Choices) -> Block[DecisionRow]:
+        """Store decisions as open, count them, and return their rows for the log."""
+        rows = self.shows.make_rows(choices, self.id, self.policy_id)
+        if choices.by_client:
+            self.recall.recall(rows)
+            self.has_client_decisions = True
+        else:
+            self.learning.open_decisions(rows, choices.decisions, choices.secondary, choices.by_control)
+        return rows
+
+    # Learning --------------------------------------------------------------------------------
+
+    def advance(self, time: int) -> None:
+        """Close the windows that end by a time of the log, and learn their rewards."""
+        self.learning.advance(time)
+
+    def learn_turns(self) -> None:
+        """Learn the decisions whose turn has come, before a new decision."""
+        self.learning.learn_turns()
+
+    def apply_feedback(self, feedback: Block[FeedbackRow], entries: Any = None) -> list[str]:
+        """Apply feedback of the same time; return the outcome of each row.
+
+        ``entries`` are those of the decisions, if they are known to be open and different.
+        """
+        return self.learning.apply_feedback(feedback, entries)
+
+    def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
+        """Return the clicked positions of feedback as JSON for the log; None without any.
+
+        Raises
+        ------
+        InvalidValue
+            If the feedback does not fit the decision.
+        """
+        return self.results.format_clicks(row, feedback)
+
+    # Change events ---------------------------------------------------------------------------
+
     def current_change(self, kind: str) -> str | None:
         """Return the value of the last change event of a kind; None if unknown or not needed."""
         if kind == START:
             return self.start.text if self.start is not None and self.start_logged else None
-        return next(
-            (aspect.current(self) for aspect in self.aspects.values() if aspect.change_kind == kind), None
-        )
+        aspect = self._find_aspect(kind)
+        return None if aspect is None else aspect.current()
 
     def is_change(self, kind: str, value: str) -> bool:
         """True if applying a change event of this kind and value would change anything."""
-        aspect = next(
-            (candidate for candidate in self.aspects.values() if candidate.change_kind == kind), None
-        )
-        return self.current_change(kind) != value if aspect is None else aspect.is_change(self, value)
+        aspect = self._find_aspect(kind)
+        return self.current_change(kind) != value if aspect is None else aspect.is_change(value)
+
+    def _find_aspect(self, kind: str) -> Aspect | None:
+        """Return the aspect that change events of a kind change; None if there is none."""
+        return next((aspect for aspect in self.aspects.values() if aspect.change_kind == kind), None)
 
     def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event of the log to the aspects of its kind; events of other placements are ignored.
+        """Apply a change event of the log to the parts that it changes; other placements' events are ignored.
 
-        A new policy version begins a subperiod of the lift and makes a snapshot due.
+        A snapshot is due at once after a new policy version, and after the erasure of a user, whom earlier
+        ones hold.
         """
         if change.placement != self.id:
             return
-        for aspect in self.aspects.values():
-            if aspect.change_kind == change.kind:
-                aspect.apply_change(self, change)
+        if change.kind == ARMS:
+            self.counts.since_snapshot += 1
+            self.set_arms(change.value, change.seq, change.time)
+        elif (aspect := self._find_aspect(change.kind)) is not None:
+            self.counts.since_snapshot += aspect.apply_change(change)
+        for add_change in self._projections.changed:
+            add_change(change)
         if change.kind == START:
             self.start_logged = True
-        elif change.kind == POLICY:
-            # A snapshot soon, so that the next start does not fold the whole log again.
-            self.since_snapshot = max(self.since_snapshot, self.snapshot_after)
-            self.reward_sums.sums.begin_subperiod(read_policy_version(change).what, change.seq, change.time)
+        elif change.kind == FORGET and self.kind.showing.compared:
+            # The users of open decisions are not read any more, and snapshots must not hold them.
+            self.windows.apply_to_field("asked", remove_unit)
+        if change.kind == POLICY or (change.kind == FORGET and self.kind.showing.compared):
+            self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
+        self.compose()
+
+    def set_arms(self, value: str, seq: int, time: int) -> None:
+        """Change the arms of policies, aspects, series and lift to those of a change event's value.
+
+        If the lift's control now acts differently, its period ends. Equal arms change nothing else.
+
+        Raises
+        ------
+        ConfigError
+            If the arms of this kind of placement cannot change.
+        """
+        try:
+            check_changeable(self)
+        except InvalidValue as error:
+            raise ConfigError(
+                f"placements.{self.name}: its arms have changed, but {error.allowed}; set its "
+                "configuration back"
+            ) from error
+        if not self.lifecycle.set_arms(value):
+            return
+        control_action = self.control_action
+        for learner in self.learners:
+            match_arms(learner, self.lifecycle.logged_arms)
+        self.lifecycle.full_offers.append(as_json(self.learner.arms) or "")
+        self.update_arms()
+        self.series.reach(self.shows.layers)
+        self.reward_sums.change_arms(seq, time, control=control_action != self.control_action)
+
+    def adopt_arms(self, value: str, time: int) -> None:
+        """Apply the arms of another log's change event, unless they are already known."""
+        if self.lifecycle.is_change(value):
+            self.set_arms(value, 0, time)
+
+    def update_arms(self) -> None:
+        """Update all aspects after the learner's arms changed."""
+        self.lifecycle.load_offer(self.learner)
+        for aspect in self.aspects.values():
+            aspect.update_arms()
+
+    @property
+    def snapshot_after(self) -> int:
+        """Number of events after which the next snapshot is due.
+
+        It grows with the size of the last snapshot, so that the total time of all snapshots is linear in the
+        number of events.
+        """
+        return max(self.config.snapshot_every, self.snapshot_size)
 
 
-# ---- Requests that change a placement, and change events in words
+def _classify_source(request: tuple[str | None, Any]) -> tuple[bool, bool]:
+    """Return two flags of (id, source): whether there is an id, and whether a client made the decision."""
+    id, source = request
+    return id is not None, isinstance(source, ClientDecision)
 
 
-EFFECTS: dict[type, Effect] = {
-    **{request_type: effect for aspect in ASPECTS.values() for request_type, effect in aspect.effects.items()}
-}
-"""The effect of each type of request that changes a placement."""
-ASPECT_BY_KIND = {aspect.change_kind: aspect for aspect in ASPECTS.values() if aspect.change_kind is not None}
-JSON_KINDS = CONFIGURATION, START, FORGET
-"""Kinds of change events whose value is the details as JSON."""
+def check_changeable(placement: Placement) -> None:
+    """Check that arms of a placement can change, which depends on its kind.
 
-
-def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list[LoggedChange]:
-    """Return the changes of a placement with kind and details, from its change events, in order.
-
-    Change events that only follow from the configuration are left out.
-
-    Parameters
-    ----------
-    rows : iterable of ChangeRow
-        All change events of one placement.
-    initial_arms : sequence of arms
-        Arms that the placement began with.
-
-    Examples
-    --------
-    >>> rows = [ChangeRow(9, 1, 5, "mode", "frozen", "shop")]
-    >>> list_changes(rows, ["a"])
-    [LoggedChange(time=5, who='shop', what='mode', detail={'mode': 'frozen'})]
+    Raises
+    ------
+    InvalidValue
+        If they cannot.
     """
-    changes: list[LoggedChange] = []
-    before: dict[str, ChangeRow] = {}
-    for row in rows:
-        if row.kind in ASPECT_BY_KIND:
-            change = ASPECT_BY_KIND[row.kind].parse_change(row, before.get(row.kind), initial_arms)
-            before[row.kind] = row
-        elif row.kind == POLICY:
-            change = _describe_policy_version(row)
-        elif row.kind in JSON_KINDS:
-            change = row.kind, json.loads(row.value)
-        else:
-            change = None
-        # Changes that follow from the configuration have a change event of their own.
-        if change is not None:
-            changes.append(LoggedChange(row.time, row.who, *change))
-    return changes
-
-
-def _describe_policy_version(change: ChangeRow) -> Note:
-    """Return the kind of a change of policy, and its details: policy, left policy, state, caveats."""
-    version = read_policy_version(change)
-    detail: dict[str, Any] = {"policy": format_policy_name(version.policy), "left": version.left}
-    if version.state is not None:
-        detail["to"] = version.state
-    if version.approximate:
-        detail["approximate"] = version.approximate
-    return version.what, detail
-
-
-def format_change(change: LoggedChange, clock: Callable[[str], str]) -> str | None:
-    """Return a change as text, with times formatted by ``clock``; None if it has no text of its own.
-
-    Examples
-    --------
-    >>> format_change(LoggedChange(0, None, "mode", {"mode": "frozen"}), str)
-    'mode: frozen'
-    """
-    aspect = ASPECT_BY_KIND.get(change.what)
-    return None if aspect is None else aspect.format_change(change.detail, clock)
+    if not placement.kind.has_arm_lifecycle:
+        why = f"its arms cannot change: arms of kind {placement.kind.name!r} come with each request"
+        raise InvalidValue("placement", placement.name, why)

@@ -1,0 +1,159 @@
+"""A holdout: a share of the decisions is the control's, and propensities are those of both together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.learning.decisions import Decisions, nan_to_none
+from tacit.service.config.holdout import DECISION
+from tacit.service.deciders.assignment import Assignment, HoldoutAssigner, ListControl
+from tacit.service.deciders.choices import Choices, ImpressionBatch
+from tacit.service.deciders.policy import PolicyDecider
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import Impression
+
+
+class Offers(Protocol):
+    """What a holdout must know of the kind of a placement."""
+
+    def list_offers(self, impressions: Block[Impression]) -> list[Ints]:
+        """Return the indices of the arms on offer to each impression, the baseline first."""
+
+
+def assign(
+    batch: ImpressionBatch, assigner: HoldoutAssigner, offers: Sequence[Ints] | None, *, all_control: bool
+) -> Assignment:
+    """Assign a batch of impressions to the control or the policy; ``offers`` are as of the assigner."""
+    unit = assigner.config.unit
+    units = [None] * len(batch.ids) if unit == DECISION else batch.impressions.column(unit)
+    return assigner.assign(batch.ids, units, offers, all_control=all_control)
+
+
+@dataclass
+class HoldoutDecider:
+    """A holdout whose control shows what needs no learning: an arm, the baseline, or a random one.
+
+    Parameters
+    ----------
+    policy : PolicyDecider
+    assigner : HoldoutAssigner
+    offers : Offers
+    mode : str
+        Mode that the log gives to the decisions.
+    keeps_state : bool
+        Whether nothing is learned, so that choosing must not change the policy's state either.
+    all_control : bool
+        Whether the control decides everything.
+    """
+
+    policy: PolicyDecider
+    assigner: HoldoutAssigner
+    offers: Offers
+    mode: str
+    keeps_state: bool
+    all_control: bool
+
+    def choose(self, batch: ImpressionBatch) -> Iterable[Choices]:
+        """Return the decisions of policy and control for a batch."""
+        offers = self.offers.list_offers(batch.impressions)
+        assignment = assign(batch, self.assigner, offers, all_control=self.all_control)
+        decisions = self.policy.choose(batch, assignment.forced_actions, keeps_state=self.keeps_state)
+        return (Choices(batch, self._mix(decisions, offers), self.mode, assignment=assignment),)
+
+    def _mix(self, decisions: Decisions, offers: Sequence[Ints]) -> Decisions:
+        """Return decisions with the propensities of policy and control together, also of lists' positions."""
+        control, actions = self.assigner.control, decisions.actions
+        mixed = self._mix_propensities(decisions.propensities, control.compute_probabilities(actions, offers))
+        if not len(decisions.prefixes) or not isinstance(control, ListControl):
+            return replace(decisions, propensities=mixed)
+        return replace(
+            decisions,
+            propensities=mixed,
+            prefixes=self._mix_propensities(
+                decisions.prefixes, control.prefix_probabilities(actions, offers)
+            ),
+            places=self._mix_propensities(decisions.places, control.position_probabilities(actions, offers)),
+        )
+
+    def _mix_propensities(self, policy: Floats, control: Floats) -> Floats:
+        """Return probabilities under the whole traffic, from those of policy and control."""
+        return control if self.all_control else self.assigner.mix_propensities(policy, control)
+
+
+@dataclass
+class PolicyHoldoutDecider:
+    """A holdout whose control is a policy of its own, which learns from its own decisions.
+
+    Parameters are those of :class:`HoldoutDecider`, but for the offers; ``control`` is the control's policy.
+    """
+
+    policy: PolicyDecider
+    control: PolicyDecider
+    assigner: HoldoutAssigner
+    mode: str
+    keeps_state: bool
+    all_control: bool
+
+    def choose(self, batch: ImpressionBatch) -> Iterable[Choices]:
+        """Return the decisions of both policies for a batch; each computes its propensity of the other's."""
+        assignment = assign(batch, self.assigner, None, all_control=self.all_control)
+        in_control = np.array(assignment.in_control, np.bool_)
+        (control_rows,), (policy_rows,) = in_control.nonzero(), (~in_control).nonzero()
+        keys = batch.impressions.column("key")
+        self.control.learner.lanes.admit(keys)
+        forced = np.full_like(assignment.forced_actions, -1)
+        control_decisions = None
+        if len(control_rows):
+            control_decisions = self.control.choose(
+                batch, forced[control_rows], control_rows, keeps_state=self.keeps_state
+            )
+            forced[control_rows] = control_decisions.actions
+        # A policy only observes the other's decisions: these do not change its state.
+        decisions = self.policy.choose(batch, forced, keeps_state=self.keeps_state or len(control_rows) > 0)
+        self.policy.learner.decisions -= len(control_rows)
+        of_control = np.empty(len(keys))
+        if control_decisions is not None:
+            of_control[control_rows] = control_decisions.propensities
+        if len(policy_rows):
+            observed = self.control.choose(
+                batch, decisions.actions[policy_rows], policy_rows, keeps_state=True
+            )
+            self.control.learner.decisions -= len(policy_rows)
+            of_control[policy_rows] = observed.propensities
+        return (self._combine(batch, assignment, decisions, of_control, control_decisions),)
+
+    def _combine(
+        self,
+        batch: ImpressionBatch,
+        assignment: Assignment,
+        decisions: Decisions,
+        of_control: Floats,
+        control_decisions: Decisions | None,
+    ) -> Choices:
+        """Return the choices of both policies, with the propensities of both together for the log."""
+        in_control = np.array(assignment.in_control, np.bool_)
+        of_policy = decisions.propensities
+        mixed = of_control if self.all_control else self.assigner.mix_propensities(of_policy, of_control)
+        # 0 stands for an unknown propensity.
+        own = np.nan_to_num(np.where(in_control, of_control, of_policy))
+        epochs = decisions.epochs
+        if self.policy.observes:
+            epochs = np.array(list(map(self.policy.learner.epoch, batch.impressions.column("key"))))
+        known = np.where(own == 0.0, np.nan, own)
+        if control_decisions is not None:
+            control_decisions = replace(control_decisions, propensities=known[in_control])
+        return Choices(
+            batch,
+            replace(decisions, propensities=known, epochs=epochs),
+            self.mode,
+            propensities=nan_to_none(mixed),
+            assignment=assignment,
+            counterfactual_propensities=own.tolist(),
+            secondary=control_decisions,
+            by_control=in_control,
+        )

@@ -1,0 +1,242 @@
+"""Catalogue of a placement: items that change events put and remove, and decisions among them.
+
+The learner holds the catalogue and stores it in its snapshots. A decision's row of the log holds the vector
+of the shown item, so that learning from the log needs no catalogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Floats
+from tacit.errors import InvalidValue
+from tacit.learning.catalogue import CandidateSet, Catalogue
+from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import restore_learner
+from tacit.learning.snapshot import from_bytes
+from tacit.policies import Policy
+from tacit.service.deciders.aspect import Aspect
+from tacit.service.deciders.policy import PolicyDecider
+from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.rows import ITEMS, ChangeRow, DecisionRow, decode_json, encode_json
+from tacit.service.log.store import Snapshot
+from tacit.wire.decisions import ItemsNow
+
+SKIP = "skip"
+VECTORS = '"vector":', '"vectors":'
+"""Field names that occur in rows of decisions among catalogue items; no JSON string can contain them."""
+
+
+class Items(Aspect):
+    """The catalogue of the learner, for requests that name their candidates.
+
+    Parameters
+    ----------
+    policy : PolicyDecider
+
+    Attributes
+    ----------
+    shard_status : ItemsNow or None
+        Status of the catalogue if shards hold it.
+    """
+
+    change_kind = ITEMS
+    shard_status: ItemsNow | None = None
+
+    def __init__(self, policy: PolicyDecider) -> None:
+        self._policy = policy
+
+    def get_status(self) -> ItemsNow:
+        """Return the size, version and segments of the catalogue, or the first shard's if shards hold it."""
+        items = self._policy.learner.items
+        return self.shard_status or ItemsNow(len(items), items.version, items.segments())
+
+    def apply_change(self, change: ChangeRow) -> int:
+        """Put items into the learner's catalogue or remove them; each counts as an event to snapshot."""
+        return apply_items_change(self._policy.learner.items, change.value)
+
+    def export_part(self) -> ItemsNow:
+        """Return the size, version and segments of this shard's catalogue."""
+        return self.get_status()
+
+    def merge_parts(self, parts: Sequence[ItemsNow]) -> None:
+        """Take over the status of the first shard: every shard has all items."""
+        self.shard_status = parts[0]
+
+
+def has_catalogue(policy: Policy) -> bool:
+    """True if the policy knows arms by relevance features alone, so that there may be a catalogue."""
+    return policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
+
+
+# ---- Changes of the catalogue, as change events of the log
+
+
+class ItemsChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Items put into a catalogue or removed from it, as a change event holds them.
+
+    Attributes
+    ----------
+    ids : list of str
+    vectors : bytes or None
+        Numbers of half precision, one vector after the other; None to remove the items.
+    segments : list of str or None
+        Segment of each item; empty if no item has one.
+    """
+
+    ids: list[int | str]
+    vectors: bytes | None = None
+    segments: list[str | None] = []
+
+
+class ShownItem(msgspec.Struct, frozen=True):
+    """The item that a decision showed, as its row of the log holds it.
+
+    Attributes
+    ----------
+    vector : bytes
+        Numbers of half precision.
+    place : int
+        Position of the item among the candidates.
+    of : int
+        Number of candidates.
+    """
+
+    vector: bytes
+    place: int
+    of: int
+
+    @property
+    def relevance(self) -> Floats:
+        """The item's vector, shape (1, dim)."""
+        return np.frombuffer(self.vector, np.float16).astype(np.float64)[None]
+
+
+def apply_items_change(items: Catalogue, value: str) -> int:
+    """Put items into a catalogue or remove them, as a change event says; return how many items."""
+    change = msgspec.json.decode(value, type=ItemsChange)
+    if change.vectors is None:
+        items.remove(change.ids)
+    else:
+        halves = np.frombuffer(change.vectors, np.float16).reshape(len(change.ids), items.dim)
+        items.put(change.ids, halves, change.segments or None)
+    return len(change.ids)
+
+
+# ---- Candidates of a request: by id, of a segment, or all
+
+
+class CandidateQuery(NamedTuple):
+    """The query that selects the candidates of a request without features when it is decided.
+
+    A repeated request gets its first answer, whatever has happened to the candidates; each shard looks them
+    up itself.
+
+    Attributes
+    ----------
+    segment : str or None
+        All items of the segment are candidates; without it the named items, or all.
+    skips : bool
+        Whether to leave out named items that are missing.
+    """
+
+    segment: str | None
+    skips: bool
+
+    @property
+    def text(self) -> str:
+        """The query as JSON text for the log."""
+        return encode_json({} if self.segment is None else {"segment": self.segment})
+
+    def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> CandidateSet:
+        """Return the candidates that the catalogue now has: the named arms, a segment, or all items.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If there are none or too many, or one is missing and must not be skipped.
+        """
+        if arms is not None:
+            ids = items.known(arms) if self.skips else arms
+            if arms and not ids:
+                raise InvalidValue("arms", arms, "none of them is in the catalogue; put them there")
+            return items.locate(ids)
+        return items.locate(None, self.segment)
+
+    def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
+        """Return the number of named arms, or of items of the segment (or all) if none are named."""
+        return items.count(self.segment) if arms is None else len(arms)
+
+
+def make_candidate_query(request: DecisionRequest) -> CandidateQuery:
+    """Return the candidate query of a request without features; items that are missing may be skipped.
+
+    Raises
+    ------
+    InvalidValue
+        If both arms and a segment are given.
+    """
+    if request.arms is not None and request.segment is not None:
+        raise InvalidValue("segment", request.segment, "leave it out, or the arms: these are the candidates")
+    return CandidateQuery(request.segment, request.unknown == SKIP)
+
+
+# ---- The catalogue at each row of the log
+
+
+class CatalogueHistory:
+    """The catalogue of a placement at each row of its log, read from the beginning.
+
+    Parameters
+    ----------
+    policy : Policy
+    base : Snapshot or None
+        Snapshot at the log's beginning, if old rows were dropped.
+    """
+
+    def __init__(self, policy: Policy, base: Snapshot | None) -> None:
+        """Begin with the catalogue of the snapshot, or an empty one."""
+        catalogue = None if base is None else from_bytes(base.learner, "base", restore_learner).items_or_none
+        self._items = Catalogue(policy.feature_dims[0]) if catalogue is None else catalogue
+
+    def apply_change(self, change: ChangeRow) -> None:
+        """Apply a change event to the catalogue; events of other kinds change nothing."""
+        if change.kind == ITEMS:
+            apply_items_change(self._items, change.value)
+
+    def find_candidates(self, row: DecisionRow) -> CandidateSet | None:
+        """Return the candidates of a logged decision from the catalogue at this point of the log.
+
+        None if the features came with the request.
+        """
+        if not any(key in (row.shown or "") for key in VECTORS):
+            return None
+        return CandidateQuery(decode_json(row.asked).get("segment"), False).find_candidates(
+            self._items, decode_json(row.offered)
+        )
+
+
+def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHistory | None:
+    """Make the catalogue history of a placement; None if its policy uses no catalogue."""
+    return CatalogueHistory(policy, base) if has_catalogue(policy) else None
+
+
+def format_shown_item(candidates: CandidateSet, decision: Decision) -> str:
+    """Encode the vector and position of the item that a decision showed as JSON for the log."""
+    position = decision.slot
+    vector = candidates.halves[candidates.rows[position]].tobytes()
+    return encode_json(ShownItem(vector, position, len(candidates)))
+
+
+def parse_shown_item(text: str | None) -> ShownItem | None:
+    """Parse the output of :func:`format_shown_item`; None for None."""
+    return None if text is None else msgspec.json.decode(text, type=ShownItem)
+
+
+def as_array(candidates: Any) -> Any:
+    """Return the vectors of candidates as an array; anything else is returned unchanged."""
+    return candidates.vectors if isinstance(candidates, CandidateSet) else candidates

@@ -1,0 +1,102 @@
+"""The mode of a placement: whether its policy decides and learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tacit.learning.decisions import Arm
+from tacit.service.deciders.aspect import Aspect, Note, SavedState
+from tacit.service.log import rows
+from tacit.service.log.store import Snapshot
+
+
+class Modes(Aspect):
+    """The mode.
+
+    Attributes
+    ----------
+    mode : str
+        ``online``, ``frozen`` (nothing is learned), ``shadow`` (a secondary policy computes
+        counterfactuals) or ``control`` (the control of the holdout decides everything).
+    """
+
+    change_kind = rows.MODE
+
+    def __init__(self) -> None:
+        self.mode = rows.ONLINE
+
+    def apply_change(self, change: rows.ChangeRow) -> int:
+        """Apply a change event: set another mode."""
+        self.mode = change.value
+        return 0
+
+    def current(self) -> str:
+        """Return the mode of the last change event."""
+        return self.mode
+
+    @staticmethod
+    def parse_change(
+        change: rows.ChangeRow, previous: rows.ChangeRow | None, initial_arms: Sequence[Arm]
+    ) -> Note:
+        """Return ("mode", {"mode": mode}) of a change event."""
+        return rows.MODE, {"mode": change.value}
+
+    @staticmethod
+    def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
+        """Format a change of mode as text: "mode: NAME"."""
+        return f"mode: {detail.get('mode')}"
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the snapshot's field: {"mode": mode}."""
+        return {"mode": self.mode}
+
+    def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
+        """Set the mode from a snapshot."""
+        self.mode = saved.mode
+
+    def export_part(self) -> str:
+        """Return the mode of a shard."""
+        return self.mode
+
+    def merge_parts(self, parts: Sequence[str]) -> None:
+        """Take over the mode of the first shard: all shards have it."""
+        self.mode = parts[0]
+
+    def summary(self, now: int) -> dict[str, Any]:
+        """Return {"mode": mode}."""
+        return {"mode": self.mode}
+
+    def reason_not_local(self, time: int | None) -> str | None:
+        """Return that mode ``shadow`` compares each decision in the service; None in other modes.
+
+        Also None without a time.
+        """
+        if time is None or not self.has_counterfactuals:
+            return None
+        return f"in mode {self.mode!r} each decision is compared here"
+
+    @property
+    def frozen(self) -> bool:
+        """True if nothing is learned."""
+        return self.mode == rows.FROZEN
+
+    @property
+    def control_decides(self) -> bool:
+        """True if the control of the holdout decides everything."""
+        return self.mode == rows.CONTROL
+
+    @property
+    def has_counterfactuals(self) -> bool:
+        """True if a secondary policy computes counterfactual decisions."""
+        return self.mode == rows.SHADOW
+
+    @property
+    def client_mode(self) -> str:
+        """The mode that the log gives to client-side decisions: ``frozen`` or ``online``."""
+        return rows.FROZEN if self.frozen else rows.ONLINE
+
+    @property
+    def pinned_mode(self) -> str:
+        """The mode that the log gives to decisions that show a pin; another one while frozen."""
+        return rows.PINNED_FROZEN if self.frozen else rows.PINNED

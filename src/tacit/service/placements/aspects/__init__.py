@@ -1,1 +1,0 @@
-"""Aspects of a placement besides deciding and learning: each is an object with a few hooks."""

@@ -1,0 +1,482 @@
+"""Placements whose requests describe their arms by features, or name items of a catalogue."""
+
+# 1. ``FeatureShows``, ``FeatureReader``, ``FeatureResults``: arms come with the request.
+# 2. Checks of feature rows, and their conversion to arrays.
+# 3. ``ItemListShows``, ``ItemListResults``: lists of items.
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Ints
+from tacit.errors import InvalidValue
+from tacit.learning.catalogue import AllIds, CandidateSet
+from tacit.learning.decisions import Arm, Decision
+from tacit.learning.learner import Learner
+from tacit.policies.base import NO_FEATURES
+from tacit.service.config.file import check_item
+from tacit.service.deciders.items import (
+    CandidateQuery,
+    as_array,
+    format_shown_item,
+    has_catalogue,
+    make_candidate_query,
+    parse_shown_item,
+)
+from tacit.service.log import requests
+from tacit.service.log.blocks import Block, column_values
+from tacit.service.log.requests import Impression
+from tacit.service.log.rows import DecisionRow, encode_json, encode_list
+from tacit.service.placements.lists import ListResults, ListShows
+from tacit.service.placements.requests import RequestReader
+from tacit.service.placements.results import Results, weighable_propensities
+from tacit.service.placements.shows import LogTexts, Shows
+
+MAX_ARMS = 10_000
+ARM_NUMBERS = np.arange(MAX_ARMS)
+"""Indices of arms without names: one array, of which all open decisions hold views."""
+
+# ---- Arms come with the request and are described by features
+
+
+class FeatureShows(Shows):
+    """Actions of a placement that shows one of the arms that a request describes by their features.
+
+    The log holds the features of every arm on offer, or the vector of the shown item of the catalogue.
+    """
+
+    @property
+    def layers(self) -> int:
+        """Number of arms whose impressions the series counts; 1 if arms come with requests."""
+        # Arms that come and go have no share of the impressions.
+        return max(len(self.lifecycle.arm_indices), 1)
+
+    # Offers ----------------------------------------------------------------------------------
+
+    def list_offer(self, impression: Impression) -> Sequence[Arm]:
+        """Return the arms on offer to an impression; numbers for unnamed ones."""
+        if impression.arms is not None or self.lifecycle.arm_indices:
+            return super().list_offer(impression)
+        return range(max(len(rows) for rows in impression.details if rows is not None))
+
+    def get_offer(self, impression: Impression) -> Ints:
+        """Return the indices of the arms on offer, the baseline first; 0, 1, … for unnamed arms."""
+        if self.lifecycle.arm_indices or impression.arms is not None:
+            return self.get_offered_indices(impression.arms)
+        return np.arange(max(len(rows) for rows in impression.details if rows is not None))
+
+    def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of the arms on offer to a logged decision.
+
+        They are 0, 1, … if arms come with requests.
+        """
+        if self.lifecycle.arm_indices or offered is None:
+            return super().get_offered_indices(offered)
+        return np.arange(len(offered))
+
+    def count_offered(self, row: DecisionRow) -> int:
+        """Return the number of arms on offer to a logged decision."""
+        item = self.parse_item(row)
+        if item is not None:
+            count: int = item.of
+            return count
+        if row.offered is not None:
+            return len(json.loads(row.offered))
+        features = json.loads(row.asked or "")
+        return len(features["relevance"] or features["examination"])
+
+    # Actions ---------------------------------------------------------------------------------
+
+    def read_inputs(self, learner: Learner, impressions: Block[Impression]) -> tuple[Any, Any, Any, Any]:
+        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
+        dims = self.config.policy.feature_dims
+        relevance, examination = (
+            [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
+            for i in range(2)
+        )
+        contexts = None
+        if learner.policy.context_dim:
+            contexts = [context or () for context in impressions.column("context")]
+        return contexts, impressions.column("arms"), relevance, examination
+
+    def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of shown arms; positions in the offer if arms come with requests."""
+        if self.lifecycle.arm_indices:
+            return super().get_shown_indices(shown, offered)
+        if offered is None:
+            return np.array([int(arm) for arm in shown])
+        return np.array([list(offered).index(arm) for arm in shown])
+
+    # The log ---------------------------------------------------------------------------------
+
+    def format_offers(self, arms: list[Any]) -> LogTexts:
+        """Return the offer of each request as JSON for the log; None for all catalogue items."""
+        return super().format_offers(
+            [None if isinstance(candidates, AllIds) else candidates for candidates in arms]
+        )
+
+    def format_shown(
+        self,
+        impressions: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> LogTexts:
+        """Return the shown catalogue item of each decision as JSON for the log, or None.
+
+        None if the features came with the request.
+        """
+        located = _get_located(impressions)
+        if located.count(None) == len(located):
+            return [None] * len(ids)
+        pairs = zip(located, decisions, strict=True)
+        return [
+            None if candidates is None else format_shown_item(candidates, decision)
+            for candidates, decision in pairs
+        ]
+
+    def parse_item(self, row: DecisionRow) -> Any:
+        """Return the catalogue item that a logged decision showed; None if the request had the features."""
+        return parse_shown_item(row.shown)
+
+    def shorten(self, decisions: Sequence[Decision], rows: Block[DecisionRow]) -> Sequence[Decision]:
+        """Return decisions in which catalogue items have the features of the shown ones alone."""
+        texts = rows.column("shown")
+        if not any(texts):
+            return decisions
+        pairs = zip(decisions, texts, strict=True)
+        return [_strip_features(decision) if text else decision for decision, text in pairs]
+
+    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        """Return the learner's form of a logged decision, with the features of arms.
+
+        They are read from the shown catalogue item in the row, or else from the logged request. ``epoch``
+        is the number of earlier restarts of the row's key.
+        """
+        item = self.parse_item(row)
+        if item is not None:
+            indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
+            return indexed._replace(
+                shown=(row.arm,), offered=ARM_NUMBERS[: item.of], relevance=item.relevance
+            )
+        decision = super().restore_decision(row, epoch)
+        features = json.loads(row.asked or "")
+        relevance, examination = (
+            matrix(features.get(field), dim)
+            for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
+        )
+        offered = decision.offered
+        if row.offered is None:
+            offered = np.arange(max(len(relevance), len(examination)))
+        return decision._replace(offered=offered, relevance=relevance, examination=examination)
+
+
+class FeatureReader(RequestReader):
+    """Reads requests with features of arms, or with queries of the catalogue."""
+
+    def read(self, request: requests.DecisionRequest) -> Impression:
+        """Check a request and its features, or its query of the catalogue, and return its impression.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the request does not fit the placement.
+        """
+        self._check_session(request.session)
+        if request.relevance is None and self._has_catalogue:
+            return self._check_catalogue_request(request)
+        if request.segment is not None or request.unknown is not None:
+            field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
+            raise InvalidValue(field, value, "leave it out: the features come with the request")
+        features = []
+        fields = ("relevance", request.relevance), ("examination", request.examination)
+        for (field, rows), dim in zip(fields, self._config.policy.feature_dims, strict=True):
+            features.append(check_features(field, rows, dim))
+        sizes = {len(rows) for rows in features if rows is not None}
+        if len(sizes) > 1:
+            raise InvalidValue("examination", len(features[1] or ()), "give as many rows as of relevance")
+        (size,), arms = sizes, request.arms
+        if self._lifecycle.arm_indices and arms is None and size != len(self._lifecycle.arm_indices):
+            raise InvalidValue(
+                "relevance", size, f"give a row for each of {len(self._lifecycle.arm_indices)} arms"
+            )
+        if arms is not None:
+            arms = self._offer(arms, size)
+            if self._has_catalogue and request.relevance is not None:
+                self._policy.learner.items.warn_of_passed_vectors([arms])
+        text = msgspec.json.encode(dict(zip(("relevance", "examination"), features, strict=True)))
+        impression = self._make_impression(request, arms, text.decode(), features)
+        return self._with_unit(impression, request.session, request.user)
+
+    def _check_catalogue_request(self, request: requests.DecisionRequest) -> Impression:
+        """Check a request without features; return its impression, with the candidate query as details."""
+        query = make_candidate_query(request)
+        impression = self._make_impression(request, request.arms, query.text, query)
+        return self._with_unit(impression, request.session, request.user)
+
+    def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
+        """True if a logged decision answers an equal impression; skipped missing items are ignored."""
+        if (
+            isinstance(impression.details, CandidateQuery)
+            and impression.details.skips
+            and row.offered is not None
+        ):
+            # Missing items were skipped: compare with the items that existed.
+            item_ids = set(json.loads(row.offered))
+            impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in item_ids])
+        return super().is_same_request(impression, row)
+
+    def look_up_candidates(
+        self, impressions: Sequence[Impression], places: Sequence[int]
+    ) -> Sequence[Impression]:
+        """Return impressions with their candidates from the catalogue, in place of candidate queries.
+
+        With several impressions, errors name the position of the impression in its request (``places``).
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If an impression has no candidates, or one is missing.
+        """
+        if not self._has_catalogue or not any(
+            isinstance(item, CandidateQuery) for item in column_values(impressions, "details")
+        ):
+            return impressions
+        if len(impressions) == 1:
+            return [self._look_up(impressions[0])]
+        pairs = zip(places, impressions, strict=True)
+        return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
+
+    def _look_up(self, impression: Impression) -> Impression:
+        """Return an impression with the candidates of its query; one without a query is returned unchanged.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If there is no catalogue, no candidate, or one is missing.
+        """
+        if not isinstance(impression.details, CandidateQuery):
+            return impression
+        if self._policy.learner.items_or_none is None:
+            dim, _ = self._config.policy.feature_dims
+            remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
+            raise InvalidValue("relevance", None, remedy)
+        candidates = impression.details.find_candidates(self._policy.learner.items, impression.arms)
+        return impression._replace(arms=candidates.ids, details=(candidates, None))
+
+    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+        """Return the number of candidates of each impression; 0 for client-side decisions."""
+        return list(map(self._count_candidates, impressions))
+
+    def _count_candidates(self, impression: Impression) -> int:
+        """Return the number of candidates of an impression; 0 for a client-side decision."""
+        source = impression.details
+        if isinstance(source, CandidateQuery):
+            return source.count_candidates(self._policy.learner.items, impression.arms)
+        if isinstance(source, requests.ClientDecision):
+            return 0
+        return max(len(rows) for rows in source if rows is not None)
+
+    def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
+        """Return the arms of a request after a check.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the arms are not ``size`` different ones, or one is unknown.
+        """
+        if self._lifecycle.arm_indices:
+            offer = self._lifecycle.check_arms(arms)
+        else:
+            offer = [checks.name("arms", a) if isinstance(a, str) else int(a) for a in arms]
+        if len(offer) != size or len(set(offer)) < size:
+            raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
+        return offer
+
+    @property
+    def _has_catalogue(self) -> bool:
+        """True if the policy knows arms by relevance features alone, so that there may be a catalogue."""
+        return has_catalogue(self._config.policy)
+
+
+class FeatureResults(Results):
+    """Counts impressions and rewards of arms that may come with requests."""
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count the shown arm of each decision in the series; arm 0 if arms come with requests."""
+        indices = [self._lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
+        offered = list(map(self.shows.count_offered, rows))
+        self.series.count_decisions(rows[0].time, indices, weighable_propensities(rows), offered)
+
+    def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
+        """Return the index of each decision's rewarded arm; None if arms come with requests."""
+        # Arms that come with requests have no permanent index.
+        return super()._get_rewarded_arms(entries) if self._lifecycle.arm_indices else [None] * len(entries)
+
+
+# ---- Features of arms
+
+
+def _get_located(impressions: Block[Impression]) -> list[CandidateSet | None]:
+    """Return the candidates that each impression has from the catalogue; None for others."""
+    return [
+        features[0] if isinstance(features[0], CandidateSet) else None
+        for features in impressions.column("details")
+    ]
+
+
+def _strip_features(decision: Decision) -> Decision:
+    """Return a decision with the features of its shown arms alone, and unnamed arms on offer."""
+    return decision.lean()._replace(offered=ARM_NUMBERS[: len(decision.offered)])
+
+
+def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
+    """Check rows of features and convert them to lists of floats; None if ``dim`` is 0.
+
+    Raises
+    ------
+    InvalidValue
+        If there is no row, too many, a row is not ``dim`` finite numbers, or rows are given for ``dim`` 0.
+    """
+    if dim == 0:
+        if rows is not None:
+            raise InvalidValue(field, rows, "leave it out: the policy reads none")
+        return None
+    if not isinstance(rows, Sequence) or not 0 < len(rows) <= MAX_ARMS:
+        raise InvalidValue(field, rows, f"give {dim} finite numbers for each arm on offer")
+    result = []
+    for i, row in enumerate(rows):
+        numbers = [float(x) for x in row]
+        if len(numbers) != dim or not all(map(math.isfinite, numbers)):
+            raise InvalidValue(f"{field}[{i}]", row, f"give {dim} finite numbers")
+        result.append(numbers)
+    return result
+
+
+def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
+    """Return rows of features as an array, shape (rows, dim); an empty array for None."""
+    return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
+
+
+# ---- Lists of items with features, from requests or from a catalogue
+
+
+class ShownItems(msgspec.Struct, frozen=True):
+    """The catalogue items that a decision listed, as its row of the log holds them.
+
+    Attributes
+    ----------
+    slate : list of str or int
+        Listed items from the top.
+    prefixes, places : list of float
+        Propensities, as in :class:`~tacit.service.log.rows.ShownList`.
+    vectors : bytes
+        Vectors of the listed items: numbers of half precision, one vector after the other.
+    at : list of int
+        Positions of the listed items among the candidates.
+    of : int
+        Number of candidates.
+    """
+
+    slate: list[Arm]
+    prefixes: list[float]
+    places: list[float]
+    vectors: bytes
+    at: list[int]
+    of: int
+
+    @property
+    def relevance(self) -> Floats:
+        """Vectors of the listed items; in the order of the candidates if all candidates are listed."""
+        rows = np.frombuffer(self.vectors, np.float16).reshape(len(self.at), -1).astype(np.float64)
+        return rows[np.argsort(self.at)] if len(self.at) == self.of else rows
+
+
+class ItemListShows(ListShows, FeatureShows):
+    """Actions of a placement that lists items, best first."""
+
+    def list_arms(self, decision: Decision) -> list[Arm | None]:
+        """Return the listed items, from the top."""
+        return list(decision.shown)
+
+    def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
+        """Return the position among the candidates of each listed item; −1 for empty positions."""
+        indices = np.full(self.positions, -1, np.int64)
+        indices[: len(shown)] = shown if offered is None else [offered.index(arm) for arm in shown]
+        return indices
+
+    # The log ---------------------------------------------------------------------------------
+
+    def format_shown(
+        self,
+        impressions: Block[Impression],
+        decisions: Sequence[Decision],
+        ids: Sequence[str],
+        control: Sequence[int | None],
+    ) -> LogTexts:
+        """Return each decision's list as JSON for the log, with the vectors of catalogue items."""
+        return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
+
+    def _format_items(self, candidates: CandidateSet | None, decision: Decision) -> str:
+        """Return a decision's list and propensities as JSON; with vectors if it was among catalogue items."""
+        arms, propensities = (
+            self.list_arms(decision),
+            (decision.prefix_propensities, decision.position_propensities),
+        )
+        if candidates is None:
+            return encode_list(arms, *propensities)
+        prefix_propensities, position_propensities = (
+            chances[: len(arms)].tolist() for chances in propensities
+        )
+        indices = decision.slots[: len(arms)].tolist()
+        vectors = candidates.halves[candidates.rows[indices]].tobytes()
+        return encode_json(
+            ShownItems(
+                list(decision.shown),
+                prefix_propensities,
+                position_propensities,
+                vectors,
+                indices,
+                len(candidates),
+            )
+        )
+
+    def parse_item(self, row: DecisionRow) -> ShownItems | None:
+        """Return the catalogue items that a logged decision listed; None if the request had the features."""
+        text = row.shown or ""
+        return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
+
+    def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
+        """Return the learner's form of a logged decision, with the features of the shown arms only.
+
+        They are read from the shown catalogue items in the row, or else from the logged request. ``epoch``
+        is the number of earlier restarts of the row's key.
+        """
+        items = self.parse_item(row)
+        if items is None:
+            return super().restore_decision(row, epoch).lean()
+        by_place = row._replace(offered=None, shown=encode_json(items.at))
+        decision = super().restore_decision(by_place, epoch)
+        return decision._replace(
+            shown=tuple(items.slate), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
+        )
+
+
+class ItemListResults(ListResults):
+    """Counts listed items and clicks; items that come and go have no share of the impressions."""
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count every listed item as an impression of arm 0 in the series."""
+        count = sum(len(self.shows.get_shown_arms(row)) for row in rows)
+        self.series.count_decisions(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))
+
+    def _get_click_arm(self, arm_index: int) -> None:
+        """Return None: clicks on items are counted to no arm."""
+        return None

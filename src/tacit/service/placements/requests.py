@@ -1,0 +1,334 @@
+"""Requests for decisions, checked before anything is changed, and their impressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import filterfalse
+from typing import Any
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.learning.decisions import Arm
+from tacit.learning.learner import Learner
+from tacit.policies.context import Encoder
+from tacit.service.config.holdout import DECISION, SESSION
+from tacit.service.deciders.assignment import format_unit_warning
+from tacit.service.deciders.control_group import ControlGroup
+from tacit.service.deciders.policy import PolicyDecider
+from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import ClientDecision, DecisionRequest, Impression, check_id
+from tacit.service.log.rows import DecisionRow
+from tacit.service.placements.shows import Shows
+
+
+class RequestReader:
+    """Checks the requests of a placement and makes impressions of them; kinds override it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the placement.
+    shows : Shows
+    policy : PolicyDecider
+    control : ControlGroup
+    signals : PlacementSignals or None
+
+    Attributes
+    ----------
+    encoder : Encoder or None
+        Encodes contexts of named fields.
+    key_limit : int or None
+        Maximum number of keys.
+    reads_only_keys : bool
+        Whether a request with a key alone needs no check but that of the key.
+    hash_key : tuple of str and int
+        Salt of users' hashes, and number of the placement.
+    """
+
+    hash_key: tuple[str, int]
+
+    def __init__(
+        self,
+        name: str,
+        shows: Shows,
+        policy: PolicyDecider,
+        control: ControlGroup,
+        signals: PlacementSignals | None,
+    ) -> None:
+        self._name, self._shows, self._policy = name, shows, policy
+        self._control, self._signals = control, signals
+        self._lifecycle = shows.lifecycle
+        config = self._config = shows.config
+        schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
+        self.encoder = Encoder(schema) if schema else None
+        self.key_limit = config.key_limit
+        self._dim = config.context_dim if config.signals is None else config.signals.client
+        self.reads_only_keys = shows.single and shows.has_plain_arms and not self._dim
+
+    # Reading ---------------------------------------------------------------------------------
+
+    def read(self, request: DecisionRequest) -> Impression:
+        """Check a request and return its impression; changes nothing.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If the key, an arm, the context, the session, the user or the id does not fit.
+        """
+        for field in ("relevance", "examination", "segment", "unknown"):
+            if (value := getattr(request, field)) is not None:
+                raise InvalidValue(field, value, "leave it out: the policy reads no features")
+        arms = request.arms
+        if arms is not None:
+            arms = self._lifecycle.check_arms(arms)
+        impression = self._make_impression(request, arms, self._check_session(request.session))
+        return self._with_unit(impression, request.session, request.user)
+
+    def read_keys(self, keys: Sequence[str]) -> Block[Impression]:
+        """Check keys and return one impression for each, which has a key alone.
+
+        Raises
+        ------
+        InvalidValue
+            If a key does not fit, or requests of this placement need more than a key.
+        """
+        if not self.reads_only_keys:
+            return Block.from_rows(Impression, list(map(self.read, map(DecisionRequest, keys))))
+        for key in filterfalse(self._policy.learner.lanes.lane_of_key.__contains__, keys):
+            _check_key(key)
+        nothing: list[Any] = [None] * len(keys)
+        deferred = [False] * len(keys)
+        return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
+
+    def read_key(self, key: str) -> Impression:
+        """Check a key and return an impression with nothing but the key; for placements that read only keys.
+
+        Raises
+        ------
+        InvalidValue
+            If the key does not fit.
+        """
+        is_known = key in self._policy.learner.lanes.lane_of_key
+        return Impression(key if is_known else _check_key(key), None, None)
+
+    def find_new_keys(
+        self, keys: Iterable[str], admitted: Collection[str], learners: Sequence[Learner]
+    ) -> set[str]:
+        """Return the new keys among some keys, after checking the limit of keys.
+
+        Nothing is added to the learner. Without a limit the set is empty.
+
+        Parameters
+        ----------
+        keys : iterable of str
+        admitted : collection of str
+            New keys that were already admitted but have no decision yet.
+        learners : sequence of Learner
+            All learners of the placement, for the bytes of a key in the error.
+
+        Raises
+        ------
+        InvalidValue
+            If there would be more keys than the configuration allows.
+        """
+        limit, learner = self.key_limit, self._policy.learner
+        if limit is None:
+            return set()
+        # Keys use memory forever, so too many are refused.
+        new = {key for key in keys if key not in learner} - set(admitted)
+        if new and len(learner) + len(admitted) + len(new) > limit:
+            key_bytes = sum(each.policy.key_bytes for each in learners)
+            raise InvalidValue(
+                "key",
+                min(new),
+                f"placement {self._name!r} lets in {limit:,} keys, of {key_bytes:,} bytes each, and has "
+                f"{len(learner) + len(admitted):,}: raise its most_keys, let keys share what is learned "
+                "(per_key = false), or send a key that it has",
+            )
+        return new
+
+    def find_warning(self, request: Any) -> str | None:
+        """Return a warning about a valid request that is probably a mistake, or None."""
+        unit = self._unit
+        if unit != DECISION and getattr(request, unit) is None:
+            return format_unit_warning(unit)
+        return None if self.encoder is None else self.encoder.find_warning(request.context)
+
+    def check_offer(self, impressions: Sequence[Impression]) -> None:
+        """Check that the arms named by impressions are still on offer.
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If one was retired after the request came.
+        """
+        self._lifecycle.check_offer(impressions)
+
+    # Candidates ------------------------------------------------------------------------------
+
+    @property
+    def candidate_size(self) -> int:
+        """Number of features of a candidate, at least 1."""
+        return max(sum(self._config.policy.feature_dims), 1)
+
+    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+        """Return the number of candidates of each impression: here the number of arms on offer."""
+        return [len(self._lifecycle.offer.arm_indices)] * len(impressions)
+
+    def look_up_candidates(
+        self, impressions: Sequence[Impression], places: Sequence[int]
+    ) -> Sequence[Impression]:
+        """Return impressions with their candidates from the catalogue; here unchanged, as there is none.
+
+        With several impressions, errors name the position of the impression in its request (``places``).
+
+        Raises
+        ------
+        InvalidValue, UnknownName
+            If an impression has no candidates, or one is missing.
+        """
+        return impressions
+
+    # Repeated requests -----------------------------------------------------------------------
+
+    def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
+        """True if a logged decision answers an equal impression.
+
+        A client-side decision must also have shown the same arm.
+        """
+        client_decision = impression.details
+        if isinstance(client_decision, ClientDecision) and client_decision.arm != row.arm:
+            return False
+        if impression.arms is None and self._shows.is_full_offer(row.offered):
+            row = row._replace(offered=None)
+        if not self._control.has_bucket(row, self.get_unit(impression)):
+            return False
+        context = row.context if self._signals is None else self._signals.get_client_context(row)
+        return impression.matches_decision(row, context)
+
+    def is_same_impression(self, impression: Impression, earlier: Impression) -> bool:
+        """True if two impressions are equal, apart from user or session ids that the holdout ignores."""
+        comparable = [item._replace(session=None, user=self.get_unit(item)) for item in (impression, earlier)]
+        return comparable[0] == comparable[1]
+
+    def get_unit(self, impression: Impression) -> str | None:
+        """Return the user or session by which the holdout assigns an impression.
+
+        None if it assigns each decision alone, or there is no holdout.
+        """
+        return None if self._unit == DECISION else getattr(impression, self._unit)
+
+    @property
+    def _unit(self) -> str:
+        """Unit of the holdout's assignment; ``decision`` without a holdout."""
+        holdout = self._control.holdout
+        return DECISION if holdout is None else holdout.unit
+
+    # Parts of requests -----------------------------------------------------------------------
+
+    def _check_session(self, id: str | None) -> str | None:
+        """Check a request's session; return its hash as JSON for the log if a signal uses sessions.
+
+        Raises
+        ------
+        InvalidValue
+            If the session is no valid id, or nothing uses sessions.
+        """
+        if id is None:
+            return None
+        check_id("session", id)
+        # Clients may still send it after a holdout by sessions has ended.
+        has_sessions = self._control.has_had_unit(SESSION)
+        if self._signals is not None and (self._signals.stream.follows_sessions or not has_sessions):
+            return self._signals.session(id)
+        if not has_sessions:
+            raise InvalidValue("session", id, "leave it out: the placement computes no signals")
+        return None
+
+    def _with_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
+        """Return an impression with its session and user.
+
+        Raises
+        ------
+        InvalidValue
+            If the user is no valid id, or the arms lack the one that the holdout's control shows.
+        """
+        if user is not None:
+            check_id("user", user)
+        arm = None if self._control.holdout is None else self._control.holdout.arm
+        if arm is not None and impression.arms is not None and arm not in impression.arms:
+            raise InvalidValue("arms", impression.arms, f"offer {arm!r}, which the control shows")
+        return impression if session is user is None else impression._replace(session=session, user=user)
+
+    def _make_impression(
+        self,
+        request: DecisionRequest,
+        arms: Sequence[Arm] | None,
+        text: str | None = None,
+        source: Any = None,
+    ) -> Impression:
+        """Check key, context and id of a request and return its impression.
+
+        Parameters
+        ----------
+        request : DecisionRequest
+        arms : sequence of arms or None
+            The checked offer.
+        text : str, optional
+            Text for the log's column ``asked``.
+        source : optional
+            The impression's ``details``.
+
+        Raises
+        ------
+        InvalidValue
+            If one does not fit.
+        """
+        context, id = self._encode_context(request.context), request.id
+        self._check_context(context)
+        if id is not None:
+            id = check_id("decision_id", id)
+        key = _check_key(request.key)
+        return Impression(key, arms, context, id, request.deferred, text, source)
+
+    def _encode_context(self, context: Any) -> Any:
+        """Encode a context of named fields as a list of numbers; return other contexts unchanged.
+
+        Raises InvalidValue if names are given and the placement has no named fields.
+        """
+        if not isinstance(context, Mapping):
+            return context
+        if self.encoder is None:
+            remedy = "give numbers, or configure the placement's context: context = { NAME = … }"
+            raise InvalidValue("context", context, remedy)
+        return self.encoder.encode_row(context).tolist()
+
+    def _check_context(self, context: Any) -> None:
+        """Raise InvalidValue if a context is missing, not asked for, or not the right number of numbers."""
+        dim = self._dim
+        if context is not None and not dim:
+            remedy = "leave it out, or configure the placement's context: its policy reads none"
+            if self._signals is not None:
+                remedy = "leave it out: the signals are the service's"
+            raise InvalidValue("context", context, remedy)
+        if dim and not _fits(context, dim):
+            named = "" if self.encoder is None else f", or what is known of {', '.join(self.encoder.fields)}"
+            raise InvalidValue("context", context, f"give a list of {dim} finite numbers{named}")
+
+
+def _check_key(key: str) -> str:
+    """Return a valid key; raise InvalidValue otherwise."""
+    if "\0" in key:
+        raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
+    return checks.name("key", key)
+
+
+def _fits(context: Any, dim: int) -> bool:
+    """True if a context is a sequence of ``dim`` finite numbers."""
+    return (
+        isinstance(context, Sequence)
+        and len(context) == dim
+        and all(isinstance(x, (int, float)) and math.isfinite(x) for x in context)
+    )

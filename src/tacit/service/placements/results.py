@@ -1,0 +1,177 @@
+"""Results of a placement: impressions and rewards in its series, and rewards as the learner takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from copy import copy
+from typing import Any, Self
+
+from tacit.core.arrays import Ints
+from tacit.errors import InvalidValue
+from tacit.service.deciders.policy import PolicyDecider
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import FeedbackRequest
+from tacit.service.log.rows import CLICKS, FIXED_MODES, DecisionRow
+from tacit.service.placements.shows import Shows
+from tacit.service.projections.attribution import Attribution, TrainingBatch
+from tacit.service.projections.series import Series, weigh_reward
+
+ArmRewards = list[tuple[int | None, list[float]]]
+"""Arm indices, and the amounts that their rewards add to the sums."""
+
+
+class Results:
+    """Counts impressions and rewards of a placement that shows one arm; kinds override it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the placement.
+    shows : Shows
+    windows : Attribution
+    policy : PolicyDecider
+
+    Attributes
+    ----------
+    series : Series
+    """
+
+    def __init__(self, name: str, shows: Shows, windows: Attribution, policy: PolicyDecider) -> None:
+        self._name, self.shows, self.windows, self.policy = name, shows, windows, policy
+        self._lifecycle = shows.lifecycle
+        self.series = Series(shows.layers)
+
+    # Impressions -----------------------------------------------------------------------------
+
+    def count(self, rows: Block[DecisionRow]) -> None:
+        """Count impressions of the same time, and the restarts that their epochs show."""
+        self._count_impressions(rows)
+        # Most keys have never restarted.
+        if self.series.epochs or any(rows.column("epoch")):
+            for row in rows:
+                # Epochs of another policy do not count for this one.
+                if row.policy == self.policy.number:
+                    self.series.note_epoch(row.time, row.key, row.epoch, row.context)
+
+    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+        """Count the impressions of decisions of the same time in the series."""
+        offered = [len(self._lifecycle.initial_indices)] * len(rows)
+        if any(rows.column("offered")):
+            offered = list(map(self.shows.count_offered, rows))
+        self.series.count_decisions(
+            rows.column("time")[0],
+            list(map(self._lifecycle.arm_indices.__getitem__, rows.column("arm"))),
+            weighable_propensities(rows),
+            offered,
+        )
+
+    def count_offers(self, entries: Ints) -> list[int]:
+        """Return the number of arms on offer to each open decision."""
+        if self.shows.has_plain_arms and not any(self.windows.values(entries, "offered")):
+            return [len(self._lifecycle.initial_indices)] * len(entries)
+        return list(map(self.shows.count_offered, self.windows.rows(entries)))
+
+    # Rewards ---------------------------------------------------------------------------------
+
+    def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
+        """Return the learner's value of each reward; None for rewards that it does not learn."""
+        return self.scale_rewards(rewards.values)
+
+    def scale_rewards(self, rewards: list[float]) -> list[float]:
+        """Scale rewards from [lowest, 1] to [0, 1], the range of policies."""
+        least = self.windows.rule.lowest
+        if not least:
+            return rewards
+        return [(reward - least) / (1.0 - least) for reward in rewards]
+
+    def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
+        """Replace outcomes of feedback, in place, by more specific ones of the kind; here nothing."""
+
+    def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
+        """Return the clicked positions of feedback as JSON for the log; None without any, as always here.
+
+        Raises
+        ------
+        InvalidValue
+            If the feedback does not fit the decision.
+        """
+        if feedback.kind == CLICKS:
+            raise InvalidValue(
+                "placement", self._name, "it shows one arm, not a list; send the reward to feedback"
+            )
+        return None
+
+    def count_rewards(self, rewards: TrainingBatch) -> None:
+        """Add the rewards of decisions to the series, replacing rewards counted before."""
+        previous = rewards.previous or 0.0
+        indices = [i for i, reward in enumerate(rewards.values) if reward or previous]
+        if indices:
+            entries = rewards.entries
+            if len(indices) < len(entries):
+                entries = entries[indices]
+            self.series.count_rewards(
+                self.windows.values(entries, "time"),
+                self._get_propensities(entries),
+                self.count_offers(entries),
+                [rewards.values[i] for i in indices],
+                [previous] * len(indices),
+                self._get_rewarded_arms(entries),
+            )
+
+    def count_unlearned(self, rewards: TrainingBatch, entries: Collection[int]) -> None:
+        """Add the rewards of some entries, which were not learned, to the arms' results."""
+        unlearned = rewards.select(
+            [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
+        )
+        times = self.windows.values(unlearned.entries, "time")
+        for time, arm_rewards in zip(times, self._attribute_rewards(unlearned), strict=True):
+            for arm_index, amounts in arm_rewards:
+                self.series.results.count_reward(time, arm_index, amounts)
+
+    def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
+        """Return for each decision pairs of a rewarded arm index (or None) and amounts for the sums."""
+        columns = self._get_rewarded_arms(rewards.entries), self._get_propensities(rewards.entries)
+        return [
+            [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
+            for arm_index, propensity, offered, value in zip(
+                *columns, self.count_offers(rewards.entries), rewards.values, strict=True
+            )
+        ]
+
+    def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
+        """Return the index of the arm to which the reward of each open decision is counted; None for none."""
+        return self.policy.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
+
+    def _get_propensities(self, entries: Ints) -> list[float | None]:
+        """Return the logged propensities of open decisions; None where an arm was always shown."""
+        propensities, modes = self.windows.columns(entries, "propensity", "mode")
+        if set(modes).isdisjoint(FIXED_MODES):
+            return propensities
+        pairs = zip(propensities, modes, strict=True)
+        return [None if mode in FIXED_MODES else value for value, mode in pairs]
+
+    def read_copy(self) -> Self:
+        """Return a copy for reader threads, with a copy of the series."""
+        reader_copy = copy(self)
+        reader_copy.series = self.series.read_copy()
+        return reader_copy
+
+    # The kind's own counts -------------------------------------------------------------------
+
+    def export_counts(self) -> Any:
+        """Return additional counts of the kind as JSON data; None without any, as here."""
+        return None
+
+    def restore_counts(self, counts: Any) -> None:
+        """Set the kind's counts from the output of :meth:`export_counts`; here nothing."""
+
+    def merge_counts(self, parts: Sequence[Any]) -> None:
+        """Set the kind's counts to the sum of :meth:`export_counts` over all shards; here nothing."""
+
+
+def weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+    """Return the propensities of decisions of one mode; None where an arm was always shown."""
+    # An action that is always shown has no information about uniform exploration.
+    if rows.column("mode")[0] in FIXED_MODES:
+        return [None] * len(rows)
+    return rows.column("propensity")

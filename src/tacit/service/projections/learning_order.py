@@ -1,0 +1,397 @@
+"""Learning order: open decisions are learned once each, in the order in which their windows began.
+
+A click comes soon; its absence is known only when the window closes. A policy that learned each when it came
+would mistake every wave of silence for a change. So a decision is learned at an age by which nearly all
+clicks have come (:mod:`tacit.learning.delayed_feedback`): when a new decision is made, or as soon as all
+earlier decisions are learned and its own reward is final, or when its window closes.
+"""
+
+# 1. Compiled loops over the kernels of ``tacit.learning.delayed_feedback``.
+# 2. ``LearningOrder``: the queue of a placement, by the entries of its open decisions.
+# The result depends on the log alone: edges may be passed in any number of steps, and the distribution of
+# delays is estimated when decisions are made.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import dispatch
+from tacit.core.arrays import Booleans, Floats, Ints, copy_to_larger
+from tacit.core.run_mode import compile_loop
+from tacit.learning.delayed_feedback import (
+    EDGES,
+    NO_CLICK,
+    RELEASED,
+    Delays,
+    OpenFeedback,
+    Queue,
+    compute_learning_age,
+    enlarge_delays,
+    enlarge_queue,
+    enqueue,
+    is_outgrown,
+    pass_edges,
+    record_feedback,
+    refit_delays,
+    release,
+)
+from tacit.learning.learner import Learner
+from tacit.policies.base import Policy
+from tacit.policies.stationary.chance import UniformRandom
+from tacit.service.projections.windows import (
+    AT_ONCE,
+    LEARNED_IN_TURN,
+    WAITING,
+    RuleParams,
+    Windows,
+    compute_reward,
+)
+
+SPARE_ROWS = 256
+ENOUGH_CLICKS = 100
+"""Number of clicks from which their delay is reported."""
+PASSED = "passed"
+
+# ---- The loops
+
+
+def enqueue_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    queue: Queue,
+    answers: OpenFeedback,
+    windows: Windows,
+    entries: Ints,
+    start: int,
+) -> None:
+    """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
+    for entry in entries:
+        enqueue(params, state, delays, queue, answers, entry, start)
+        windows.turn[entry] = WAITING
+
+
+def note_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    answers: OpenFeedback,
+    windows: Windows,
+    entries: Ints,
+    clicked: Booleans,
+    time: int,
+) -> None:
+    """Record delay and reward of feedback for queued decisions; any outcome of a duel is a click."""
+    window = delays.edges[EDGES - 1]
+    for i in range(len(entries)):
+        entry = entries[i]
+        delay = time - (windows.deadline[entry] - window)
+        reward = windows.reward[entry]
+        if not clicked[i]:
+            reward = 0.0
+        elif reward == 0.0:
+            reward = 1.0
+        record_feedback(params, state, answers, entry, delay, reward, windows.settled[entry])
+
+
+def release_rows(
+    params: Any,
+    state: Any,
+    delays: Delays,
+    queue: Queue,
+    answers: OpenFeedback,
+    windows: Windows,
+    rule: RuleParams,
+    time: int,
+    age: int,
+    rewards: Floats,
+) -> int:
+    """Remove decisions whose turn has come from the queue; return the queue's new first index.
+
+    Their rewards are written to ``rewards``, and they are marked as learned.
+    """
+    begin = queue.cursor[RELEASED]
+    end = release(params, state, delays, queue, answers, time, age)
+    for i in range(end - begin):
+        entry = queue.entry[begin + i]
+        rewards[i] = compute_reward(windows, rule, entry)
+        windows.turn[entry] = LEARNED_IN_TURN
+    return end
+
+
+def fit_delays(delays: Delays, time: int) -> int:
+    """Estimate delays again, in place, if enough new clicks came; return the age at which to learn."""
+    if is_outgrown(delays):
+        refit_delays(delays)
+    return compute_learning_age(delays, time)
+
+
+class OrderLoops(NamedTuple):
+    """The compiled loops of this file."""
+
+    enqueue: Any
+    update_open_counts: Any
+    note: Any
+    release: Any
+    fit: Any
+
+
+class Turns(NamedTuple):
+    """Decisions to learn now, in their order.
+
+    Attributes
+    ----------
+    entries : array of int64
+    rewards : array of float64
+        NaN if there is nothing to learn.
+    """
+
+    entries: Ints
+    rewards: Floats
+
+
+NO_TURNS = Turns(np.empty(0, np.int64), np.empty(0))
+
+# ---- The queue of a placement
+
+
+def counts_open(policy: Policy) -> bool:
+    """True if a policy, or its innermost policy, counts decisions that are not learned yet as open."""
+    while hasattr(policy, "policy"):
+        policy = policy.policy
+    return type(policy).count_open is not Policy.count_open
+
+
+class LearningOrder:
+    """The order in which the open decisions of a placement are learned.
+
+    Parameters
+    ----------
+    learner : Learner
+    rule : RuleParams
+        Rule of attribution.
+    waits_whole : bool
+        Whether decisions are learned only when their window closes, whatever the delay of clicks.
+    learns_late : bool
+        Whether feedback is learned that comes after its decision was learned without any.
+    """
+
+    def __init__(self, learner: Learner, rule: RuleParams, *, waits_whole: bool, learns_late: bool) -> None:
+        """Begin with an empty queue and no delays."""
+        policy = learner.policy
+        self._learner, self.rule, self._waits_whole = learner, rule, waits_whole
+        self.learns_late = learns_late
+        self._single = policy.showing.single and policy.arms is not None
+        # An open decision counts as one without a reward, which requires that silence is a reward of 0.
+        self.counts_open = counts_open(policy) and not rule.default and not rule.lowest
+        # All policies that count no open decisions share one compiled loop.
+        self._idle = UniformRandom(2)
+        self._idle_state = self._idle.init(1)
+        self.delays = Delays.create(rule.window, policy.arm_count if self._single else 1)
+        self._queue = Queue.empty(SPARE_ROWS)
+        self._answers = OpenFeedback.empty(0)
+        self._loops: OrderLoops | None = None
+        self._passed = 0
+        """Time up to which ages are advanced."""
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size of the queue in bytes."""
+        return sum(column.nbytes for column in (*self._queue, *self._answers))
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of decisions that are not learned yet."""
+        return int(self._queue.size[0] - self._queue.cursor[RELEASED])
+
+    def waiting_time(self, time: int) -> int:
+        """Return how long the first decision has waited to be learned, in microseconds; 0 if none waits."""
+        first = self._queue.cursor[RELEASED]
+        return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
+
+    def age(self, time: int) -> int:
+        """Return the age in microseconds at which decisions are learned, as of a time."""
+        return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
+
+    @property
+    def click_delay(self) -> int | None:
+        """Microseconds within which 95 % of clicks come; None with fewer than 100 clicks."""
+        return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
+
+    def reach(self, arms: int) -> None:
+        """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
+        if self._single and arms > len(self.delays.clicks):
+            self.delays = enlarge_delays(self.delays, arms)
+
+    def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
+        """Reset the data of new decisions, and set the lane and arm for which each counts as open.
+
+        A lane of −1 stands for decisions that do not count.
+        """
+        self._make_entries(entries)
+        # The entries may hold data of earlier decisions.
+        self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
+        self._answers.hits[entries] = self._answers.plays[entries] = 0
+        self._answers.lane[entries] = lanes
+        self._answers.arm[entries] = arms if self._single else -1
+
+    def skip(self, entries: Ints) -> None:
+        """Mark decisions that are never learned as final, so that no later decision waits for them."""
+        self._answers.known[entries] = True
+
+    def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
+        """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
+        self._make_entries(entries)
+        if self._queue.size[0] + len(entries) > len(self._queue.start):
+            self._queue = enlarge_queue(self._queue, len(entries))
+        loop, parts = self._get_loops().enqueue, self._parts()
+        loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
+
+    def update_open_counts(self, time: int) -> None:
+        """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
+        self._passed = time
+        if self._queue.size[0]:
+            self._get_loops().update_open_counts(
+                *self._parts(), self.delays, self._queue, self._answers, time
+            )
+
+    def note_feedback(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
+        """Record delay and reward of feedback for queued decisions; their turn may come by it."""
+        loop, parts = self._get_loops().note, self._parts()
+        loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
+
+    def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
+        """Remove and return the decisions whose turn has come by a time, with their rewards.
+
+        With ``decides``, before a new decision, delays are estimated again, and decisions at the learning age
+        are due, too.
+        """
+        count = self.waiting_count
+        if not count:
+            return NO_TURNS
+        loops, age = self._get_loops(), self.rule.window
+        if decides:
+            fitted = loops.fit(self.delays, time)
+            age = age if self._waits_whole else fitted
+        begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
+        fixed = self.delays, self._queue, self._answers, windows, self.rule
+        end = loops.release(*self._parts(), *fixed, time, age, rewards)
+        if end == begin:
+            return NO_TURNS
+        return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
+
+    def _parts(self) -> tuple[Any, Any]:
+        """Return params and state of the policy that counts open decisions, or of a stand-in."""
+        if not self.counts_open:
+            return self._idle.params, self._idle_state
+        return self._learner.loops.params, self._learner.lanes.state
+
+    def _make_entries(self, entries: Ints) -> None:
+        """Make room for the data of these entries."""
+        size = int(entries.max(initial=-1)) + 1
+        if size > len(self._answers.delay):
+            larger = OpenFeedback.empty(max(size, 2 * len(self._answers.delay), SPARE_ROWS))
+            self._answers = copy_to_larger(self._answers, larger)
+
+    def compile(self) -> None:
+        """Compile the loops, or load them from the cache."""
+        self._get_loops()
+
+    def _get_loops(self) -> OrderLoops:
+        """Return the compiled loops; compiles them at the first call."""
+        if self._loops is None:
+            parts, params = self._parts(), self._parts()[0]
+            fixed = self.delays, self._queue, self._answers
+            windows, none = Windows.zeros(0), np.empty(0, np.int64)
+            flags = np.empty(0, np.bool_)
+            self._loops = OrderLoops(
+                compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
+                compile_loop(pass_edges, params).entry((*parts, *fixed, 0)),
+                compile_loop(note_rows, params).entry(
+                    (*parts, self.delays, self._answers, windows, none, flags, 0)
+                ),
+                compile_loop(release_rows, params).entry(
+                    (*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))
+                ),
+                compile_loop(fit_delays).entry((self.delays, 0)),
+            )
+        return self._loops
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def save_state(self) -> dict[str, list[float] | list[list[float]]]:
+        """Return the delays, and the time up to which they are counted, as JSON data."""
+        return {name: array.tolist() for name, array in self.delays._asdict().items()} | {
+            PASSED: [self._passed]
+        }
+
+    def restore(self, saved: dict[str, Any] | None) -> None:
+        """Set the delays from the output of :meth:`save_state`; unchanged for None or another window."""
+        if saved is None or saved["edges"] != self.delays.edges.tolist():
+            return
+        (self._passed,) = saved[PASSED]
+        for name, array in self.delays._asdict().items():
+            values = np.array(saved[name], array.dtype)
+            array[tuple(map(slice, values.shape))] = values
+
+    def export_entries(self, windows: Windows, entries: Ints) -> list[list[int]]:
+        """Return turn and answer of each open decision as a list of numbers, for JSON."""
+        self._make_entries(entries)
+        columns = [windows.turn[entries].tolist()]
+        columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
+        return list(map(list, zip(*columns, strict=True)))
+
+    def reopen(
+        self,
+        windows: Windows,
+        entries: Ints,
+        lanes: Ints,
+        saved: Sequence[Sequence[int] | None],
+        *,
+        is_new_learner: bool,
+    ) -> None:
+        """Restore turns and answers of open decisions, in the order of their windows, and fill the queue.
+
+        ``saved`` is the output of :meth:`export_entries`; None for decisions without a turn. With
+        ``is_new_learner``, waiting decisions are counted as open again in the policy's belief.
+        """
+        has_turn = np.array([row is not None for row in saved], np.bool_)
+        if not has_turn.any():
+            return
+        entries, lanes = entries[has_turn], lanes[has_turn]
+        turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
+        self._make_entries(entries)
+        windows.turn[entries] = turns
+        answers: list[Any] = list(self._answers)
+        for column, values in zip(answers, columns, strict=True):
+            column[entries] = values
+        counted = columns[1] >= 0
+        # Another learner has other lanes.
+        self._answers.lane[entries] = np.where(counted, lanes, -1)
+        self._requeue(windows, entries[turns != AT_ONCE])
+        if is_new_learner and self.counts_open:
+            self._count_again(entries[counted & (turns == WAITING)])
+
+    def _requeue(self, windows: Windows, entries: Ints) -> None:
+        """Fill the queue with restored decisions, and set the cursors by their ages."""
+        count = len(entries)
+        if count > len(self._queue.start):
+            self._queue = enlarge_queue(self._queue, count)
+        queue, starts = self._queue, windows.deadline[entries] - self.rule.window
+        queue.entry[:count], queue.start[:count], queue.size[0] = entries, starts, count
+        for b, edge in enumerate(self.delays.edges.tolist()):
+            queue.cursor[b] = np.searchsorted(
+                starts + edge, self._passed, "right" if b == EDGES - 1 else "left"
+            )
+        (waiting,) = (windows.turn[entries] == WAITING).nonzero()
+        queue.cursor[RELEASED] = waiting[0] if len(waiting) else count
+
+    def _count_again(self, entries: Ints) -> None:
+        """Count waiting decisions as open in the policy's belief."""
+        (params, state), answers = self._parts(), self._answers
+        for entry in entries.tolist():
+            lane, arm = answers.lane[entry], answers.arm[entry]
+            dispatch.count_open(params, state, lane, arm, answers.hits[entry], answers.plays[entry])

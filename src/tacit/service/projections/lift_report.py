@@ -1,0 +1,828 @@
+"""Lift report of a placement, for HTTP, the page and the command line."""
+
+# 1. ``PlanQuery``: a query to the planner.
+# 2. ``make_lift_report``, by ``_Reporter``: the lift over comparable periods, their list, plan and winner.
+# 3. Helpers: sums, ratios, percentages, times and bounds in the form of the report.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tacit.core import checks
+from tacit.errors import InvalidValue
+from tacit.learning.lanes import Offer
+from tacit.policies import Policy
+from tacit.service.config.holdout import HoldoutConfig, RewardScale
+from tacit.service.config.lift_terms import describe_change, parse_holdout, parse_metrics, parse_rule
+from tacit.service.config.schema import PlacementConfig
+from tacit.service.deciders.propensity_floor import compute_floor
+from tacit.service.log.ids import as_datetime, parse_time
+from tacit.service.log.rows import ARMS
+from tacit.service.projections.attribution import CORRECTED, NOTED
+from tacit.service.projections.lift_periods import LiftPeriod, add_scores
+from tacit.service.projections.reward_sums import LiftSums
+from tacit.uplift import (
+    ALARM,
+    HoldoutSums,
+    Lift,
+    Scores,
+    boundary,
+    decisions_needed,
+    dispersion,
+    guardrail_status,
+    holdout_lift,
+    share_evidence,
+    winner,
+)
+from tacit.uplift import sentences as phrases
+from tacit.uplift.boundary import Interval
+from tacit.uplift.holdout import has_enough_data
+from tacit.uplift.traffic import independent_counts
+from tacit.wire import lift as wire
+
+DAY = 86_400e6
+PLANNED_LIFT = 0.1
+MAX_DAILY = 1e12
+DEFAULT_SHARE = HoldoutConfig().share
+WEIGHTS = "propensities"
+FOREVER = 2**62
+MIN_EQUAL = 100
+"""Number of decisions from which equal ones are no coincidence."""
+MINUS = "\N{MINUS SIGN}"
+PLANNED_CONFIDENCE = 0.95
+NO_PERIODS = "leave it out: stretches of time and chapters are known of holdouts"
+NO_DATES = "give the number of a chapter: dates are known of holdouts whose units are decisions"
+MIN_DATE = 8
+"""Least number of digits of a date; fewer digits are the number of a period."""
+CHANGES = {
+    ARMS: "arms changed",
+    "rebuild": "the policy was rebuilt",
+    "rollback": "what was learned was rolled back",
+}
+EXPLICIT = 0.8
+"""Share of decisions with feedback from which the groups' shares of feedback are compared. Below it, feedback
+is mostly clicks, of which the policy should have more."""
+
+
+class PlanQuery(msgspec.Struct):
+    """A query to the planner; missing fields are observed or taken from the configuration."""
+
+    lift: float = PLANNED_LIFT
+    share: float | None = None
+    rate: float | None = None
+    daily: float | None = None
+
+
+def make_lift_report(
+    placement: Any,
+    now: int,
+    confidence: float = 0.95,
+    control: str | None = None,
+    time_range: tuple[str | None, str | None] = (None, None),
+    query: PlanQuery | None = None,
+) -> wire.LiftReport:
+    """Return the lift report of a placement, for all periods or a time range; changes no sums.
+
+    Parameters
+    ----------
+    placement : Placement
+    now : int
+        Microseconds since 1970.
+    confidence : float, default 0.95
+        0.9, 0.95 or 0.99.
+    control : str, optional
+        Control for a comparison by propensities instead of the holdout: ``uniform``, or ``arm NAME``.
+    time_range : (str or None, str or None)
+        Begin and end of the decisions in ISO 8601; or the numbers of the first and the last period.
+    query : PlanQuery, optional
+        Query to the planner.
+
+    Raises
+    ------
+    InvalidValue
+        If the confidence or the control is not allowed, the placement shows lists and has no holdout, or
+        the time range has no sums.
+    """
+    boundary(confidence)
+    _check_query(query, placement.config.scale)
+    if not placement.kind.showing.single:
+        if placement.holdout is None:
+            remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
+            if placement.kind.showing.compared:
+                remedy += f"; which ranker is best, tacit placement duels {placement.name} says"
+            raise InvalidValue("placement", placement.name, remedy)
+        if control is not None:
+            remedy = "leave it out: propensities of whole lists hardly tell a lift"
+            raise InvalidValue("control", control, remedy)
+    reporter = _Reporter(placement, now, confidence, control, query or PlanQuery())
+    if not any(time_range):
+        return reporter.report()
+    if any(text and text.isdigit() and len(text) < MIN_DATE for text in time_range):
+        return reporter.report_periods(*time_range)
+    return reporter.report_range(*time_range)
+
+
+def compute_metric_lift(placement: Any, name: str) -> Lift:
+    """Return the lift of a metric: policy minus the holdout's control, with 95 % confidence.
+
+    Parameters
+    ----------
+    placement : Placement
+        A placement with a holdout.
+    name : str
+        Name of the metric.
+    """
+    return _Reporter(placement, 0, 0.95, None, PlanQuery()).estimate_metric(name)
+
+
+def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
+    """Raise InvalidValue if a number of a planner's query is out of range; nothing for None."""
+    if query is None:
+        return
+    checks.number("shown", query.lift, 0.0, 100.0, open_low=True)
+    for field, value, most in (
+        ("share", query.share, 0.5),
+        ("rate", query.rate, scale.amount(1.0)),
+        ("daily", query.daily, MAX_DAILY),
+    ):
+        if value is not None:
+            checks.number(field, value, 0.0, most, open_low=True)
+
+
+class Stratum(NamedTuple):
+    """A period that counts, the share of its control, and sums that replace the whole period's sums."""
+
+    period: LiftPeriod
+    share: float
+    sums: HoldoutSums | None = None
+
+    @property
+    def reward(self) -> HoldoutSums:
+        """The reward sums that count: ``sums``, or the whole period's sums."""
+        return self.period.reward if self.sums is None else self.sums
+
+
+class _Reporter:
+    """Computes the lift report of a placement."""
+
+    def __init__(
+        self, placement: Any, now: int, confidence: float, control: str | None, query: PlanQuery
+    ) -> None:
+        """Read everything that the report needs from the placement; settles its reward sums."""
+        self._query = query
+        self._name, self._offer, self._warnings = placement.name, placement.offer, _list_warnings(placement)
+        self._sums: LiftSums = placement.lift
+        self._config: PlacementConfig = placement.config
+        self._current_holdout: HoldoutConfig | None = placement.holdout
+        self._holdout = self._current_holdout if control is None else None
+        self._control = control or "uniform"
+        self._now, self._confidence = now, confidence
+        self._scale, self._has_client_decisions = placement.config.scale, placement.has_client_decisions
+        self._shows_one = placement.kind.showing.single
+        self._duel_verdict = placement.results.report()[1].verdict if placement.kind.showing.compared else ""
+        self._pending, self._closes = placement.pending, placement.last_deadline
+        self._open_sentence, late_count = _explain_open(placement, now), placement.outcomes[CORRECTED]
+        self._late_sentence = phrases.late_rewards_sentence(late_count) if late_count else ""
+        self._periods: list[LiftPeriod] = [*self._sums.past_periods, self._sums]
+        self._selected_periods = self._periods
+        self._strata = self._find_comparable()
+
+    def _find_comparable(self) -> list[Stratum]:
+        """Return the selected periods that have a holdout and the current rule of rewards and learned metric.
+
+        Periods without a decision are left out, except the current one.
+        """
+        terms = self._sums.terms
+        metric = self._config.learned
+        rule, metric_config = parse_rule(terms), parse_metrics(terms).get(metric or "")
+        return [
+            Stratum(period, share)
+            for period in self._selected_periods
+            if (share := self._share(period)) is not None
+            and parse_rule(period.terms) == rule
+            and parse_metrics(period.terms).get(metric or "") == metric_config
+            and (period.reward.counts.any() or period is self._sums)
+        ]
+
+    def _share(self, period: LiftPeriod) -> float | None:
+        """Return the share of a period's control; None if the period has no holdout."""
+        holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
+        return None if holdout is None else holdout.share
+
+    def report(self) -> wire.LiftReport:
+        """Return the complete report over the comparable periods."""
+        holdout = self._holdout
+        lift = self._lift_by_propensities() if holdout is None else self._compute_lift()
+        plan = self._make_plan()
+        wrong = [] if holdout is None else self._mismatches(self._sums)
+        wrong += _find_mismatches(self._sums)
+        best, winner_verdict = self._find_winner()
+        since = self._find_begin()
+        return wire.LiftReport(
+            placement=self._name,
+            method="propensities" if holdout is None else "holdout",
+            control=self._control if holdout is None else holdout.named,
+            share=holdout and holdout.share,
+            unit=holdout and holdout.unit,
+            since=_format_time(since),
+            until=None,
+            confidence=self._confidence,
+            groups=self._count_groups(),
+            claim=lift.claim,
+            ratio=_make_bounds(lift.ratio),
+            difference=_make_bounds(lift.difference),
+            verdict=" ".join(filter(None, [*self._write_sentences(lift, plan, wrong), self._late_sentence])),
+            srm=wrong,
+            planner=plan,
+            winner=best,
+            metrics=[] if holdout is None else self._metrics(),
+            winner_verdict=winner_verdict,
+            as_of=as_datetime(self._now).isoformat(),
+            pending=self._pending,
+            pending_until=_format_time(self._closes if self._pending else None),
+            counted=self._describe_counts(),
+            rewards=self._scale.named,
+            chapters=[] if holdout is None else self._list_periods(),
+            look=None if holdout is None else self._report_look(holdout),
+        )
+
+    def report_periods(self, first: str | None, last: str | None) -> wire.LiftReport:
+        """Return the report of a range of periods, by the numbers (from 1) of the first and the last.
+
+        The reporter keeps this selection. A range before the current period has the lift of the reward alone.
+
+        Raises
+        ------
+        InvalidValue
+            If a number is no period, or there is no holdout.
+        """
+        ends = []
+        for field, text, default in (("from", first, 1), ("to", last, len(self._periods))):
+            number = int(text) if text and text.isdigit() else 0
+            if text and not 0 < number <= len(self._periods):
+                allowed = f"1 to {len(self._periods)}"
+                raise InvalidValue(field, text, f"give the numbers of chapters: {allowed}")
+            ends.append(number or default)
+        if self._holdout is None:
+            raise InvalidValue("from" if first else "to", first or last, NO_PERIODS)
+        self._selected_periods = self._periods[ends[0] - 1 : ends[1]]
+        self._strata = self._find_comparable()
+        if ends[1] == len(self._periods):
+            return self.report()
+        end = self._periods[ends[1] - 1].end
+        return self._report_part("chapters {} to {}".format(*ends), self._find_begin(), end)
+
+    def report_range(self, begin: str | None, end: str | None) -> wire.LiftReport:
+        """Return the report of a time range, in ISO 8601: the lift of the reward alone, over the holdout.
+
+        Raises
+        ------
+        InvalidValue
+            If the range is empty, there is no holdout, or users or sessions stay in their group.
+        """
+        field, value = ("from", begin) if begin else ("to", end)
+        if self._holdout is None or any(stratum.period.clustered for stratum in self._strata):
+            raise InvalidValue(field, value, NO_PERIODS if self._holdout is None else NO_DATES)
+        ends = _parse_range(begin, end, self._now)
+        ranges = [(stratum, stratum.period.time_bins.sum_range(*ends)) for stratum in self._strata]
+        self._strata = [
+            stratum._replace(sums=range_sums.sums) for stratum, range_sums in ranges if range_sums.begin
+        ] or [self._strata[-1]._replace(sums=HoldoutSums.empty())]
+        times = [time for _, range_sums in ranges if range_sums.begin for time in range_sums[1:]]
+        first, last = (min(times), max(times)) if times else (0, 0)
+        moments = map(as_datetime, (first, last) if times else (ends[0], min(ends[1], self._now)))
+        days = [phrases.day(time, as_datetime(self._now)) + time.strftime(" %H:%M") for time in moments]
+        return self._report_part("decisions from {} to {} (UTC)".format(*days), first, last)
+
+    def _report_part(self, part: str, begin: int, end: int) -> wire.LiftReport:
+        """Return the report with the lift of the reward alone, for a part of the time.
+
+        Parameters
+        ----------
+        part : str
+            Name of the part in the verdict, such as ``chapters 1 to 2``.
+        begin, end : int
+            Microseconds since 1970; 0 for none.
+        """
+        verdict = f"Of {part}: {phrases.lift_sentence(self._compute_lift())}"
+        return msgspec.structs.replace(
+            self.report(),
+            since=_format_time(begin),
+            until=_format_time(end),
+            verdict=verdict,
+            srm=[],
+            planner=None,
+            winner=None,
+            metrics=[],
+            winner_verdict="",
+        )
+
+    # The lift --------------------------------------------------------------------------------
+
+    def _compute_lift(self) -> Lift:
+        """Return the lift over all comparable periods, in the unit of rewards."""
+        sums = [stratum.reward for stratum in self._strata]
+        return self._estimate_lift(sums, [stratum.share for stratum in self._strata])
+
+    def _estimate_lift(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **options: Any) -> Lift:
+        """Return the lift over periods with these sums and shares of the control, in the unit of rewards."""
+        lift = holdout_lift(sums, shares, confidence=self._confidence, **options)
+        return _convert_unit(lift, self._scale)
+
+    def _lift_by_propensities(self) -> Lift:
+        """Return the lift over a control by propensities; claim "early" if the log does not support it."""
+        lift = (
+            _score_control(self._sums, self._control, self._offer).lift(self._confidence)
+            if self._is_covered
+            else Lift("early")
+        )
+        return _convert_unit(lift, self._scale)
+
+    @property
+    def _is_covered(self) -> bool:
+        """True if the log supports an estimate for the control."""
+        return (
+            self._control != "uniform"
+            or self._current_holdout is not None
+            or _score_uniform(self._sums).is_covered
+        )
+
+    def _find_begin(self) -> int:
+        """Return the time, in microseconds, from which decisions count in the report."""
+        if self._holdout is not None:
+            return next((stratum.period.time for stratum in self._strata), self._sums.time)
+        if self._control != "uniform":
+            arms = [subperiod.time for subperiod in self._sums.subperiods if subperiod.change == ARMS]
+            return arms[-1] if arms else self._sums.time
+        rule = parse_rule(self._sums.terms)
+        return next(period.time for period in self._periods if parse_rule(period.terms) == rule)
+
+    def _count_groups(self) -> dict[str, wire.Group]:
+        """Return number of decisions and rewards by group; without a holdout the policy alone."""
+        if self._holdout is None:
+            n, rewards = _score_control(self._sums, self._control, self._offer)[:2]
+            return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
+        empty = HoldoutSums.empty()
+        return _sum_groups([stratum.reward for stratum in self._strata] or [empty], self._scale)
+
+    # Periods ---------------------------------------------------------------------------------
+
+    def _list_periods(self) -> list[wire.ChapterLift]:
+        """Return the lift of each period with a holdout, in order."""
+        counted_periods = {
+            id(part.period) for part in self._strata if has_enough_data(part.reward, part.share)
+        }
+        ends = [*self._sums.past_periods[1:], self._sums, None]
+        return [
+            self._describe_period(i, period, after, id(period) in counted_periods)
+            for i, (period, after) in enumerate(zip(self._periods, ends[-len(self._periods) :], strict=True))
+            if self._share(period) is not None
+        ]
+
+    def _describe_period(
+        self, index: int, period: LiftPeriod, after: LiftPeriod | None, counted: bool
+    ) -> wire.ChapterLift:
+        """Return one period with its own lift, groups and subperiods.
+
+        Parameters
+        ----------
+        index : int
+            Position of the period, from 0.
+        period : LiftPeriod
+            A period with a holdout.
+        after : LiftPeriod or None
+            The next period, which tells the change that ended this one.
+        counted : bool
+            Whether it counts in the total lift.
+        """
+        holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
+        assert holdout is not None
+        lift = self._estimate_lift([period.reward], [holdout.share])
+        parts = [
+            wire.PartLift(
+                part.change,
+                _format_time(part.time),
+                _sum_groups([part.sums], self._scale),
+                _compute_ratio([part.sums]),
+            )
+            for part in period.subperiods
+        ]
+        return wire.ChapterLift(
+            number=index + 1,
+            since=_format_time(period.time),
+            until=_format_time(period.end),
+            ended=None if after is None else describe_change(period.terms, after.terms),
+            control=holdout.named,
+            share=holdout.share,
+            unit=holdout.unit,
+            groups=_sum_groups([period.reward], self._scale),
+            claim=lift.claim,
+            ratio=_make_bounds(lift.ratio),
+            difference=_make_bounds(lift.difference),
+            counted=counted,
+            alarm=any(wrong.alarm for wrong in self._mismatches(period)),
+            parts=[] if self._scale.low else parts,
+        )
+
+    def _describe_change(self) -> str:
+        """Describe the last change and the lift before and since; "" if either lift is unknown."""
+        before: list[HoldoutSums] = []
+        pieces = [
+            (stratum, i, subperiod)
+            for stratum in self._strata
+            for i, subperiod in enumerate(stratum.period.subperiods)
+            if subperiod.sums.counts.all()
+        ]
+        if len(pieces) < 2 or self._scale.low:
+            return ""
+        stratum, index, last = pieces[-1]
+        before = [subperiod.sums for _, _, subperiod in pieces[:-1]]
+        shares = [stratum.share for stratum, _, _ in pieces[:-1]]
+        if not any(map(has_enough_data, before, shares)) or not has_enough_data(last.sums, stratum.share):
+            return ""
+        if index:
+            what = CHANGES.get(last.change, f"the {last.change.replace(' ', ' became ')}")
+            time = last.time
+        else:
+            what, time = describe_change(pieces[-2][0].period.terms, stratum.period.terms), last.time
+        percentages = [_format_percent(_compute_ratio(sums)) for sums in (before, [last.sums])]
+        day = phrases.day(as_datetime(time), as_datetime(self._now))
+        return f"{what} on {day} (before: {percentages[0]}, since: {percentages[1]})"
+
+    def _report_look(self, holdout: HoldoutConfig) -> wire.PlannedLook | None:
+        """Return the result of the planned look, over decisions before it; None if none is planned.
+
+        Before its time the claim is "early" and bounds are missing.
+        """
+        if holdout.look_time is None:
+            return None
+        at = phrases.day(as_datetime(holdout.look_time), as_datetime(self._now))
+        reached = self._now >= holdout.look_time + self._config.rule.window
+        if not reached:
+            verdict = f"One look is planned on {at}: it will be sharper by a fifth."
+            return wire.PlannedLook(holdout.look or "", False, "early", None, None, verdict)
+        sums = self._sums.reward if self._sums.look_sums is None else self._sums.look_sums
+        lift = self._estimate_lift([sums], [holdout.share], planned=self._confidence == PLANNED_CONFIDENCE)
+        verdict = f"At the look that was planned on {at}: {phrases.lift_sentence(lift)}"
+        verdict = verdict.removesuffix(f" {phrases.ANY_TIME}")
+        bounds = _make_bounds(lift.ratio), _make_bounds(lift.difference)
+        return wire.PlannedLook(holdout.look or "", True, lift.claim, *bounds, verdict)
+
+    # Verdict, planner, winner and metrics ----------------------------------------------------
+
+    def _write_sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
+        """Return the verdict's sentences: first warnings and mismatches, then lift, plan and last change."""
+        periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
+        earlier = [
+            mismatch
+            for period in periods
+            if period is not self._sums
+            for mismatch in self._mismatches(period)
+        ]
+        sentences = [
+            *self._warnings,
+            *(
+                _describe_mismatch(mismatch, self._holdout)
+                for mismatch in [*wrong, *earlier]
+                if mismatch.alarm
+            ),
+        ]
+        if self._sums.excluded_shards:
+            sentences.append(phrases.missing_shards_sentence(self._sums.excluded_shards))
+        if self._holdout is None and not _score_uniform(self._sums).n:
+            why = self._open_sentence or phrases.NO_PROPENSITIES
+            return [*sentences, why, *([plan.verdict] if plan else [])]
+        if not self._is_covered:
+            return [*sentences, phrases.NOT_COVERED]
+        if (
+            self._holdout is None
+            and self._control == "uniform"
+            and _is_uniform(self._sums, self._config.policy)
+        ):
+            return [*sentences, phrases.EVEN]
+        target_lift, is_hypothetical = self._query.lift, self._query != PlanQuery(self._query.lift)
+        days = None if plan is None or self._holdout is None or is_hypothetical else plan.days
+        is_weighed = lift.claim == "early" and self._holdout is None
+        sides = _name_sides(self._sums, self._holdout, self._control)
+        sentences.append(
+            phrases.EARLY_WEIGHED if is_weighed else phrases.lift_sentence(lift, days, target_lift, *sides)
+        )
+        if lift.claim == "early" and days:
+            sentences.append(phrases.planner_sentence(days, target_lift))
+        elif lift.claim in ("early", "undecided") and days is None and plan is not None:
+            sentences.append(plan.verdict)
+        changed = "" if self._holdout is None else self._describe_change()
+        if lift.claim in ("better", "worse"):
+            moments = as_datetime(self._find_begin()), as_datetime(self._now)
+            sentences.append(phrases.since_sentence(*moments, changed))
+        elif changed:
+            sentences.append(f"{changed[0].upper()}{changed[1:]}.")
+        return sentences
+
+    def _describe_counts(self) -> str:
+        """Return a sentence with the time of the report, and its numbers of counted and open decisions."""
+        n = sum(group.decisions for group in self._count_groups().values())
+        closes = None if self._closes is None else as_datetime(self._closes)
+        return phrases.count_sentence(as_datetime(self._now), n, self._pending, closes)
+
+    def _mismatches(self, period: LiftPeriod) -> list[wire.Mismatch]:
+        """Compare a period's observed shares of the control with the configured one; [] without a holdout.
+
+        Compared are decisions, activations and, if most decisions have it, feedback.
+        """
+        share, sums = self._share(period), period.reward
+        if share is None:
+            return []
+        counts = independent_counts(sums)
+        # Design effect: decisions per independent decision if users stay in their group.
+        effect = float(sums.counts.sum()) / max(sum(counts), 1.0) or 1.0
+        pairs = {"decisions": period.decided_counts, "activations": sums.counts}
+        if period.answered_counts.sum() >= EXPLICIT * sums.counts.sum() > 0:
+            pairs["feedback"] = period.answered_counts
+        mismatches = []
+        for what, pair in pairs.items():
+            evidence = share_evidence((pair / max(effect, 1.0)).tolist(), share)
+            observed_share = float(pair[0] / pair.sum()) if pair.sum() else None
+            mismatches.append(wire.Mismatch(what, observed_share, evidence, evidence > ALARM))
+        return mismatches
+
+    def _make_plan(self) -> wire.Plan | None:
+        """Return the decisions and days until a lift is detected, with the current or a default holdout.
+
+        None if the mean reward is 0 or 1, or the lift impossible.
+        """
+        query, holdout = self._query, self._current_holdout
+        if self._scale.low or (self._has_client_decisions and holdout is None and query == PlanQuery()):
+            return None
+        share = query.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
+        n, rewards, scatter = self._observe_rewards()
+        # The overall rate: that of the control alone is too noisy at first.
+        rate = query.rate / self._scale.span if query.rate else (rewards / n if n else 0.0)
+        since = self._find_begin() if self._current_holdout is self._holdout else self._sums.time
+        passed = (self._now - since) / DAY if since else 0.0
+        daily = query.daily or (n / passed if n and passed > 0 else None)
+        if not 0 < rate < 1:
+            return None
+        try:
+            decision_count = decisions_needed(rate, query.lift, share, dispersion=scatter)
+        except InvalidValue:
+            # The lift would exceed the largest reward.
+            return None
+        past_count = n if holdout is not None and query.share in (None, holdout.share) else 0.0
+        days = None if daily is None else max(decision_count - past_count, 0.0) / daily
+        total_days = None if daily is None else decision_count / daily
+        verdict = phrases.plan_sentence(decision_count, total_days, query.lift, share)
+        return wire.Plan(query.lift, decision_count, days, share, self._scale.amount(rate), daily, verdict)
+
+    def _observe_rewards(self) -> tuple[float, float, float]:
+        """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
+
+        With a holdout, decisions and rewards come from both groups over all comparable periods, and the
+        dispersion is that of the last period. Without one they come from the comparison with uniformly
+        drawn arms. The dispersion is the variance of rewards relative to clicks; 1 if it is unknown.
+        """
+        if self._current_holdout is not None:
+            period_sums = [stratum.reward for stratum in self._strata] or [self._sums.reward]
+            n = float(sum(sums.counts.sum() for sums in period_sums))
+            rewards = float(sum(sums.totals.sum() for sums in period_sums))
+            last = period_sums[-1]
+            has_variation = last.counts.all() and 0 < last.totals.sum() < last.counts.sum()
+            return n, rewards, float(dispersion(last)) if has_variation else 1.0
+        n, rewards = map(float, _score_uniform(self._sums)[:2])
+        return n, rewards, 1.0
+
+    def _find_winner(self) -> tuple[wire.BestArm | None, str]:
+        """Return the best arm and a sentence about it; None for the arm if there is no comparison.
+
+        For duels the sentence is their verdict.
+        """
+        scores = self._sums.scores
+        if len(self._offer.arm_indices) < 2 or not self._shows_one:
+            return None, self._duel_verdict
+        holdout = self._current_holdout
+        if not scores.overall[0] and holdout is None:
+            has_data = self._open_sentence or _score_uniform(self._sums).n
+            return None, phrases.EARLY_WINNER if has_data else phrases.NO_PROPENSITIES
+        if self._sums.partial:
+            return None, phrases.SOME_ARMS
+        # Units that stay with the policy never get the control's random arms.
+        floor = compute_floor(self._config.policy, None if self._sums.clustered else holdout)
+        allowed = floor > 0 or scores.compare_with_uniform().is_even
+        result = winner(scores, self._confidence, self._offer.arm_indices.tolist())
+        if result is None:
+            return None, phrases.EARLY_WINNER if allowed else phrases.NO_WINNER
+        behind = {
+            str(arm): wire.Bounds(*(self._scale.span * end for end in interval))
+            for arm, interval in zip(self._offer.arms, result.behind, strict=True)
+        }
+        best, declared = self._offer.names[result.leader], result.declared and allowed
+        sentence = phrases.winner_sentence(str(best) if declared else None)
+        if not allowed:
+            sentence = phrases.NO_WINNER
+        return wire.BestArm(best, declared, behind, sentence), sentence
+
+    def estimate_metric(self, name: str, comparisons: int = 1) -> Lift:
+        """Return the lift of a metric over the holdout; confidence holds for all ``comparisons`` together.
+
+        Only periods in which the metric had its current configuration count.
+        """
+        metric_config = parse_metrics(self._sums.terms).get(name)
+        strata = [
+            stratum
+            for stratum in self._strata
+            if name in stratum.period.metrics
+            and parse_metrics(stratum.period.terms).get(name) == metric_config
+        ]
+        return holdout_lift(
+            [stratum.period.metrics[name] for stratum in strata],
+            [stratum.share for stratum in strata],
+            confidence=self._confidence,
+            comparisons=comparisons,
+            largest=self._config.metrics[name].largest,
+        )
+
+    def _metrics(self) -> list[wire.MetricLift]:
+        """Return the lift of each configured metric, with its safety status and verdict."""
+        lifts = []
+        for name, config in self._config.metrics.items():
+            lift = self.estimate_metric(name, len(self._config.metrics))
+            if config.low:
+                # A ratio is meaningless if amounts do not begin at 0.
+                lift = lift._replace(ratio=None)
+            safety = guardrail_status(lift, config.margin, better=config.better, span=config.largest)
+            verdict = phrases.guardrail_sentence(name, safety, config.margin) + phrases.difference_sentence(
+                lift
+            )
+            lifts.append(
+                wire.MetricLift(
+                    name, lift.claim, _make_bounds(lift.ratio), _make_bounds(lift.difference), safety, verdict
+                )
+            )
+        return lifts
+
+
+def _convert_unit(lift: Lift, scale: RewardScale) -> Lift:
+    """Convert the difference of a lift to the unit of rewards; no ratio if amounts do not begin at 0."""
+    if lift.difference is None:
+        return lift
+    difference = Interval(*(scale.span * end for end in lift.difference))
+    return Lift(lift.claim, None if scale.low else lift.ratio, difference)
+
+
+def _score_uniform(sums: LiftSums) -> Scores:
+    """Return the comparison with uniformly drawn arms, over all periods with the current rule of rewards."""
+    rule, scores = parse_rule(sums.terms), sums.total_uniform_scores
+    for period in sums.past_periods:
+        if parse_rule(period.terms) == rule:
+            scores = add_scores(scores, period.uniform_scores)
+    return scores
+
+
+def _is_uniform(sums: LiftSums, policy: Policy) -> bool:
+    """True if arms are shown uniformly, over enough decisions or by the policy's definition."""
+    scores = _score_uniform(sums)
+    return scores.is_even and (scores.n >= MIN_EQUAL or compute_floor(policy) == 1.0)
+
+
+def _list_warnings(placement: Any) -> list[str]:
+    """Return warnings: no examination was ever reported, or all decisions are of one user or session."""
+    sums, holdout = placement.lift, placement.holdout
+    n, rewards = _score_uniform(sums)[:2]
+    if holdout is not None:
+        n, rewards = sums.reward.counts.sum(), sums.reward.totals.sum()
+    sentences, buckets = [], sums.reward.buckets
+    if (
+        rewards == n >= MIN_EQUAL
+        and placement.config.rule.seen == "examined"
+        and not placement.outcomes[NOTED]
+    ):
+        sentences.append(phrases.NEVER_EXAMINED)
+    if holdout is not None and buckets is not None and np.count_nonzero(buckets[1]) == 1 and n >= MIN_EQUAL:
+        sentences.append(phrases.one_unit_sentence(n, holdout.unit))
+    return sentences
+
+
+def _explain_open(placement: Any, now: int) -> str:
+    """Return a sentence if no decision counts yet because windows are open; empty otherwise."""
+    time, closes, config = placement.lift.time, placement.last_deadline, placement.config
+    if not (config.propensities and config.policy.randomized):
+        return ""
+    if time and now >= time + config.rule.window and placement.pending != placement.decisions:
+        return ""
+    return phrases.no_decision_sentence(
+        placement.pending, as_datetime(now), None if closes is None else as_datetime(closes)
+    )
+
+
+def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
+    """Return the comparison with a control by propensities: ``uniform`` or ``arm NAME``.
+
+    Raises
+    ------
+    InvalidValue
+        If the control is not ``uniform`` or an arm on offer, or some offers were partial.
+    """
+    if control == "uniform":
+        return _score_uniform(sums)
+    arm_indices = dict(zip((f"arm {arm}" for arm in offer.arms), offer.arm_indices.tolist(), strict=True))
+    if control not in arm_indices:
+        is_retired = control in {f"arm {arm}" for arm in offer.retired}
+        allowed = ", ".join(["uniform", *arm_indices][:10])
+        raise InvalidValue(
+            "control", control, f"{'it is retired: ' if is_retired else ''}give one of {allowed}"
+        )
+    if sums.partial:
+        remedy = "compare with uniform: some decisions did not have every arm on offer"
+        raise InvalidValue("control", control, remedy)
+    return sums.scores.compare_with_arm(arm_indices[control])
+
+
+def _name_sides(sums: LiftSums, holdout: HoldoutConfig | None, control: str) -> tuple[str, str]:
+    """Return the names of the two compared sides for the verdict: policy and control."""
+    if holdout is not None:
+        return "Learning", "the control"
+    uniform = "arms drawn uniformly"
+    other_side = uniform if control == "uniform" else f"{control.removeprefix('arm ')} alone"
+    # Clients may have decided without learning.
+    return (
+        uniform.capitalize() if sums.scores.compare_with_uniform().is_even else "What was shown",
+        other_side,
+    )
+
+
+def _sum_groups(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wire.Group]:
+    """Return the total decisions and rewards of control and policy, in the unit of rewards."""
+    counts = np.sum([part.counts for part in sums], axis=0)
+    totals = np.sum([part.totals for part in sums], axis=0)
+    return {
+        name: wire.Group(int(n), scale.amount(total, n))
+        for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
+    }
+
+
+def _find_mismatches(sums: LiftSums) -> list[wire.Mismatch]:
+    """Test shown arms against their propensities; return one mismatch, or [] without propensities."""
+    frequencies = sums.frequencies
+    if not frequencies.offered.any():
+        return []
+    evidence = frequencies.evidence()
+    return [wire.Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+
+
+def _describe_mismatch(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -> str:
+    """Return the sentence about a mismatch."""
+    if mismatch.what == WEIGHTS or holdout is None:
+        return phrases.PROPENSITIES
+    return phrases.mismatch_sentence(mismatch.what, mismatch.share or 0.0, holdout.share)
+
+
+def _compute_ratio(sums: Sequence[HoldoutSums]) -> float | None:
+    """Return the policy's mean reward relative to the control's, over periods; None if undefined.
+
+    Each period counts by its number of decisions.
+    """
+    n, r = (np.array(list(values)) for values in zip(*(sums_of[:2] for sums_of in sums), strict=True))
+    if not n.all():
+        return None
+    control, policy = (r / n * n.sum(axis=1, keepdims=True)).sum(axis=0)
+    return float(policy / control) if control else None
+
+
+def _format_percent(ratio: float | None) -> str:
+    """Format a ratio minus 1 as a percentage; "not known" for None."""
+    if ratio is None:
+        return "not known"
+    return f"{'' if ratio >= 1 else MINUS}{phrases.percent(abs(ratio - 1))}"
+
+
+def _format_time(time: int | None) -> str | None:
+    """Format microseconds since 1970 in ISO 8601; None for 0 or None."""
+    return as_datetime(time).isoformat() if time else None
+
+
+def _make_bounds(interval: Interval | None) -> wire.Bounds | None:
+    """Convert an interval to the report's bounds; infinite ends and a missing interval are None."""
+    if interval is None:
+        return None
+    return wire.Bounds(*(end if math.isfinite(end) else None for end in map(float, interval)))
+
+
+def _parse_range(begin: str | None, end: str | None, now: int) -> tuple[int, int]:
+    """Parse begin and end in ISO 8601; return them in microseconds since 1970.
+
+    Without a begin it is 0; without an end it lies far ahead.
+
+    Raises
+    ------
+    InvalidValue
+        If the begin is not before the end and before now.
+    """
+    first, last = parse_time("from", begin) if begin else 0, parse_time("to", end) if end else FOREVER
+    if begin and first >= min(last, now):
+        raise InvalidValue("from", begin, f"give a time before {as_datetime(min(last, now)).isoformat()}")
+    return first, last

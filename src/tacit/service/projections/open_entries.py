@@ -1,0 +1,404 @@
+"""Open decisions: their rows, their windows as columns, and their data for the learner."""
+
+# Three stores of the same decisions:
+# 1. ``OpenRows``: rows by sequence number, in the blocks in which they came, so that nothing is copied.
+# 2. ``OpenEntries``: windows by entry, in columns for compiled loops.
+# 3. ``OpenDecisions``: the data with which the learner learns a reward later.
+# An entry is free again when its decision is closed and its default can no longer be corrected; a block is
+# dropped with the last of its decisions. So memory follows the open decisions, not all decisions ever made.
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import call
+from typing import Any
+
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints, copy_to_larger
+from tacit.learning.decisions import nan_to_none
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import Content, DecisionRow
+from tacit.service.projections.windows import Windows, compile_loops
+
+# ---- Rows of open decisions, in the blocks in which they came
+
+
+SMALL_BLOCK, MAX_JOINED_ROWS = 256, 512
+"""Blocks below the first size are joined up to the second: a small block costs more memory than its rows."""
+NUMBERS = "seq", "time"
+"""Fields that a joined block stores as arrays of numbers, not as Python objects."""
+
+
+class OpenRows:
+    """Blocks of open decisions; a block is dropped when all its decisions are released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = OpenRows()
+    >>> block = Block.from_rows(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
+    >>> number, place = rows.append_small(block, np.array([40]))
+    >>> rows.find_entry(7), rows.find_entry(8), rows.block(number)[place].id
+    (40, None, 'a')
+    >>> rows.release(np.array([number]))
+    >>> rows.find_entry(7) is None
+    True
+    """
+
+    def __init__(self) -> None:
+        """Begin without blocks."""
+        self._blocks: dict[int, Block[DecisionRow]] = {}
+        self._entries: dict[int, Sequence[int] | Ints] = {}
+        self._open_counts: dict[int, int] = {}
+        # Numbers and first sequence numbers of the blocks that came in the order of the log.
+        self._numbers: list[int] = []
+        self._firsts: list[int] = []
+        self._out_of_order_entries: dict[int, int] = {}
+        self._last = 0
+        # Number of the block to which small ones are joined (0 for none), its row count, and the functions
+        # that extend its columns.
+        self._growing_number = self._growing_size = 0
+        self._extend: list[Callable[[Iterable[Any]], None]] = []
+
+    def add_block(
+        self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True
+    ) -> tuple[int, int]:
+        """Add a block of decisions; return its number and the index of its first row in the block.
+
+        Parameters
+        ----------
+        block : Block
+        entries : array of int64, shape (rows,)
+            Entries of the decisions.
+        in_order : bool
+            Whether the decisions follow all earlier ones in the log, in ascending order.
+        """
+        number = self._begin_block(block, entries)
+        self._open_counts[number] = len(block)
+        seqs = block.column("seq")
+        if in_order:
+            self._growing_number = 0
+            self._numbers.append(number)
+            self._firsts.append(seqs[0])
+        else:
+            self._out_of_order_entries.update(zip(seqs, entries.tolist(), strict=True))
+        return number, 0
+
+    def _begin_block(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
+        """Store a block and its entries under the next number; return the number."""
+        self._last += 1
+        self._blocks[self._last], self._entries[self._last] = block, entries
+        return self._last
+
+    def append_small(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
+        """Append a small block, the latest in the log, to the block that grows, or to a new one.
+
+        Returns the number of the larger block, and the index of the first appended row in it.
+        """
+        number, count = self._growing_number, len(block)
+        # With one decision a request, each block would be a dozen lists of length one.
+        if not number or self._growing_size + count > MAX_JOINED_ROWS:
+            columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
+            number = self._growing_number = self._begin_block(Block(DecisionRow, columns), array("q"))
+            self._growing_size = self._open_counts[number] = 0
+            self._numbers.append(number)
+            self._firsts.append(block.column("seq")[0])
+            self._extend = [column.extend for column in columns]
+        row_index = self._growing_size
+        # ``any`` runs the calls in C: each returns None.
+        any(map(call, self._extend, block.columns))
+        self._entries[number].extend(entries.tolist())  # type: ignore[union-attr]
+        self._open_counts[number] += count
+        self._growing_size += count
+        return number, row_index
+
+    def release(self, numbers: Ints) -> None:
+        """Subtract one open decision for each given block number; drop blocks that have none left."""
+        block_numbers = numbers.tolist()
+        # Most often all numbers are the same.
+        for number in set(block_numbers):
+            self._open_counts[number] -= block_numbers.count(number)
+            if not self._open_counts[number]:
+                self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        """Remove a block, its entries and its place in the index."""
+        block = self._blocks.pop(number)
+        if number == self._growing_number:
+            self._growing_number = 0
+        del self._entries[number], self._open_counts[number]
+        index = bisect_left(self._numbers, number)
+        if index < len(self._numbers) and self._numbers[index] == number:
+            del self._numbers[index], self._firsts[index]
+        else:
+            for seq in block.column("seq"):
+                del self._out_of_order_entries[seq]
+
+    def copy_blocks(self) -> dict[int, Block[DecisionRow]]:
+        """Return a copy of the current blocks by number."""
+        return dict(self._blocks)
+
+    def block(self, number: int) -> Block[DecisionRow]:
+        """Return a block by its number."""
+        return self._blocks[number]
+
+    def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
+        """Replace a field of every row by the result of a function; later rows go to new blocks."""
+        self._growing_number = 0
+        for number, block in self._blocks.items():
+            self._blocks[number] = block.with_column(field, list(map(function, block.column(field))))
+
+    def find_entry(self, seq: int) -> int | None:
+        """Return the entry of a decision by its sequence number; None if no stored block has it."""
+        entry = self._out_of_order_entries.get(seq)
+        if entry is not None:
+            return entry
+        # Blocks are in the order of the log, so two binary searches find a decision without an index.
+        index = bisect_right(self._firsts, seq) - 1
+        if index < 0:
+            return None
+        number = self._numbers[index]
+        seqs = self._blocks[number].column("seq")
+        row_index = bisect_left(seqs, seq)
+        if row_index == len(seqs) or seqs[row_index] != seq:
+            return None
+        return int(self._entries[number][row_index])
+
+
+# ---- Windows of open decisions as columns, one entry each: no Python object for a single decision
+
+ExtraColumns = Callable[[Ints], Iterable[Ints | list[Any]]]
+"""Returns additional columns of a snapshot for the decisions with these entries."""
+
+ROWS_PER_PIECE = 4096
+"""Number of rows that are converted from columns at once."""
+SPARE_ENTRIES = 256
+ROW_BYTES = 430
+"""Bytes of Python objects for an open decision: its row, its id and its place in the dict of ids."""
+
+
+class OpenEntries:
+    """The entries of open decisions, their rows, windows and feedback ids."""
+
+    def __init__(self) -> None:
+        """Begin without entries."""
+        self._open: dict[str, int] = {}
+        self.find = self._open.get
+        """Return the entry of an open decision by its id, or None."""
+        self._windows = Windows.zeros(0)
+        self._loops = compile_loops()
+        self._free = np.empty(0, np.int32)
+        self._free_count = 0
+        self._closed_entries: list[Ints] = []
+        self._rows = OpenRows()
+        self._ids: dict[int, dict[str, Content]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def bytes(self) -> int:
+        """Approximate size in bytes, without the blocks' columns and the learner's data."""
+        columns = sum(column.nbytes for column in (*self._windows, self._free))
+        return columns + ROW_BYTES * len(self._open)
+
+    @property
+    def capacity(self) -> int:
+        """Number of entries, free ones included."""
+        return len(self._windows.seq)
+
+    @property
+    def first_learnable_seq(self) -> int | None:
+        """Sequence number of the first decision that may still be learned; None without any."""
+        is_learnable = self._windows.open | self._windows.defaulted
+        return int(self._windows.seq[is_learnable].min()) if is_learnable.any() else None
+
+    def row(self, entry: int) -> DecisionRow:
+        """Return the row of a decision by its entry."""
+        block = self._rows.block(int(self._windows.block[entry]))
+        return block[int(self._windows.place[entry])]
+
+    def find_row(self, seq: int) -> DecisionRow:
+        """Return the row of an open decision by its sequence number; the decision must be open."""
+        return self.row(self._find_entry(seq))
+
+    def _find_entry(self, seq: int) -> int:
+        """Return the entry of a decision by its sequence number; −1 if it is closed for good."""
+        entry, windows = self._rows.find_entry(seq), self._windows
+        if entry is None or windows.seq[entry] != seq:
+            return -1
+        return entry if windows.open[entry] or windows.defaulted[entry] else -1
+
+    def rows(self, entries: Ints) -> list[DecisionRow]:
+        """Return the rows of decisions by their entries."""
+        blocks = map(self._rows.block, self._windows.block[entries].tolist())
+        row_indices = self._windows.place[entries].tolist()
+        return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
+
+    def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
+        """Replace a field of every open decision's row by the result of a function."""
+        self._rows.apply_to_field(field, function)
+
+    def values(self, entries: Ints, field: str) -> list[Any]:
+        """Return one field of the rows of decisions, in the order of their entries."""
+        return self.columns(entries, field)[0]
+
+    def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
+        """Return several fields of the rows of decisions, one list per field."""
+        numbers = self._windows.block[entries].tolist()
+        row_indices = self._windows.place[entries].tolist()
+        blocks = {number: self._rows.block(number) for number in set(numbers)}
+        lists = []
+        for field in fields:
+            columns = {number: block.column(field) for number, block in blocks.items()}
+            pairs = zip(numbers, row_indices, strict=True)
+            lists.append([columns[number][row_index] for number, row_index in pairs])
+        return lists
+
+    def seqs(self, entries: Ints) -> list[int]:
+        """Return the sequence numbers of decisions (their rows in the log)."""
+        numbers: list[int] = self._windows.seq[entries].tolist()
+        return numbers
+
+    def deadline(self, entry: int) -> int:
+        """Return the time at which a decision's window closes, in microseconds since 1970."""
+        return int(self._windows.deadline[entry])
+
+    def is_clicked(self, entries: Ints) -> list[bool]:
+        """True for each decision whose reward so far is not 0."""
+        flags: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
+        return flags
+
+    def count_feedback(self, entry: int) -> int:
+        """Return the number of feedback rows for a decision."""
+        return int(self._windows.answers[entry])
+
+    def reward(self, entry: int) -> float:
+        """Return the reward of a decision so far; NaN without feedback."""
+        return float(self._windows.reward[entry])
+
+    def has_less_feedback(self, entries: Ints, most: int) -> bool:
+        """True if each of the decisions has fewer than ``most`` feedback rows."""
+        times: list[int] = self._windows.answers[entries].tolist()
+        return max(times) < most
+
+    def contents(self, entry: int) -> dict[str, Content]:
+        """Return the contents of a decision's feedback that came with an id: {feedback id: content}."""
+        return self._ids.get(entry, {})
+
+    def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+        """Assign entries to decisions, with windows that are open until a deadline; return the entries.
+
+        Entries of closed decisions are freed before. ``in_order`` is False for decisions of a snapshot.
+        """
+        if self._closed_entries:
+            self._release()
+        count = len(block)
+        if self._free_count < count:
+            self._grow(count)
+        self._free_count -= count
+        # The entry that was freed last is used first: the same few entries stay in the processor's cache.
+        entries = self._free[self._free_count : self._free_count + count].astype(np.int64)
+        if in_order and count < SMALL_BLOCK:
+            number, row_index = self._rows.append_small(block, entries)
+        else:
+            number, row_index = self._rows.add_block(block, entries, in_order=in_order)
+        seqs = np.array(block.column("seq"), np.int64)
+        self._loops.open(self._windows, entries, seqs, number, row_index, deadline)
+        self._open.update(zip(block.column("id"), entries.tolist(), strict=True))
+        return entries
+
+    def _grow(self, count: int) -> None:
+        """Enlarge the columns by at least ``count`` free entries."""
+        old = self.capacity
+        new = max(SPARE_ENTRIES, 2 * old, old + count)
+        self._windows = copy_to_larger(self._windows, Windows.zeros(new))
+        # Large enough for all entries, so that releasing them never allocates.
+        free = np.empty(new, np.int32)
+        free[: new - old] = np.arange(old, new)
+        free[new - old : new - old + self._free_count] = self._free[: self._free_count]
+        self._free, self._free_count = free, self._free_count + new - old
+
+    def _release(self) -> None:
+        """Free the entries of closed decisions, and release their rows."""
+        for entries in self._closed_entries:
+            self._free[self._free_count : self._free_count + len(entries)] = entries
+            self._free_count += len(entries)
+            self._rows.release(self._windows.block[entries])
+        self._closed_entries.clear()
+
+    def _export_entries(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
+        """Yield row, window and additional columns of open decisions as tuples for JSON.
+
+        Columns are copied at the call, so later changes do not affect the iterator.
+        """
+        windows, blocks = self._windows, self._rows.copy_blocks()
+        contents: Iterable[Any] = repeat(None)
+        if self._ids:
+            saved_contents = map(self._ids.get, entries.tolist())
+            contents = [content and dict(content) for content in saved_contents]
+        # Columns are copied now, which is fast; rows are built later, when they are written.
+        columns: list[Any] = [
+            windows.block[entries],
+            windows.place[entries],
+            windows.deadline[entries],
+            windows.active[entries],
+            self._get_feedback(entries),
+            windows.examined[entries],
+            windows.settled[entries],
+            windows.answers[entries],
+        ]
+        rows = _iterate_rows([*columns, *extra_columns(entries)], len(entries))
+        return (
+            (blocks[number][row_index], *fields[:6], content, *fields[6:])
+            for (number, row_index, *fields), content in zip(rows, contents, strict=False)
+        )
+
+    def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
+        """Return the reward of each decision so far; NaN without any. Subclasses return lists with None."""
+        so_far: Floats = self._windows.reward[entries]
+        return so_far
+
+    def _set_feedback(self, entry: int, reward: Any) -> None:
+        """Set the reward of an entry so far."""
+        self._windows.reward[entry] = reward
+
+    def _restore_entries(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
+        """Assign entries to the decisions of a snapshot, with their windows and feedback; return the entries.
+
+        Feedback ids are restored only if ``named``.
+        """
+        parts = [columns[:8] for columns in saved]
+        if not parts:
+            return np.empty(0, np.int64)
+        rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
+        block: Block[DecisionRow] = Block.from_rows(DecisionRow, [DecisionRow._make(row) for row in rows])
+        entries, windows = self._open_block(block, 0, in_order=False), self._windows
+        windows.deadline[entries], windows.active[entries] = deadlines, active
+        windows.examined[entries], windows.settled[entries] = examined, settled
+        windows.answers[entries] = answers
+        for entry, reward, contents in zip(entries.tolist(), rewards, ids, strict=True):
+            if reward is not None:
+                self._set_feedback(entry, reward)
+            if contents and named:
+                self._ids[entry] = {id: tuple(content) for id, content in contents.items()}
+        return entries
+
+
+def _iterate_rows(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of columns as tuples of Python values, converted a piece at a time."""
+    for first in range(0, count, ROWS_PER_PIECE):
+        piece = [_as_python(column[first : first + ROWS_PER_PIECE]) for column in columns]
+        yield from zip(*piece, strict=True)
+
+
+def _as_python(column: Any) -> list[Any]:
+    """Convert a column to a list of Python values; NaN becomes None."""
+    if isinstance(column, list):
+        return column
+    values: list[Any] = nan_to_none(column) if column.dtype.kind == "f" else column.tolist()
+    return values

@@ -1,0 +1,310 @@
+"""Time series of impressions and rewards in a fixed number of buckets, at O(1) for each event."""
+
+# 1. ``Series``: buckets that double their width when time outgrows them.
+# 2. ``count_rows``: counts impressions, as a compiled loop.
+# 3. ``weigh_reward``, ``uniform_estimate``: reward of uniform exploration, by importance weights.
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from copy import copy
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from tacit.core.arrays import Floats, Ints
+from tacit.core.run_mode import compile_loop
+from tacit.service.projections.arm_results import FIRST_ARM, REWARDED, WR, WW, WWR, WWRR, ArmResults, R, W
+
+BUCKETS = 200
+FIRST_WIDTH = 1_000_000
+MAX_SHIFTS = 20
+MIN_EFFECTIVE = 30.0
+MIN_PROPENSITY = 1e-9
+"""Least propensity of a chosen arm: one that is integrated to 1e-8 may be computed as 0."""
+
+ARMS = 6
+"""First column of the arms' impressions, after those of :mod:`tacit.service.projections.arm_results`."""
+
+
+class KeyRestart(NamedTuple):
+    """A restart of a key: time, epoch and context of the first decision after it."""
+
+    time: int
+    key: str
+    epoch: int
+    context: str | None = None
+
+
+class UniformEstimate(NamedTuple):
+    """An estimated reward per impression, and the half-width of its 95 % confidence interval."""
+
+    value: float
+    margin: float
+
+
+class _Saved(msgspec.Struct):
+    start: int
+    width: int
+    rows: list[list[float]]
+    epochs: dict[str, int]
+    shifts: list[KeyRestart]
+
+
+class Series:
+    """Impressions, rewards and importance weights of one placement over time.
+
+    A reward counts at the time of its decision. When time outgrows the buckets, neighbours are
+    merged in pairs and every bucket becomes twice as wide.
+
+    Parameters
+    ----------
+    arms : int
+        Number of arms.
+
+    Attributes
+    ----------
+    results : ArmResults
+        Sums for each arm, with finer recent periods; saved separately in snapshots.
+    restarts : int
+        Number of intent shifts of all keys.
+
+    Examples
+    --------
+    >>> series = Series(arms=2)
+    >>> for second in range(500):
+    ...     series.count_decision(second * 1_000_000, slot=second % 2, propensity=0.5, offered=2)
+    >>> series.count_reward(0, propensity=0.5, offered=2, reward=1.0)
+    >>> series.width // 1_000_000, series.impressions, series.rewards
+    (4, 500, 1.0)
+    """
+
+    def __init__(self, arms: int) -> None:
+        """Begin without impressions; the first one sets the start."""
+        self.start = -1
+        self.width = FIRST_WIDTH
+        self.table = np.zeros((BUCKETS, ARMS + arms))
+        self.epochs: dict[str, int] = {}
+        self.restarts = 0
+        self.shifts: deque[KeyRestart] = deque(maxlen=MAX_SHIFTS)
+        self.results = ArmResults(arms)
+
+    def reach(self, arms: int) -> None:
+        """Add columns for new arms, up to a total of ``arms``, also in the arms' results."""
+        more = ARMS + arms - self.table.shape[1]
+        if more > 0:
+            self.table = np.pad(self.table, ((0, 0), (0, more)))
+        self.results.reach(arms)
+
+    @property
+    def impressions(self) -> int:
+        """Number of impressions of all arms."""
+        return int(self.table[:, ARMS:].sum())
+
+    @property
+    def rewards(self) -> float:
+        """Sum of all rewards."""
+        return float(self.table[:, R].sum())
+
+    def count_decision(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
+        """Count a decision for the arm with index ``slot`` out of ``offered`` arms."""
+        self.count_decisions(time, [slot], [propensity], [offered])
+
+    def count_decisions(
+        self,
+        time: int,
+        slots: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+        count: int | None = None,
+    ) -> None:
+        """Count impressions of decisions made at ``time``, here and in the arms' results.
+
+        Parameters
+        ----------
+        time : int
+            Microseconds since 1970.
+        slots : sequence of int
+            Index of the shown arm of each impression.
+        propensities : sequence of float or None
+            None for impressions without an importance weight.
+        offered : sequence of int
+            Number of arms on offer.
+        count : int, optional
+            Number of decisions; by default one for each impression.
+        """
+        # NumPy converts None to NaN.
+        chosen_propensities = np.array(propensities, np.float64)
+        sizes, indices = np.array(offered, np.int64), np.array(slots, np.int64)
+        decision_count = len(indices) if count is None else count
+        fine = self.results.count_decisions(time, decision_count)
+        compile_counting()(self._row(time), fine, indices, chosen_propensities, sizes)
+
+    def count_reward(
+        self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
+    ) -> None:
+        """Count the reward of a decision made at ``time``; with the arm index ``slot`` also for its arm."""
+        self.count_rewards([time], [propensity], [offered], [reward], [0.0], [slot])
+
+    def count_rewards(
+        self,
+        times: Sequence[int],
+        propensities: Sequence[float | None],
+        offered: Sequence[int],
+        rewards: Sequence[float],
+        before: Sequence[float],
+        slots: Sequence[int | None],
+    ) -> None:
+        """Count the rewards of decisions made at these times, here and in the arms' results.
+
+        Rewards counted earlier for the same decisions (``before``, 0 for none) are replaced. ``slots`` are
+        the indices of the rewarded arms; None if there is no single arm.
+        """
+        self._row(max(times))
+        sums: dict[int, list[float]] = {}
+        for time, propensity, count, reward, default, slot in zip(
+            times, propensities, offered, rewards, before, slots, strict=True
+        ):
+            bucket = self._bucket(time)
+            row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
+            amounts = weigh_reward(propensity, count, reward, default)
+            for column, amount in zip(REWARDED, amounts, strict=False):
+                row[column] += amount
+            self.results.count_reward(time, slot, amounts)
+        for bucket, row in sums.items():
+            self.table[bucket, :ARMS] = row
+
+    def note_epoch(self, time: int, key: str, epoch: int, context: str | None = None) -> None:
+        """Record the epoch of a key's decision; a new epoch is counted and listed as a restart."""
+        before = self.epochs.get(key, 0)
+        if epoch != before:
+            self.epochs[key] = epoch
+            self.restarts += epoch - before
+            self.shifts.append(KeyRestart(time, key, epoch, context))
+
+    def _row(self, time: int) -> Floats:
+        """Return the sums of the bucket of a time, to be changed in place; buckets are merged if needed."""
+        if self.start < 0:
+            self.start = time
+        while (bucket := self._bucket(time)) >= BUCKETS:
+            # A new table: threads that read the old one see unchanged buckets.
+            table = np.zeros_like(self.table)
+            table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
+            self.table, self.width = table, 2 * self.width
+        row: Floats = self.table[bucket]
+        return row
+
+    def _bucket(self, time: int) -> int:
+        """Return the number of the bucket that contains a time; 0 for times before the start."""
+        # A clock that was set back counts into the first bucket.
+        return max(time - self.start, 0) // self.width
+
+    def read_copy(self) -> Series:
+        """Return a copy for reader threads.
+
+        The sums are shared: a reader may see some of the decisions that are made meanwhile.
+        """
+        reader_copy = copy(self)
+        reader_copy.shifts, reader_copy.results = self.shifts.copy(), self.results.read_copy()
+        return reader_copy
+
+    def add_table(self, table: Floats, start: int, width: int) -> None:
+        """Add the sums of another series' table, which began no earlier and has no more arms."""
+        for bucket in np.flatnonzero(table.any(axis=1)).tolist():
+            self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
+
+    def resample(self, most: int) -> tuple[list[int], Floats]:
+        """Return the sums of at most ``most`` periods of equal width, up to the last with an impression.
+
+        Returns
+        -------
+        ends : list of int
+            End of each period in microseconds since 1970.
+        sums : array of float64, shape (periods, columns)
+        """
+        filled = np.flatnonzero(self.table[:, ARMS:].sum(axis=1))
+        count = int(filled[-1]) + 1 if len(filled) else 0
+        step = math.ceil(count / most) or 1
+        firsts = np.arange(0, count, step)
+        sums = np.add.reduceat(self.table, firsts)[: len(firsts)] if count else self.table[:0]
+        return [self.start + self.width * int(first + step) for first in firsts], sums
+
+    def to_bytes(self) -> bytes:
+        """Return the series as JSON bytes, without the arms' results."""
+        saved = _Saved(self.start, self.width, self.table.tolist(), self.epochs, list(self.shifts))
+        return msgspec.json.encode(saved)
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Series:
+        """Return the series that :meth:`to_bytes` wrote; its arms' results are empty."""
+        saved = msgspec.json.decode(content, type=_Saved)
+        series = cls(len(saved.rows[0]) - ARMS)
+        series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
+        series.restarts = sum(saved.epochs.values())
+        series.table[:] = saved.rows
+        series.shifts.extend(saved.shifts)
+        return series
+
+
+def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
+    """Add impressions to a row of the series and to a row of the arms' results (``fine``), in place.
+
+    They are added one after the other, so that the sums do not depend on how decisions are grouped.
+    """
+    for arm_index in arm_indices:
+        row[ARMS + arm_index] += 1.0
+        fine[FIRST_ARM + 2 * arm_index] += 1.0
+    for i in range(len(propensities)):
+        if propensities[i] == propensities[i]:
+            weight = 1.0 / (offered[i] * max(propensities[i], MIN_PROPENSITY))
+            for sums in (row, fine):
+                sums[W] += weight
+                sums[WW] += weight * weight
+
+
+@cache
+def compile_counting() -> Any:
+    """Return :func:`count_rows`, compiled at the first call."""
+    none, sums = np.empty(0, np.int64), np.empty(0)
+    return compile_loop(count_rows).entry((sums, sums, none, sums, none))
+
+
+def weigh_reward(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
+    """Return the amounts that a reward adds to the sums when it replaces ``before``.
+
+    They are the changes of r, wr, w²r and w²r²; of r alone if the propensity is unknown.
+    """
+    gain = reward - before
+    if propensity is None:
+        return [gain]
+    # Importance weight of uniform exploration.
+    weight = 1.0 / (offered * max(propensity, MIN_PROPENSITY))
+    more = (weight * reward) ** 2 - (weight * before) ** 2
+    return [gain, weight * gain, weight * weight * gain, more]
+
+
+def uniform_estimate(sums: Floats) -> UniformEstimate | None:
+    """Estimate the mean reward of uniform exploration from logged decisions.
+
+    The self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
+
+    Parameters
+    ----------
+    sums : array of float64, shape (columns,)
+        Sum over rows of a series.
+
+    Returns
+    -------
+    UniformEstimate or None
+        None if propensities are unknown, or the effective sample size is below 30 impressions.
+    """
+    weight, squared = float(sums[W]), float(sums[WW])
+    if squared == 0.0 or weight * weight / squared < MIN_EFFECTIVE:
+        return None
+    value = float(sums[WR]) / weight
+    spread = sums[WWRR] - 2 * value * sums[WWR] + value**2 * squared
+    return UniformEstimate(value, 1.96 * math.sqrt(max(float(spread), 0.0)) / weight)
