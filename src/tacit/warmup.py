@@ -34,7 +34,7 @@ CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
 
 
 def all_policies() -> list[Policy]:
-    """Return example policies: one of each kind, three with signals, and single-arm ones with a floor."""
+    """Return one example per policy, three with signals, and plain single-arm ones with a floor."""
     examples: list[Policy] = [kind.example() for kind in list_parts(policies, "policies")]
     # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]

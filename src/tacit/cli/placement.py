@@ -265,7 +265,7 @@ def unavailable_command(name: str, error: MissingExtra) -> click.Command:
 
 
 def verb_command(name: str, specification: VerbCommand) -> click.Command:
-    """Return the command for a verb, with the verb's help and the request's fields as options."""
+    """Return a verb's command: required list fields as arguments, other fields and other verbs as options."""
     with require_extra("client"):
         from tacit.wire import verbs
     verb = getattr(verbs, specification.verb)

@@ -235,7 +235,7 @@ class Local:
     def _decide_locally(
         self, key: str, arms: Sequence[Arm] | None, context: Context | None, decision_id: str | None
     ) -> Decided | None:
-        """Decide with the local replica, append the decision to the spool, and return it.
+        """Decide with the local replica and spool the decision; a known id gets its earlier decision back.
 
         Return None if the service must be asked, since there is no replica or it is too old. A request with
         an earlier id gets the earlier decision, which is not appended again.

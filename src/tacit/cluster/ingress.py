@@ -163,7 +163,7 @@ class Ingress(Verbs):
     async def record_many(
         self, placement: str, feedback: Sequence[FeedbackRequest]
     ) -> list[str | TacitError]:
-        """Record a batch of feedback in the shards of its decisions; return each one's outcome or error.
+        """Record feedback in the shards of its decisions; return outcomes, or errors of unknown ids.
 
         Raises
         ------

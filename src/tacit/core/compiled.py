@@ -258,7 +258,7 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
 
 
 def _clear_caches() -> None:
-    """Clear the cached descriptions of functions, and numba's cached implementations of generic functions."""
+    """Clear cached descriptions of functions and numba's implementations: code has changed."""
     clear_descriptions()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:

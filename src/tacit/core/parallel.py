@@ -188,7 +188,7 @@ def run_in_threads(
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    """Run tasks in threads and return their results in order; report the amount done to ``advance``.
+    """Run ``function(*task, report)`` for each task in threads; return the results in the order of the tasks.
 
     An error or an interrupt stops the other tasks, then is raised.
     """

@@ -355,7 +355,7 @@ SplitCall = tuple[str, list[Any], dict[str, Any]]
 
 
 def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
-    """Return a part's name, positional and named arguments from text or from a dict with its ``name``.
+    """Split a part's spec, text or a dict with ``name``, into its name, positional and named arguments.
 
     Raises
     ------

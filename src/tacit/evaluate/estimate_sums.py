@@ -280,7 +280,7 @@ class LogSummation:
                 )
 
     def _cluster_column(self, rows: LoggedRows) -> Any:
-        """Return the column of cluster names; raise UnfitLog if a row has none."""
+        """Return the column of cluster names; raise UnfitLog, naming the first such row, if one is null."""
         column = rows.batch[self._cluster]
         if column.null_count:
             row = int(np.argmax(np.asarray(column.is_null())))

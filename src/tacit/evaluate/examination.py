@@ -62,7 +62,7 @@ class Cells(NamedTuple):
 
 
 def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
-    """Read a log and return its numbers of rows and rewards per group of decisions, key, arm and position.
+    """Return a log's row counts and reward sums by group of decisions, placement, key, arm and position.
 
     With ``randomized``, each row is weighted by 1/(arms on offer × propensity), as if arms were placed
     uniformly; then a row without propensity raises UnfitLog.

@@ -409,7 +409,7 @@ def bootstrap(
     seed: int = 0,
     replicates: int = REPLICATES,
 ) -> Bounds:
-    """Return an interval of the estimate from percentiles over resampled groups of units.
+    """Return percentile bounds of the estimate over resampled groups, widened to contain the estimate itself.
 
     Groups are drawn with replacement; with as many groups as units this is Efron's bootstrap. With more
     units each group is a sum of many: the first three cumulants of the resampled total keep their

@@ -170,7 +170,7 @@ class WindowReader:
             yield window if self._items is None else ItemWindow(window, self._items)
 
     def _windows(self, log: Any) -> Iterator[Window]:
-        """Yield windows of rows with arm indices; skip rows without feedback if ``missing_reward`` is None.
+        """Yield windows of the configured number of rows across chunks; the last one may be shorter.
 
         Counts rows without feedback, and raises UnfitLog if a row's propensity is not that of uniform
         choice.

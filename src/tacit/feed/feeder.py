@@ -244,7 +244,7 @@ class Feeder:
         self._saved_at = time.monotonic()
 
     def feed(self) -> None:
-        """Read, map and send all events of the source; count their outcomes, and save positions on the way.
+        """Send all events of the source in batches, count their outcomes, and save positions now and then.
 
         Rejected events are written to the file of rejected events. It ends early if ``stopping`` is true.
 

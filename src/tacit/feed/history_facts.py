@@ -262,7 +262,7 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
 
 
 def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
-    """Yield mean rewards in up to 24 periods of equal length; periods without decisions are left out.
+    """Yield mean rewards, with Wilson intervals, of up to 24 equal periods; empty ones are left out.
 
     ``times`` are ascending microseconds since 1970; about 50 decisions or more are in a period on average.
     """

@@ -455,7 +455,7 @@ class Catalogue:
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 
     def _make_room(self, count: int) -> None:
-        """Replace the array of vectors by a larger one if it has no room for ``count`` more rows.
+        """Copy the vectors to an array of at least 1.25 times their rows if ``count`` more do not fit.
 
         If a quarter of the rows is unused, unused rows are dropped first.
         """

@@ -199,7 +199,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
 
 def _parse_decision(fields: dict[str, Any]) -> Decision:
-    """Return the decision of the fields of a JSON object; raise InvalidValue if a field is invalid."""
+    """Validate the JSON fields of a decision and return it; the propensity and the arrays may be absent."""
     arms = fields.get("shown")
     if not isinstance(arms, list) or not arms or not set(map(type, arms)) <= {int, str}:
         raise InvalidValue("shown", arms, "give a list of arms, names or numbers")
@@ -524,8 +524,7 @@ class LearningWatch:
         self.remaining, self._stopped = 0, True
 
     def check_missing(self, decision_count: int) -> str:
-        """Return a warning text if, of ``decision_count`` decisions made, too few were learned or none with
-        0, else "".
+        """Return a warning if no decision was learned, few and none with 0, or all rewards are tiny; or "".
 
         Also warns if all rewards are suspiciously small, from 10,000 decisions on. Issues and records
         nothing.

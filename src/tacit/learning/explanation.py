@@ -129,9 +129,7 @@ class Explanation(Tabulated, Plot):
         return 1.4 + 0.5 * len(self.estimates)
 
     def draw(self, ax: Any) -> None:
-        """Draw on ``ax`` each arm's estimate with its interval and its largest contributions; set title and
-        labels.
-        """
+        """Draw each arm's estimate and interval on ``ax``, labelled by its three largest contributions."""
         best = max(range(len(self.estimates)), key=lambda arm: self.estimates[arm].mean or 0.0)
         rungs = []
         for arm, estimate in reversed(list(enumerate(self.estimates))):

@@ -206,7 +206,7 @@ class ImpressionReader:
             )
 
     def read_context(self, policy: Policy, context: Any) -> Floats:
-        """Validate, encode and return the context of one impression, shape (context_dim,).
+        """Encode and return one context, shape (context_dim,), after a check of its values and column order.
 
         Raises InvalidValue for a context that does not fit the policy. One outside of the classifier's
         universe is counted, and the first one warned of.

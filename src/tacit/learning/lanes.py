@@ -288,7 +288,7 @@ class Lanes:
         self._names.append(key)
 
     def _warn_of_unlearned_key(self, key: str) -> None:
-        """Warn if a new key does not fit the learned log; called for the first new key after a log only.
+        """Warn if a new key does not fit the learned log, and clear ``logged``: it is checked once.
 
         It does not fit if the log had keys and this is the default key, or the reverse.
         """

@@ -265,7 +265,7 @@ def _to_state(sums: Any) -> Any:
 
 
 def _map_arrays(operation: Any, first: Any, second: Any) -> Any:
-    """Apply an operation to each pair of arrays of two states and return the results in the same structure.
+    """Return a state with ``operation`` applied to each pair of arrays of two states, but history hashes.
 
     Raises InvalidValue if types or shapes differ. History hashes are not added: the first is kept, or 0
     returned.

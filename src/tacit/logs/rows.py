@@ -346,7 +346,7 @@ def is_text(kind: Any) -> bool:
 
 
 def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
-    """Return a column of texts for numbers, with null for texts such as "NULL" and "N/A"; else unchanged.
+    """Return an array of texts meant for numbers with null for "NULL", "N/A" and the like; others unchanged.
 
     Parameters
     ----------

@@ -322,7 +322,7 @@ def warn_unread_context(log: Any, policy: Any) -> None:
 
 
 def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple[str, ...]:
-    """Warn of a log's data warnings and rejected rows; return notes on its key and rewards for the result.
+    """Warn of a log's data warnings, invalid rewards and rejected rows; return notes on its key and rewards.
 
     Rejected rows are summarised only if ``reader`` was opened for the caller, who has no access to its
     report. With ``by_placement``, there is no warning about several placements.

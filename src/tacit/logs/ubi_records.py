@@ -124,7 +124,7 @@ def is_event(record: Mapping[str, Any]) -> bool:
 
 
 def parse_query(record: Mapping[str, Any]) -> UbiQuery:
-    """Return the validated fields of a query record.
+    """Return the validated fields of a query record; only ``query_id`` and ``user_query`` are required.
 
     Raises
     ------

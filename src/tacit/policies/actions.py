@@ -119,7 +119,7 @@ class FeaturePolicy(Policy, abstract=True):
 
 
 def delegate_method(name: str) -> Any:
-    """Return a property: the method ``name`` of the wrapped policy, called on its part of the state.
+    """Return a property that binds the wrapped policy's method ``name`` to ``state.policy``.
 
     Reading the property raises AttributeError if the wrapped policy has no such method.
     """

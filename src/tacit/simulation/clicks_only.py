@@ -326,9 +326,7 @@ class ClicksOnlyRun(Run):
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
     def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds with delayed clicks, and its arguments beyond the common
-        ones.
-        """
+        """Return ``play_clicks_only`` and the buffers and queues it takes beyond the common arguments."""
         policy, (window, table) = self.policy, self.clicks
         span, has_fixed_arms = window + 2, policy.arms is not None
         single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms

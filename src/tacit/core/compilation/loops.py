@@ -460,7 +460,7 @@ class _Entries(caching.CompileResultCacheImpl):
     """
 
     def reduce(self, cres: Any) -> Any:
-        """Return the fields of a compiled loop to store, with intermediate code of its entry point only."""
+        """Return a compiled loop's fields to store: machine code, and an empty entry point."""
         library, description, *fields = super().reduce(cres)  # type: ignore[no-untyped-call]
         name, kind, (machine_code, _) = library
         entry = f'define void @"{description.llvm_cpython_wrapper_name}"() {{ unreachable }}'

@@ -215,7 +215,7 @@ def _find_place(
     traceback: TracebackType | None,
     kernels: Iterable[Callable[..., Any]],
 ) -> Place | None:
-    """Return the location of the cause, if numba's message or traceback has it; else None.
+    """Return the cause's place, by numba's message, an undefined name's first use, or the traceback; or None.
 
     ``head`` is the number of lines before the first "During:".
     """

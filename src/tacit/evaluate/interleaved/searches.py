@@ -420,7 +420,7 @@ def get_event_team(record: Mapping[str, Any]) -> str | None:
 
 
 def get_search_id(record: Mapping[str, Any]) -> str:
-    """Return the id of the search that a response belongs to, as text.
+    """Return a response's search id as text, from its top level, ``ubi``, ``ext.ubi`` or header parameters.
 
     Raises
     ------

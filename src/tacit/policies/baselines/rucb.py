@@ -295,7 +295,7 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def learn(params: RUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Record the duel, and update the hypothesised best arm and whether it now duels itself only."""
+        """Record the duel; update the best arm, and ``still`` if all others surely lose to it."""
         bounds = state.bounds
         verdicts_stand = record_duel(
             bounds, lane, params.alpha, outcome.shown[0], outcome.shown[1], outcome.reward

@@ -282,7 +282,7 @@ def find_directions(
     scaled: Singles,
     turned: Singles,
 ) -> None:
-    """Find the directions of largest variance of the first ``events`` contexts in the buffer.
+    """Approximate the directions of largest variance of the first ``events`` contexts by subspace iteration.
 
     They replace ``scaling.directions`` of the model; ``raw``, ``scaled`` and ``turned`` are overwritten.
     """

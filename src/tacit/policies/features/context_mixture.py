@@ -40,7 +40,7 @@ MARGIN = 0.1
 
 @kernel
 def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
-    """Fill the workspace with the features of a context, their squares and their products.
+    """Fill the workspace with a context, scaled and clipped, its features, and their squares and products.
 
     Missing fields, by ``flags``, count as average.
     """

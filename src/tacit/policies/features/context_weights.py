@@ -272,7 +272,7 @@ def click_probability(logit: float, variance: float) -> float:
 def learn_event(
     state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design
 ) -> None:
-    """Learn from an event whose context is in the workspace; the reward counts as ``times`` clicks.
+    """Learn a reward, counted as ``times`` clicks, of an arm in the context that the workspace holds.
 
     Updates the arm under each hypothesis, the weights and the counts of events, and restarts the recent
     hypothesis when due.

@@ -181,7 +181,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation of the click's logit of the arm at a place on offer."""
+        """Return the click's logit at the mean parameters, and its deviation by linearisation there."""
         room = state.room[lane]
         logit = gradient(impression, place, state.mean[lane], params.split, room[0])
         s = gaussian.project(state.root[lane], room[0], room[1])
@@ -190,7 +190,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
-        """Discount earlier rewards, then update the Gaussian with the reward by a Laplace step."""
+        """Widen the Gaussian by the discount, then update it with the shown arm's reward by Laplace steps."""
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward

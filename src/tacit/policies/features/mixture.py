@@ -456,7 +456,7 @@ def learn_reward(component: Component, arm_row: int, reward: float, room: Floats
 
 @kernel
 def observe(component: Component, arm_row: int, reward: float, room: Floats, kind: int) -> float:
-    """Update a component and the arm's offset, in place, with an observation of the features ``room[2]``.
+    """Update the arm's offset, if it has a row, then θ, in place, by an observation in ``room[2]``.
 
     Return the logarithm of its probability before. ``kind`` is CLICK, RELEVANCE or EXAMINATION. An
     observation of precision c along the gradient has, for θ, the offset's variance as additional noise, so

@@ -90,7 +90,7 @@ class ItemListState(NamedTuple):
 
     @classmethod
     def blank(cls, models: int, layout: Design, positions: int) -> ItemListState:
-        """Return the state of ``models`` models before the first list, for lists of ``positions`` items."""
+        """Return the state of ``models`` models before the first list: equal user models, no clicks."""
         lists = count_stored_lists(positions, layout.user)
         relevance = embedding_items.EmbeddingState.empty(models, layout, lists * positions, lists)
         effects = np.zeros((models, 2, EFFECTS), np.float32)

@@ -361,7 +361,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-        """Add a hypothesis of a change just now, in place of the lightest one.
+        """Add a hypothesis of a change just now to a lane, in place of its lightest one or of a merged one.
 
         If the lightest one has at least its ``weight``, the two most similar hypotheses are merged to make
         place. The counts are those of the stored ``epoch``, or, if that is negative, a part of the heaviest

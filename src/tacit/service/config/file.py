@@ -503,7 +503,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a TOML file as a dict; relative file names in it become relative to the file's folder.
+    """Read a TOML file as a dict, with dates as text; put the file's folder before relative paths in it.
 
     Raises
     ------

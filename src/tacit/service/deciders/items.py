@@ -153,7 +153,7 @@ class CandidateQuery(NamedTuple):
         return encode_json({} if self.segment is None else {"segment": self.segment})
 
     def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> CandidateSet:
-        """Return the candidates that the catalogue now has: the named arms, a segment, or all items.
+        """Return different items as candidates: the named arms, a segment, or the whole catalogue.
 
         Raises
         ------

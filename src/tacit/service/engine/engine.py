@@ -174,7 +174,7 @@ class Engine(Verbs):
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
     async def start(self) -> None:
-        """Start the writer, log settings of the configuration that differ from the log, and start rebuilds.
+        """Start the writer, log changed settings durably, and begin configured rebuilds.
 
         A configured mode is applied only to a placement without decisions.
         """

@@ -81,7 +81,7 @@ class PendingLog:
     # Due windows -----------------------------------------------------------------------------
 
     def touch_all(self) -> None:
-        """Recompute open counts, due times and ``buffering``, after placements were added or removed."""
+        """Recompute open counts, due times and the names in ``buffering``, after placements have changed."""
         self._open: dict[str, int] = {}
         self.open_count = 0
         named = self.placements.items()

@@ -287,7 +287,7 @@ def merge_busiest(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
 
 
 def merge_matches(parts: Sequence[KeyMatches]) -> KeyMatches:
-    """Return one result from the results of a key search in all shards, which may have keys in common.
+    """Merge results of a key search in all shards: distinct keys in the shards' order, an exact match first.
 
     Numbers of searched keys are added; at most 20 keys remain, the key that is equal to the text first.
     """

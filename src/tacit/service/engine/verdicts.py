@@ -335,7 +335,7 @@ class _Reading:
         return result._replace(whole=self.whole)
 
     def _compute(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Compute the verdict on the rows read so far, with ``whole`` False.
+        """Return the verdict on the rows read so far, ``whole`` False; without duels its report is None.
 
         While decisions are open, an early verdict says when their windows close.
         """

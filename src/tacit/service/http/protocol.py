@@ -338,7 +338,7 @@ class Protocol(HttpToolsProtocol):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Feed bytes to the parser until enough requests are queued; keep the remainder unparsed."""
+        """Feed bytes to the parser until 16 requests or over 64 KiB of bodies are queued; keep the rest."""
         start, queue = 0, self.pipeline
         while start < len(data):
             waiting = sum(len(cycle.body) for cycle, _ in queue)

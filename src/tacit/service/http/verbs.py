@@ -214,7 +214,7 @@ def make_feedback_handlers(
 
 
 def _locate_error(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
-    """Return the error with its field prefixed by the index of the first request with the invalid value.
+    """Return the error with its field under ``feedback[i]``, the first of several requests with the value.
 
     It is returned unchanged if there is only one request or none has the value.
     """

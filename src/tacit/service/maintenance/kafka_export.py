@@ -154,7 +154,7 @@ def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """Read an export task from standard input, and run it until the input ends; return the exit code.
+    """Run the export task in the first line of standard input until the input ends; return the exit code.
 
     The code is 1 after an error, which is printed to standard error. The process runs at low priority.
     """

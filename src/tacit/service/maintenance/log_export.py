@@ -156,7 +156,7 @@ def _groups(events: Iterator[Event]) -> Iterator[Rows]:
 
 
 def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
-    """Write the decisions for one arm as a click log, without pinned ones; return the number of rows."""
+    """Write unpinned decisions for one arm, of configured placements, as a click log; return their number."""
     stored = store.placements()
     exported = {
         name for name, placement_config in config.placements.items() if placement_config.policy_kind.click_log

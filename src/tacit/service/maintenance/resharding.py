@@ -299,7 +299,7 @@ def _distribute_records(source: Source, targets: list[NewShard]) -> None:
 
 
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
-    """Append a decision to its new shard, and store its shard and new number for its feedback."""
+    """Append a decision to its new shard, with that shard's ids, and store its new place for its feedback."""
     name = source.names[row.placement]
     number = find_shard(_partition(name, config.placements[name], row), len(targets))
     target = targets[number]

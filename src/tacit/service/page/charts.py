@@ -187,7 +187,7 @@ def draw_chart(
     open_since: int | None = None,
     unit: RewardScale = SHARES,
 ) -> Markup:
-    """Return an SVG chart of curves over time, each with the band of its confidence intervals.
+    """Return an SVG chart of curves over time with bands and tooltips; very wide intervals are cut off.
 
     Parameters
     ----------

@@ -142,16 +142,16 @@ def _check_guardrail(placement: Placement, now: int) -> str:
 
 
 def _needs_attention(placement: Placement, harm: Harm) -> bool:
-    """True if a metric degradation still needs attention: its arm is on offer, or no action ended it."""
+    """True if a harm needs attention: its arm is on offer, nothing was done, or the control still decides."""
     if harm.arm is not None:
         return harm.arm in placement.offer.arms
     return harm.then == "tell" or placement.mode == CONTROL
 
 
 def list_ended_harms(placement: Placement) -> list[str]:
-    """Return a sentence for each metric degradation that needs no attention any more.
+    """Return a sentence for each harm that is over: its arm is off offer, or the control decides no more.
 
-    These are degradations of arms that are no longer on offer, and those after which the control decides.
+    The harms of arms on offer, and of a policy in whose place the control decides, are left out.
     """
     guardrail = placement.guardrail
     if guardrail is None:

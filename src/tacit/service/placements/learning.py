@@ -281,7 +281,7 @@ class FeedbackLearning:
         return [outcome for part in parts for outcome in self._apply_part(part)]
 
     def _apply_part(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
-        """Apply feedback in which each decision occurs once; return the outcome of each row."""
+        """Attribute, learn and count feedback of one time and of different decisions; return outcomes."""
         outcomes, parts = self._windows.apply_feedback(feedback, entries)
         for add_feedback in self._projections.answered:
             add_feedback(feedback, outcomes)

@@ -132,7 +132,7 @@ def draft(
 
 
 def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Draft:
-    """Replace the learner of a new placement by one from a start file; return the draft of its base."""
+    """Give a new placement a start file's learner, without its restarts; return its base's draft."""
     placement.start = start
     placement.policy.set_learner(learner, placement.lifecycle.initial_indices)
     placement.feedback_rule.make_order()

@@ -98,7 +98,7 @@ class TimeBins:
         return RangeSums(HoldoutSums(counts, totals, squares), first, last + self.width)
 
     def merge(self, other: TimeBins) -> TimeBins:
-        """Return new bins with the sums over the decisions of both; neither is changed."""
+        """Return bins from the earlier start, as wide as needed, with both sums; neither is changed."""
         result = TimeBins()
         filled = [slices for slices in (self, other) if slices.start >= 0]
         filled.sort(key=lambda slices: slices.start)

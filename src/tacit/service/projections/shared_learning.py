@@ -185,7 +185,7 @@ class KeySums:
         return decode_arrays(value, self._nothing)
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the encoded sums of the keys that were learned here since the last call, or of all keys.
+        """Return this shard's own sums, encoded, of keys learned here since the last call, or ever.
 
         The list of learned keys is cleared.
         """
