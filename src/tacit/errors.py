@@ -198,6 +198,10 @@ class UnfitLog(LogError):
     """A click log that an estimator refuses, because its estimate would be wrong."""
 
 
+class TooManyRejected(LogError):
+    """A log of which more rows, or a feed of which more events, are rejected than its limit allows."""
+
+
 class ConfigError(TacitError):
     """An invalid configuration; the message names the file and the key."""
 

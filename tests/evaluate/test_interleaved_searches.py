@@ -280,7 +280,7 @@ SHOWN = {"items": ["x"], "rankers": 2, "method": "TeamDraft", "memory": {"teams"
 )
 def test_hostile_records_are_counted(tmp_path, record):
     good = [{"search": "7", "team": t, "position": p, "click": 1} for p, t in enumerate("ab")]
-    report, read = read_interleaved(lines(tmp_path / "log.jsonl", [record, *good]))
+    report, read = read_interleaved(lines(tmp_path / "log.jsonl", [record, *good]), most_rejected=1.0)
     assert report.sums.searches == 1
     assert sum(read.rejected.values()) == 1
 
@@ -306,7 +306,7 @@ CLICKED = [row | {"search": f"{n} {row['search']}", "click": 1} for n in range(3
     [
         (
             [OWN, OWN | {"clicks": [3]}],
-            {},
+            {"most_rejected": 0.5},
             r"clicks = 3; .*count from 0, not from 1\); such rows are left out",
         ),
         (CLICKED, {}, "click: 240 of 240 results have one; are the rows without a click missing"),

@@ -164,9 +164,8 @@ def test_a_ranking_policy_is_weighed_list_by_list_wherever_batches_end(rows):
     assert result.lists == independent.sums.n == 60
     assert result.rows == len(log)
     assert result.logged == pytest.approx(np.sum(log["reward"].to_numpy()) / 60)
-    assert cascade.value == pytest.approx(
-        off_policy(target, log, [CascadeIPS(3)]).estimates[0].value, abs=1e-12
-    )
+    alone = off_policy(target, log, [CascadeIPS(3)]).estimates[0].value
+    assert cascade.value == pytest.approx(alone, abs=1e-12)
     assert slate.estimator == "SlateIPS(slots=3)"
 
 
@@ -218,9 +217,8 @@ def test_estimates_of_ranking_policies_are_unbiased():
 def test_lists_are_drawn_from_policies_that_do_not_know_their_propensities():
     """Each key is heard of once, so that a list is drawn uniformly: within 4 standard errors."""
     log, _, _ = logged(list_mix(), 3000, 4)
-    unheard = log.set_column(
-        log.schema.get_field_index("key"), "key", pa.array(map(str, np.arange(9000) // 3))
-    )
+    keys = pa.array(map(str, np.arange(9000) // 3))
+    unheard = log.set_column(log.schema.get_field_index("key"), "key", keys)
     drawn = tacit.policies.baselines.RankedBandit(tacit.UniformRandom(ARMS), positions=3)
     result = off_policy(Ranking(drawn, seed=3), unheard, [IndependentIPS(3)])
     estimate = result.estimates[0]
@@ -468,9 +466,8 @@ def test_lists_that_do_not_fit_are_refused():
         off_policy(tacit.ListMix(ARMS, positions=2), log)
     with pytest.raises(UnfitLog, match="slots=2"):
         off_policy(always(*WANTED), log, [IndependentIPS(2)])
-    twice = log.set_column(
-        log.schema.get_field_index("position"), "position", pa.array([0, 1, 1] * 5, pa.int32())
-    )
+    places = pa.array([0, 1, 1] * 5, pa.int32())
+    twice = log.set_column(log.schema.get_field_index("position"), "position", places)
     with pytest.raises(UnfitLog, match="row 3: position: another row"):
         off_policy(always(*WANTED), twice, [IndependentIPS(3)])
     with pytest.raises(InvalidValue, match="estimators"):
@@ -543,16 +540,15 @@ def test_estimated_propensities_do_what_logged_ones_do():
     log = placed_by_key(4000, 11)
     truth = float(EFFECTS @ ATTRACTION[[ARMS.index(arm) for arm in WANTED]])
     (known,) = off_policy(always(*WANTED), log, [IndependentIPS(3)]).estimates
+    bare = without_places(log)
     with pytest.warns(AssumptionWarning, match="not logged"):
-        result = off_policy(
-            always(*WANTED), without_places(log), [IndependentIPS(3)], propensities="estimated"
-        )
+        result = off_policy(always(*WANTED), bare, [IndependentIPS(3)], propensities="estimated")
     (found,) = result.estimates
     assert abs(known.value - truth) < 4 * known.standard_error
     assert abs(found.value - truth) < 4 * found.standard_error
     assert abs(found.value - known.value) < known.standard_error
     assert result.assumes in result.summary()
-    ranked = off_policy(list_mix(), without_places(log), propensities="estimated")
+    ranked = off_policy(list_mix(), bare, propensities="estimated")
     assert [each.estimator for each in ranked.estimates] == ["IndependentIPS(slots=3)"]
 
 

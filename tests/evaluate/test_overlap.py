@@ -249,9 +249,8 @@ def strict(text):
 
 def test_json_has_null_where_there_is_no_number(tmp_path):
     log = written(tmp_path / "clicks.csv", ["a,1.0,1"] * 20)
-    run = CliRunner().invoke(
-        cli, ["evaluate", log, "--policy", "always:a", "--json", "--estimator", "ips,dm"]
-    )
+    words = ["evaluate", log, "--policy", "always:a", "--json", "--estimator", "ips,dm"]
+    run = CliRunner().invoke(cli, words)
     assert run.exit_code == 0, run.output
     ips, model = strict(run.stdout)["estimates"]
     assert ips["standard_error"] is None

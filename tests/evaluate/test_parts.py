@@ -194,10 +194,8 @@ def test_slates_are_weighted_whole_and_may_not_lie_in_two_parts(folder, tmp_path
     for file, part in enumerate([table.slice(0, 16), table.slice(16)]):
         pyarrow.parquet.write_table(part, tmp_path / f"{file}.parquet")
     log = tacit.read_log(tmp_path)
-    the_same(
-        cluster.off_policy(Uniform(), log, estimators[:2]),
-        evaluate.off_policy(Uniform(), log, estimators[:2]),
-    )
+    some = estimators[:2]
+    the_same(cluster.off_policy(Uniform(), log, some), evaluate.off_policy(Uniform(), log, some))
     monkeypatch.setattr(cutting.split_log, "__defaults__", (10,))
     with pytest.raises(UnfitLog, match="'1-5' lies in two files"):
         cluster.off_policy(Uniform(), log, estimators)
@@ -228,9 +226,8 @@ def test_sums_of_parts_are_the_sums_of_the_whole_wherever_it_is_cut(weights, a, 
     weights = np.array(weights)
     values = weights**2 - 1.0
     cuts = sorted([min(a, len(weights)), min(b, len(weights))])
-    parts = [
-        sum_units(w, v, groups) for w, v in zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
-    ]
+    pairs = zip(np.split(weights, cuts), np.split(values, cuts), strict=True)
+    parts = [sum_units(w, v, groups) for w, v in pairs]
     merged = reduce(lambda before, after: before.merge(after.rotate_groups(before.n)), parts)
     for ours, theirs in zip(merged, sum_units(weights, values, groups), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)

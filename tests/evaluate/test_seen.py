@@ -111,12 +111,10 @@ def beliefs(policy, reward, seen):
 @pytest.mark.parametrize("policy", LEARNS.values(), ids=LEARNS)
 def test_each_policy_of_examination_learns_it(policy):
     assert policy.learns_seen
-    np.testing.assert_array_equal(
-        *(beliefs(policy, 1.0, seen)[0] for seen in (None, True))
-    )  # A click says it.
-    (unknown, unsure), (unseen, no), (skipped, yes) = (
-        beliefs(policy, 0.0, seen) for seen in (None, False, True)
-    )
+    # A click says it.
+    np.testing.assert_array_equal(*(beliefs(policy, 1.0, seen)[0] for seen in (None, True)))
+    held = [beliefs(policy, 0.0, seen) for seen in (None, False, True)]
+    (unknown, unsure), (unseen, no), (skipped, yes) = held
     # What was skipped is wanted less than what was not seen; what is not known lies between.
     assert unseen.sum() > unknown.sum() > skipped.sum()
     assert no.sum() < unsure.sum() < yes.sum()
@@ -305,12 +303,10 @@ def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
     for became in ("noted", "duplicate"):
         status, _, taken = Requests(f":{port}").ask("POST", "/v1/feed/shop", pushed)
         assert (status, taken["sent"]) == (200, {became: 1})
-    events = [
-        {"type": "viewed", "id": f"v{i}", "about": {"decision": id}} for i, id in enumerate(ids) if i % 3
-    ]
-    events += [
-        {"type": "click", "id": f"c{i}", "decision": id} for i, id in enumerate(ids) if i % 3 and i % 10 < 3
-    ]
+    viewed = [(f"v{i}", {"decision": id}) for i, id in enumerate(ids) if i % 3]
+    events = [{"type": "viewed", "id": name, "about": about} for name, about in viewed]
+    clicked = [(f"c{i}", id) for i, id in enumerate(ids) if i % 3 and i % 10 < 3]
+    events += [{"type": "click", "id": name, "decision": id} for name, id in clicked]
     came = command("feed", written(tmp_path / "e.jsonl", events), "--map", tmp_path / "feed.toml", "--check")
     assert f"home: decision {ids[1]}: seen" in came.stdout
     for part in (70, 140, 210):

@@ -211,9 +211,8 @@ def test_large_weights_that_are_still_to_come_do_not_make_right_propensities_wro
     wrong = missing = 0
     for _ in range(60):
         odds = np.exp(3 * rng.normal(size=(200, 5)))
-        text = off_policy(
-            Uniform(), drawn_log(rng, odds / odds.sum(axis=1, keepdims=True)), [IPS()]
-        ).summary()
+        log = drawn_log(rng, odds / odds.sum(axis=1, keepdims=True))
+        text = off_policy(Uniform(), log, [IPS()]).summary()
         wrong += "they are wrong" in text
         missing += "is hardly in the log yet" in text
     assert wrong <= 4

@@ -162,9 +162,8 @@ def test_vectors_are_those_of_the_time(tmp_path):
 def test_the_latest_row_by_then_is_taken(rows, asked):
     rows = sorted(rows, key=lambda row: (row[1] * 5 + row[0]) % 7)
     time = [START + timedelta(seconds=at) for _, at in rows]
-    table = ItemTable(
-        {"id": [f"{i}" for i, _ in rows], "vector": [[float(i), at] for i, at in rows], "from": time}
-    )
+    vectors = [[float(i), at] for i, at in rows]
+    table = ItemTable({"id": [f"{i}" for i, _ in rows], "vector": vectors, "from": time})
     for item, at in asked:
         latest = max((when for i, when in rows if i == item and when <= at), default=None)
         times = pa.array([START + timedelta(seconds=at)])

@@ -18,12 +18,12 @@ from tacit.cli.placement import items, lift, placement
 from tacit.cli.policies import check, demo, doctor, policies, simulate, version, warmup
 from tacit.cli.service import key, log, serve
 from tacit.core.text import escape_controls
-from tacit.errors import AssumptionWarning, TacitError
+from tacit.errors import AssumptionWarning, TacitError, TooManyRejected
 
 EPILOG = """\b
 Every option can also come from the environment (TACIT_SIMULATE_HORIZON=1000) or from a TOML
 file (--config FILE, a table per command: [simulate] horizon = 1000).
-Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 3 too many events rejected, 130 interrupted."""
+Exit codes: 0 fine, 1 the work failed, 2 wrong usage, 3 too many rows or events rejected, 130 interrupted."""
 
 
 SETTINGS = {"auto_envvar_prefix": "TACIT", "max_content_width": 100}
@@ -90,7 +90,7 @@ def main(
         code = 130
     except TacitError as error:
         click.echo(escape_controls(f"error: {error}"), err=True)
-        code = 1
+        code = 3 if isinstance(error, TooManyRejected) else 1
     except BrokenPipeError:
         # The reader of the pipe has closed it, as head does; suppress further output.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

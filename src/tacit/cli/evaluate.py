@@ -486,6 +486,7 @@ def duel(
     confidence: Annotated[float, click.FloatRange(0.0, 1.0, min_open=True, max_open=True)] = 0.95,
     false_share: options.Share = 0.05,
     strict: options.Strict = False,
+    most_rejected: options.MostRejected = "5%",
     plot: Path | None = None,
     as_json: options.Json = False,
 ) -> None:
@@ -520,7 +521,8 @@ def duel(
             check_plot(plot)
         columns = check_search_columns(options.split_pairs("column", column))
         files = [file for log in logs for file in find_files(log, list_suffixes(format))]
-    reading: Any = {"format": format, "strict": strict, "confidence": confidence}
+    share = options.parse_share(most_rejected)
+    reading: Any = {"format": format, "strict": strict, "confidence": confidence, "most_rejected": share}
     report: Any
     is_single_default = len(files) == 1 and crediting.is_default
     with progress(None, "reading duels"):

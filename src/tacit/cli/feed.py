@@ -5,7 +5,6 @@
 # 3. ``ProgressLine``: progress, once a second.
 
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,12 +24,13 @@ from tacit.cli.options import (
     OptionFormat,
     command,
     interruptible,
+    parse_share,
     print_result,
     usage_errors,
 )
 from tacit.cli.placement import open_client
 from tacit.core.text import escape_controls
-from tacit.errors import require_extra
+from tacit.errors import TooManyRejected, require_extra
 
 if TYPE_CHECKING:
     from tacit.feed.feeder import Limits
@@ -186,9 +186,8 @@ def feed(
     if reading.follow and reading.once:
         raise click.UsageError("--follow and --once: give one of them")
     if check and (reading.follow or reading.rejected):
-        raise click.UsageError(
-            "--check: it writes nothing and does not wait; leave out --follow and --rejected"
-        )
+        message = "--check: it writes nothing and does not wait; leave out --follow and --rejected"
+        raise click.UsageError(message)
     if not past.past and past != HistoryOptions():
         raise click.UsageError("--policy, --output: only with --past")
     if past.past and (check or reading.follow or reading.rejected):
@@ -207,21 +206,6 @@ def feed(
         _check(mapper, source, reading, as_json)
     else:
         click.get_current_context().exit(_feed(mapper, source, reading, (url, key), as_json))
-
-
-def parse_share(text: str) -> float:
-    """Return a share such as ``5%`` or ``0.05`` as a number; raise click.UsageError outside [0, 1].
-
-    Examples
-    --------
-    >>> parse_share("5%"), parse_share("0.05")
-    (0.05, 0.05)
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
-    share = float("nan") if match is None else float(match[1]) / (100.0 if match[2] else 1.0)
-    if not 0.0 <= share <= 1.0:
-        raise click.UsageError(f"--most-rejected: {text!r} is no share; give one such as 5% or 0.05")
-    return share
 
 
 def default_name(source: str) -> str:
@@ -299,7 +283,7 @@ def _feed(
 
     The exit code is 3 after too many rejected events, and 130 after an interrupt of a feed that has an end.
     """
-    from tacit.feed.feeder import Feeder, Reporter, Sender, TooManyRejected
+    from tacit.feed.feeder import Feeder, Reporter, Sender
     from tacit.feed.tally import FeedTally, RejectedFile
 
     tally, code, limits = FeedTally(mapper.warnings), 0, reading.make_limits()

@@ -468,6 +468,9 @@ Columns = Annotated[
 ]
 Constants = Annotated[tuple[str, ...], OptionFormat(metavar="OURS=VALUE"), "Fill a column it has not."]
 Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
+MostRejected = Annotated[
+    str, OptionFormat(metavar="SHARE"), "Largest share of bad rows; more is exit code 3."
+]
 Ray = Annotated[
     str,
     OptionFormat(("--ray",), metavar="[ADDRESS]", bare="local"),
@@ -498,6 +501,7 @@ class LogOptions:
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     items: ExistingPath | None = None
     strict: Strict = False
+    most_rejected: MostRejected = "5%"
 
     def open(self, log: Any) -> "LogReader":
         """Open a log with these options; return its reader."""
@@ -512,6 +516,7 @@ class LogOptions:
             time_unit=self.time_unit,
             strict=self.strict,
             items=self.items,
+            most_rejected=parse_share(self.most_rejected),
         )
 
     def with_contexts(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
@@ -594,6 +599,21 @@ def split_names(text: str) -> list[str]:
     if text.startswith("[") and text.endswith("]"):
         raise click.UsageError(f"{text}: give names with commas between, without brackets")
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def parse_share(text: str) -> float:
+    """Return a share such as ``5%`` or ``0.05`` as a number; raise click.UsageError outside [0, 1].
+
+    Examples
+    --------
+    >>> parse_share("5%"), parse_share("0.05")
+    (0.05, 0.05)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(%?)", text.strip())
+    share = float("nan") if match is None else float(match[1]) / (100.0 if match[2] else 1.0)
+    if not 0.0 <= share <= 1.0:
+        raise click.UsageError(f"--most-rejected: {text!r} is no share; give one such as 5% or 0.05")
+    return share
 
 
 def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:

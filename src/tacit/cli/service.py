@@ -98,9 +98,8 @@ class StoreOptions:
             configuration = self.configuration()
         path = Path(configuration.store.path)
         if configuration.store.url is None and not (may_create or path.exists()):
-            raise click.UsageError(
-                f"--store: there is no log at {path}; give another, or the service's --config"
-            )
+            message = f"--store: there is no log at {path}; give another, or the service's --config"
+            raise click.UsageError(message)
         from tacit.service.engine.stores import open_store
 
         parts = [configuration.store]
@@ -441,9 +440,7 @@ def forget(
         from tacit.service.log.store import sum_blanked_rows
         from tacit.service.maintenance.doctor import forget as blank
 
-        parts = (
-            blank(configuration, store, kind, name) for _, configuration, store in store_options.open_each()
-        )
+        parts = (blank(config, store, kind, name) for _, config, store in store_options.open_each())
         try:
             blanked = {placement: counts._asdict() for placement, counts in sum_blanked_rows(*parts).items()}
         except InUse as error:

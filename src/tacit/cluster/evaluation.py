@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from itertools import accumulate
 from pathlib import Path
@@ -104,8 +105,8 @@ def off_policy(
         "weighting", weighing.sum_log, parts, workers, reader, [(first_row,) for first_row in first_rows]
     )
     weighing.warn_of_lists(reader.report)
-    warn_rejected(reader, reader)
-    return warn_of_doubts(weighing.compute_result(reduce(weighing.merge_sums, sums)))
+    notes = warn_rejected(reader, reader)
+    return warn_of_doubts(replace(weighing.compute_result(reduce(weighing.merge_sums, sums)), notes=notes))
 
 
 def replay(
@@ -161,10 +162,10 @@ def replay(
         for start in range(0, len(counts), len(parts))
     ]
     result: ReplayCounts = reduce(ReplayCounts.add_passes, pass_counts)
-    warn_rejected(reader, reader)
+    notes = warn_rejected(reader, reader)
     for warning in result.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return result.result(policy.label, replaying.by)
+    return replace(result.result(policy.label, replaying.by), notes=notes)
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
@@ -223,6 +224,7 @@ def _evaluate_parts(
     # All shards and passes read the same rows, so one report is enough.
     is_split = isinstance(parts[0], LogPart) if parts else False
     reader.report = reduce(LogReport.merge, reports if is_split else reports[:1], LogReport())
+    reader.report.check_limit(reader.most_rejected)
     return [value for value, _ in results]
 
 

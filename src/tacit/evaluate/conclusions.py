@@ -103,10 +103,8 @@ def conclude(
     )
     substitution = PROPENSITY_SUBSTITUTED if given_above and "mean weight" in estimate.note else ""
     notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
-    if clustered and (several := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
-        notes.append(
-            f"{estimator.label}: {ONE_CLUSTER if several < 2 else FEW_CLUSTERS_NOTE.format(several)}"
-        )
+    if clustered and (count := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
+        notes.append(f"{estimator.label}: {ONE_CLUSTER if count < 2 else FEW_CLUSTERS_NOTE.format(count)}")
     clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
@@ -187,9 +185,8 @@ def _anytime(
     """
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
-        raise InvalidValue(
-            "weight_bound", weight_bound, f"there is a weight of {sums.largest[0]:g}; give more"
-        )
+        remedy = f"there is a weight of {sums.largest[0]:g}; give more"
+        raise InvalidValue("weight_bound", weight_bound, remedy)
     unclipped = weight_bound is not None and clip >= weight_bound
     if isinstance(estimator, SlateEstimator):
         if not estimator.weighted:

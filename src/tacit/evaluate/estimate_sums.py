@@ -157,9 +157,7 @@ class LogSummation:
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
         self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
-            self._target.needs_positions = any(
-                isinstance(estimator, PositionBasedIPS) for estimator in estimators
-            )
+            self._target.needs_positions = any(isinstance(x, PositionBasedIPS) for x in estimators)
         self._logging = logging.begin(True) if logging else None
         self._estimators = [_begin_model(estimator) for estimator in estimators]
         self._cluster = cluster
@@ -248,9 +246,7 @@ class LogSummation:
         if self._given_above and unknown.any():
             raise missing_propensity_error(rows, int(np.argmax(unknown)))
         remainder = 1.0 - rows.propensity
-        certain = (remainder <= MIN_REMAINDER) & (
-            1.0 - target_probability > HOPELESS_RATIO * remainder + 1e-9
-        )
+        certain = (remainder <= MIN_REMAINDER) & (1 - target_probability > HOPELESS_RATIO * remainder + 1e-9)
         if certain.any():
             row = int(np.argmax(certain))
             arm = rows.arm.names[rows.arm.codes[row]]
@@ -325,9 +321,7 @@ def _tally_arms(rows: LoggedRows) -> Floats:
     inverse = 1.0 / rows.propensity
     codes = (rows.arm.codes, np.concatenate(offers_shown), rows.arm.codes, rows.arm.codes)
     weights = None, times, inverse, inverse**2
-    return np.array(
-        [np.bincount(*arguments, size) for arguments in zip(codes, weights, strict=True)], np.float64
-    )
+    return np.array([np.bincount(*pair, size) for pair in zip(codes, weights, strict=True)], np.float64)
 
 
 def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:

@@ -104,16 +104,14 @@ class OffPolicyEvaluation(Options):
             raise InvalidValue("estimators", estimators, f"give {_suggest_estimators(estimators)}")
         self._set("estimators", _with_models(estimators))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in estimators):
-            raise InvalidValue(
-                "estimators", estimators, "give such as weigh lists, as IndependentIPS and CascadeIPS do"
-            )
+            remedy = "give such as weigh lists, as IndependentIPS and CascadeIPS do"
+            raise InvalidValue("estimators", estimators, remedy)
         if self.propensities != LOGGED and any(getattr(x, "given_above", False) for x in estimators):
-            raise InvalidValue(
-                "estimators",
-                estimators,
+            remedy = (
                 "propensities that are not logged are those of arms at positions; of those for "
-                "lists, give IndependentIPS",
+                "lists, give IndependentIPS"
             )
+            raise InvalidValue("estimators", estimators, remedy)
         if self.has_slate_estimator and self.cluster not in (None, "decision_id"):
             raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
 
@@ -194,9 +192,7 @@ class OffPolicyEvaluation(Options):
         UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
         target.
         """
-        names = {
-            key: propensity_model for model in self.models for key, propensity_model in model.names.items()
-        }
+        names = {key: column for model in self.models for key, column in model.names.items()}
         reader = RowReader(
             self.columns,
             self.missing_reward,
@@ -224,9 +220,7 @@ class OffPolicyEvaluation(Options):
         They are the columns of the target, estimators, cluster, segments, propensity model and logging
         policy.
         """
-        columns = frozenset().union(
-            self.target.columns, *(estimator.columns for estimator in self.estimators)
-        )
+        columns = frozenset().union(self.target.columns, *(x.columns for x in self.estimators))
         columns |= {self.cluster} if self.cluster else set()
         columns |= {SEGMENT} if self.by is not None else set()
         columns |= getattr(self.propensities, "columns", frozenset())
@@ -380,10 +374,8 @@ def _suggest_estimators(estimators: Any) -> str:
     calls = []
     for estimator in estimators if isinstance(estimators, list | tuple) else [estimators]:
         estimator_class = estimator if isinstance(estimator, type) else type(estimator)
-        if isinstance(estimator, str):
-            estimator_class = (
-                type(estimators_from_names([estimator])[0]) if estimator in NAMES else estimator_class
-            )
+        if isinstance(estimator, str) and estimator in NAMES:
+            estimator_class = type(estimators_from_names([estimator])[0])
         if not issubclass(estimator_class, Estimator):
             return "estimators, such as [IPS(), SNIPS()]"
         calls.append(f"{estimator_class.__name__}({'slots' * issubclass(estimator_class, SlateEstimator)})")
@@ -563,9 +555,8 @@ def off_policy(
         warn_unread_context(reader, evaluation.target.policy)
     if evaluation.has_unfitted_models:
         if reader.is_stream:
-            raise InvalidValue(
-                "log", log, "give a log that can be read twice, or an estimator with a fitted model"
-            )
+            remedy = "give a log that can be read twice, or an estimator with a fitted model"
+            raise InvalidValue("log", log, remedy)
         counts = [model.count_log(reader, missing_reward) for model in evaluation.models]
         evaluation = evaluation.with_fitted_models(counts)
     with report_progress("weighting", progress) as report:

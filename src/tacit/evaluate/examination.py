@@ -204,10 +204,8 @@ def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
 
 def _find_isolated(cells: Cells, places: int) -> list[int]:
     """Return, sorted, the positions that no chain of arms shown at two positions connects to the first."""
-    is_shown = _count_pairs(cells, places)[0] > 0
-    edges = [
-        (k, m) for k in range(places) for m in range(k + 1, places) if (is_shown[:, k] & is_shown[:, m]).any()
-    ]
+    shows = _count_pairs(cells, places)[0] > 0
+    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (shows[:, k] & shows[:, m]).any()]
     return sorted({*range(places)} - _find_connected(edges, places))
 
 

@@ -446,11 +446,8 @@ class Ranking(Restartable):
     def __init__(self, policy: SlatePolicy, seed: int = 0) -> None:
         """Start untrained; raise InvalidValue if the policy shows no lists. ``seed`` is of sampled lists."""
         if not isinstance(policy, SlatePolicy):
-            raise InvalidValue(
-                "policy",
-                policy,
-                "give one that shows lists, such as ListMix; a fixed list is fixed_target('list:a,b,c')",
-            )
+            remedy = "give one that shows lists, such as ListMix; a fixed list is fixed_target('list:a,b,c')"
+            raise InvalidValue("policy", policy, remedy)
         self.policy, self.seed = policy, seed
         self.label = f"{policy.label}, learning"
         self._reset()

@@ -213,9 +213,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         """Return a copy of the model that is fitted to sums of a log."""
         model = copy.copy(self)
         model._arms = counts.arms
-        model._models = {
-            length: self._fit_length(x, counts.origins[length]) for length, x in counts.sums.items()
-        }
+        model._models = {size: self._fit_length(x, counts.origins[size]) for size, x in counts.sums.items()}
         return model
 
     def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:

@@ -57,12 +57,11 @@ class ReplayConfig(Options):
         if not isinstance(self.policy, Policy):
             raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
         if not self.policy.showing.single:
-            raise InvalidValue(
-                "policy",
-                self.policy,
+            remedy = (
                 f"it shows a {self.policy.shows}, and the log hardly ever shows the same; weigh "
-                "the log by off_policy if it is one of lists, or judge it with tacit.simulate",
+                "the log by off_policy if it is one of lists, or judge it with tacit.simulate"
             )
+            raise InvalidValue("policy", self.policy, remedy)
 
     @property
     def schema(self) -> Any:

@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
 from tacit.client.call import Denied, InvalidRequest, NotFound, ServiceError, Unavailable
-from tacit.errors import InvalidValue, TacitError
+from tacit.errors import InvalidValue, TooManyRejected
 from tacit.feed.mapping import BadEvent, MappedEvent, Mapper, Message, parse_outcome
 from tacit.feed.sources import EventSource, SourceEvent
 from tacit.feed.tally import FORESEEN, FeedTally, RejectedFile
@@ -177,10 +177,6 @@ MIN_JUDGED = 1000
 
 
 # ---- Limits of rejected events
-
-
-class TooManyRejected(TacitError):
-    """Raised when a feed has more rejected events than its limits allow."""
 
 
 class Limits(NamedTuple):

@@ -210,9 +210,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
         remedy = "give a path, or a URL of s3://, gs://, hdfs:// or file://"
         raise LogError(f"{url}: cannot be read: {error}; {remedy}") from error
     base = base.rstrip("/")
-    names = sorted(
-        info.path[len(root.rstrip("/")) + 1 :] for info in infos if info.type == pyarrow.fs.FileType.File
-    )
+    names = sorted(info.path[len(root.rstrip("/")) + 1 :] for info in infos if info.is_file)
     pattern = address[len(base) + 1 :].split("/") if "*" in address else []
     matches = [
         RemoteFile(f"{base}/{name}{question}{options}")
@@ -292,9 +290,8 @@ def detect_format(path: File, name: str | None = None) -> str:
         return format_name
     if name is None:
         endings = ", ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
-        raise InvalidValue(
-            "format", path.name, f"give {', '.join(FORMATS)}, or a file that ends in {endings}"
-        )
+        remedy = f"give {', '.join(FORMATS)}, or a file that ends in {endings}"
+        raise InvalidValue("format", path.name, remedy)
     raise InvalidValue("format", name, f"give one of {', '.join(FORMATS)}{suggest_name(name, FORMATS)}")
 
 

@@ -112,9 +112,8 @@ def _matrix(lists: Any) -> Singles:
             lists = lists.cast(pa.list_(pa.float32()))
         numbers = lists.flatten().cast(pa.float32())
     except pa.ArrowException:
-        raise InvalidValue(
-            f"items[{VECTOR!r}]", str(lists.type), "give lists of numbers, in Parquet or JSON lines"
-        ) from None
+        remedy = "give lists of numbers, in Parquet or JSON lines"
+        raise InvalidValue(f"items[{VECTOR!r}]", str(lists.type), remedy) from None
     width = len(numbers) // max(len(lists), 1)
     values: Singles = numbers.to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(lists)

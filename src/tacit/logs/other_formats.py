@@ -199,9 +199,8 @@ def read_open_bandit(
         raise InvalidValue("key", key, "give 'campaign' or 'position'")
     if not is_open_bandit(folder):
         raise LogError(
-            f"{folder}: this is no folder of the Open Bandit Dataset; it should hold {file.name} "
-            "with the columns timestamp, item_id, position, click, propensity_score, and a first "
-            "one without a name"
+            f"{folder}: this is no folder of the Open Bandit Dataset; it should hold {file.name} with the "
+            "columns timestamp, item_id, position, click, propensity_score, and a first one without a name"
         )
     campaign = folder.resolve().name
     values: dict[str, Any] = {"placement": campaign, "key": campaign, "policy": folder.resolve().parent.name}

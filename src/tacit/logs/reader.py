@@ -35,6 +35,7 @@ from tacit.logs.formats import (
     read_rewards_note,
 )
 from tacit.logs.rows import (
+    MAX_REJECTED,
     TEXT_COLUMNS,
     Chunk,
     LogReport,
@@ -229,9 +230,12 @@ class LogReader:
         The validated parameters.
     items : ItemTable or None
         Vectors of the log's items.
+    most_rejected : float
+        Largest share of rejected rows for which something is concluded from the log.
     """
 
     items: Any = None
+    most_rejected = MAX_REJECTED
     lacks_rewards = False
     rewards = ""
 
@@ -339,9 +343,8 @@ class LogReader:
                 schema_text(self._schema) if self._schema else f"context of {', '.join(self._context_names)}"
             )
             remedy = "make both alike, or say no context of the log, so that the policy's is taken"
-            raise LogError(
-                f"context: the policy reads {schema_text(schema)}, the log {log_context}; {remedy}"
-            )
+            message = f"context: the policy reads {schema_text(schema)}, the log {log_context}; {remedy}"
+            raise LogError(message)
         if not context_names and all(CONTEXT in file.columns for file in self.files):
             context_names = {file.columns[CONTEXT] for file in self.files}
         reader = copy.copy(self)
@@ -605,9 +608,8 @@ def check_columns(
     InvalidValue
     """
     if not isinstance(columns, Mapping):
-        raise InvalidValue(
-            field, columns, "give a dict from our names to those of the log, {'arm': 'banner'}"
-        )
+        remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
+        raise InvalidValue(field, columns, remedy)
     for name, column in columns.items():
         if name not in allowed:
             is_inverted = field == "columns" and isinstance(column, str) and column in allowed

@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import InvalidValue, LogError, TooManyRejected
 from tacit.logs.data_warnings import (
     MIXED,
     ORDERS,
@@ -51,6 +51,12 @@ from tacit.logs.time_units import NAMES
 Bools = npt.NDArray[np.bool_]
 
 MALFORMED = "malformed-row"
+OUTCOMES = {"reward-outside-range", "unparsable-reward", "wrong-outcome", "wrong-clicks"}
+"""Reasons to reject a row for its outcome."""
+MAX_REJECTED = 0.05
+"""Largest share of rejected rows of a log for which something is concluded, unless another one is given."""
+MIN_JUDGED = 1000
+"""Minimum number of rows of which the share of rejected ones is judged, whatever the reasons."""
 
 TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
 EMPTY_TEXTS = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
@@ -154,6 +160,8 @@ class LogReport:
         The log's note on the unit of rewards.
     lists : bool
         Whether a decision has rows at several positions.
+    rejected_rewards : tuple
+        Number, sum, minimum and maximum of the finite rewards of rejected rows.
     """
 
     read: int = 0
@@ -165,6 +173,7 @@ class LogReport:
     one_key: bool = False
     rewards: str = ""
     lists: bool = False
+    rejected_rewards: tuple[int, float, float, float] = (0, 0.0, np.inf, -np.inf)
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
         """Add data warnings; rows of a kind and column that has a warning already are added to its count."""
@@ -197,6 +206,19 @@ class LogReport:
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
+    def add_rejected_rewards(self, rewards: Floats) -> None:
+        """Add the finite ones of the rewards of rejected rows to their number, sum, minimum and maximum."""
+        count, total, low, high = self.rejected_rewards
+        if len(rewards := rewards[np.isfinite(rewards)]):
+            low, high = min(low, rewards.min().item()), max(high, rewards.max().item())
+            self.rejected_rewards = count + len(rewards), total + rewards.sum().item(), low, high
+
+    def describe_rejected(self) -> str:
+        """Return as text how many rows are left out, and with what rewards; "" if none is."""
+        (count, total, low, high), left_out = self.rejected_rewards, self.read - self.kept
+        rewards = f", {count:,} with rewards from {low:g} to {high:g} (mean {total / (count or 1):g})"
+        return f"{left_out:,} of {self.read:,} rows are left out{rewards * bool(count)}" * bool(left_out)
+
     def reject_row(self, reason: str, example: Example, strict: bool) -> None:
         """Count one row as rejected for ``reason`` with its example, or raise LogError under ``strict``."""
         if strict:
@@ -220,6 +242,9 @@ class LogReport:
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
         both.lists = self.lists or other.lists
+        sums, more = self.rejected_rewards, other.rejected_rewards
+        low, high = min(sums[2], more[2]), max(sums[3], more[3])
+        both.rejected_rewards = sums[0] + more[0], sums[1] + more[1], low, high
         both.rejected = _add_counts(self.rejected, other.rejected)
         both.time_units = _add_counts(self.time_units, other.time_units)
         both.add_warnings([*self.data_warnings.values(), *other.data_warnings.values()])
@@ -239,6 +264,7 @@ class LogReport:
         return [
             *one_key * self.one_key,
             *[f"reward: {self.rewards}"] * bool(self.rewards),
+            *filter(None, [self.describe_rejected()]),
             *(
                 f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
                 for unit, count in self.time_units.items()
@@ -246,27 +272,50 @@ class LogReport:
         ]
 
     def check_kept(self) -> None:
-        """Raise LogError, with reasons and remedies, if the log has no valid row.
+        """Raise LogError if the log has no row, and TooManyRejected if none of its rows is valid.
 
         Raises
         ------
-        LogError
+        LogError, TooManyRejected
             With the reasons and their remedies.
         """
         if not self.read:
             raise LogError(f"log: {NO_ROWS}")
         if not self.kept:
-            remedies = [
-                f"  {example.column}: give {ALLOWED[example.column]}"
-                for example in self.examples.values()
-                if example.column in ALLOWED
-            ]
-            raise LogError(
-                "log: nothing can be concluded from it: "
-                + "\n".join([self.summary(), *dict.fromkeys(remedies), REMEDY])
+            raise self._make_error("nothing can be concluded from it")
+
+    def check_limit(self, share: float, *, ended: bool = True) -> None:
+        """Raise TooManyRejected if a larger share of the rows than ``share`` is rejected.
+
+        Fewer than 1,000 rows are judged only if ``ended``, and if all are rejected for their outcome.
+
+        Raises
+        ------
+        TooManyRejected
+            With the rewards of the rejected rows, the reasons and their remedies.
+        """
+        is_judged = self.read >= MIN_JUDGED or (ended and self.rejected.keys() <= OUTCOMES)
+        if is_judged and self.read - self.kept > share * self.read:
+            what = (
+                f"{self.describe_rejected()}, more than {100 * share:g} %: the others may earn more or less"
             )
+            raise self._make_error(what, ALLOW_MORE)
+
+    def _make_error(self, what: str, *more: str) -> TooManyRejected:
+        """Return the error that too many rows are rejected, with reasons and remedies, of which ``more``."""
+        columns = dict.fromkeys(example.column for example in self.examples.values())
+        remedies = [f"  {column}: give {ALLOWED[column]}" for column in columns if column in ALLOWED]
+        if "reward-outside-range" in self.rejected:
+            low, high = min(self.rejected_rewards[2], 0), max(self.rejected_rewards[3], 1)
+            remedies.append(SCALE_REWARDS.format(low, high))
+        return TooManyRejected("\n".join([f"log: {what}: {self.summary()}", *remedies, REMEDY, *more]))
 
 
+SCALE_REWARDS = (
+    "  reward: these are from {:g} to {:g}: give (reward - least) / (largest - least), of the least and the "
+    "largest that there can be, and turn results back: least + (largest - least) * result"
+)
+ALLOW_MORE = "or allow more by most_rejected= (--most-rejected SHARE), if none is left out for its reward"
 NO_ROWS = "it has no rows, so nothing can be concluded from it; give one that has some"
 REMEDY = (
     "name foreign columns with columns={OURS: THEIRS} (--column OURS=THEIRS), fill missing ones "
@@ -590,11 +639,9 @@ def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Faul
         if columns[name] is not raw[name]:
             yield _Fault(f"unparsable-{name}", name, ~is_missing & _is_null(columns[name]))
     if "key" in columns:
-        is_too_long = mask_texts(
-            lambda texts: pc.greater(pc.binary_length(texts), MAX_NAME_BYTES), columns["key"]
-        )
-        if is_too_long is not None:
-            yield _Fault("key-too-long", "key", is_too_long)
+        too_long = mask_texts(lambda x: pc.greater(pc.binary_length(x), MAX_NAME_BYTES), columns["key"])
+        if too_long is not None:
+            yield _Fault("key-too-long", "key", too_long)
     yield from _find_arm_faults(columns["arms"], columns["arm"])
     for name, (reason, is_in_range) in RANGES.items():
         if name in columns and len(columns[name]):
@@ -715,6 +762,8 @@ def check_rows(
     report.kept += int(is_valid.sum())
     for reason, count, example in rejected:
         report.reject(reason, count, example)
+    if rejected and "reward" in columns:
+        report.add_rejected_rewards(_fill_null(columns["reward"], np.nan)[~is_valid])
     batch = pa.RecordBatch.from_pydict(columns)
     if encoded is None:
         plain = [_make_plain(columns[field.name], field.type) for field in SCHEMA]

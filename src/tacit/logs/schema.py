@@ -137,10 +137,8 @@ class EpochTimes:
         if self.unit is not None and is_number.any():
             plausible_units = [unit for unit in UNITS if _is_in_century(values[is_number], UNITS[unit]).all()]
             if plausible_units and self.unit not in plausible_units:
-                message = (
-                    f"time_unit: {self.unit!r} puts no time into this century; give {plausible_units[0]!r}"
-                )
-                warnings.warn(message, AssumptionWarning, stacklevel=2)
+                text = f"time_unit: {self.unit!r} puts no time into this century; give {plausible_units[0]!r}"
+                warnings.warn(text, AssumptionWarning, stacklevel=2)
         for unit in UNITS if self.unit is None else (self.unit,):
             fits = is_number & self._fits(values, UNITS[unit])
             if fits.any():

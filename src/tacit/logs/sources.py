@@ -30,7 +30,7 @@ from tacit.logs.items import ItemTable
 from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
-from tacit.logs.rows import Chunk, convert_values
+from tacit.logs.rows import MAX_REJECTED, Chunk, convert_values
 from tacit.logs.schema import ALLOWED
 from tacit.logs.ubi import UBI
 
@@ -51,6 +51,7 @@ class ReadOptions(TypedDict, total=False):
     strict: bool
     time_unit: str | None
     items: Any
+    most_rejected: float
 
 
 @with_suggestions
@@ -65,6 +66,7 @@ def read_log(
     batch_rows: int = BATCH_ROWS,
     time_unit: str | None = None,
     items: Any = None,
+    most_rejected: float = MAX_REJECTED,
 ) -> LogReader:
     """Open a click log and return a reader of its valid rows; rows are read when it is iterated.
 
@@ -103,6 +105,10 @@ def read_log(
         Vectors of the items that are the log's arms, for policies that learn from item vectors:
         columns ``id`` and ``vector``, and, if vectors change, ``from``, the time from which a vector
         is valid. The ``items`` of a learner have this form.
+    most_rejected : float, default 0.05
+        The largest share of invalid rows, in [0, 1], with which the log is evaluated or learned. A larger
+        share raises TooManyRejected, as rows may be invalid by their outcome: from 1,000 rows on, and in
+        shorter logs if all are invalid for their reward. Reading alone is not limited.
 
     Returns
     -------
@@ -145,7 +151,7 @@ def read_log(
     >>> [batch["reward"].to_pylist() for batch in log]
     [[1.0, 0.0]]
     """
-    table = ItemTable.from_table(items)
+    table, share = ItemTable.from_table(items), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     arms = checks.as_list(arms)
     is_arms_option = arms is None or arms == ALL_SHOWN or isinstance(arms, Iterable)
     if not is_arms_option or (isinstance(arms, str) and arms != ALL_SHOWN and str(arms)[:1] != "["):
@@ -164,7 +170,9 @@ def read_log(
         layout = _detect_layout(places[0], format)
         if layout is not None:
             _check_layout(layout.name, arms, time_unit)
-            return _set_items(layout.open(places, columns, constants=all_constants, **options), table)
+            reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
+            reader.items, reader.most_rejected = table, share
+            return reader
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
@@ -173,7 +181,8 @@ def read_log(
     reader = LogReader(files, constants=all_constants, **options)
     _refuse_column_as_arms(arms, reader)
     _warn_unused_constants(all_constants, reader)
-    return _set_items(reader, table)
+    reader.items, reader.most_rejected = table, share
+    return reader
 
 
 def _refuse_column_as_arms(arms: Any, log: LogReader) -> None:
@@ -201,16 +210,8 @@ def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None
     for name, value in constants.items():
         columns = [file.columns.get(name) for file in log.files]
         if columns and all(columns):
-            message = (
-                f"{name}: {value!r} is not used, as the log's column {columns[0]!r} says it; leave it out"
-            )
-            warnings.warn(message, AssumptionWarning, stacklevel=4)
-
-
-def _set_items(log: LogReader, items: ItemTable | None) -> LogReader:
-    """Set the reader's table of items, or None, and return the reader."""
-    log.items = items
-    return log
+            text = f"{name}: {value!r} is not used, as the log's column {columns[0]!r} says it; leave it out"
+            warnings.warn(text, AssumptionWarning, stacklevel=4)
 
 
 def _is_in_memory(log: Any) -> bool:
@@ -273,7 +274,7 @@ def _detect_layout(place: str | Path, name: str | None) -> FolderLayout | None:
 def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
     """Return a reader of a log, opened by :func:`read_log`; an open log, or a part of one, is unchanged.
 
-    A log in memory is read strictly, unless ``strict=False`` is among the options.
+    A log in memory is read strictly, unless ``strict=False`` or ``most_rejected`` is among the options.
 
     Raises
     ------
@@ -288,7 +289,7 @@ def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
             raise InvalidValue(option, value, "give it to read_log: this log is open already")
         return log
     if _is_in_memory(log):
-        return read_log(log, **({"strict": True} | options))  # type: ignore[arg-type]
+        return read_log(log, **({"strict": "most_rejected" not in options} | options))  # type: ignore[arg-type]
     return read_log(log, **options)
 
 
@@ -335,7 +336,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
-    return tuple(report.notes()[: report.one_key + bool(report.rewards)])
+    return tuple(report.notes()[: report.one_key + bool(report.rewards) + bool(report.rejected)])
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
@@ -346,32 +347,35 @@ def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
     log : LogReader, or what :func:`read_log` takes
         A log in memory is checked strictly.
     empty : bool, default False
-        Whether a log without any row is allowed.
+        Whether a log without any row is allowed, and one with more rejected rows than its limit.
 
     Raises
     ------
     InvalidValue
         If it is no log.
     LogError
-        If it cannot be read, has an invalid row (in memory), has no row, or all rows are rejected.
+        If it cannot be read, has an invalid row (in memory), has no row, or too many rows are rejected.
     """
     reader = open_log(log)
     return check_kept_rows(reader, reader.chunks(), empty=empty)
 
 
 def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:
-    """Yield all chunks of a log; at the end, raise LogError if no row was valid.
+    """Yield all chunks of a log; raise TooManyRejected beyond its limit, and LogError if no row was valid.
 
-    With ``empty``, a log without any row is allowed.
+    With ``empty``, a log without any row is allowed, and any share of rejected rows.
 
     Raises
     ------
     LogError
     """
-    rows = 0
+    rows, share = 0, 1.0 if empty else reader.most_rejected
     for chunk in chunks:
         rows += len(chunk.rows)
+        reader.report.check_limit(share, ended=False)
         yield chunk
+    if rows:
+        reader.report.check_limit(share)
     # The report may belong to another iteration by now, which has no valid rows either.
     if not (rows or (empty and not reader.report.read)):
         reader.report.check_kept()

@@ -66,13 +66,16 @@ class UbiReport(LogReport):
     examined: int = 0
     others: dict[str, int] = field(default_factory=dict)
 
+    def check_limit(self, share: float, *, ended: bool = True) -> None:
+        """Raise TooManyRejected as for other logs, but only at the end, as events come before rows."""
+        if ended:
+            super().check_limit(share)
+
     def summary(self) -> str:
         """Return counts of queries, events and rows, and reasons of rejection, as text."""
-        counts = (
-            f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
-        )
+        text = f"{self.queries} queries, {self.events} events: {self.clicks} clicks, {self.examined} examined"
         other_counts = (f", {count} {action}" for action, count in sorted(self.others.items()))
-        return f"{counts}{''.join(other_counts)}\n{super().summary()}"
+        return f"{text}{''.join(other_counts)}\n{super().summary()}"
 
 
 class UbiReader(LogReader):
@@ -220,9 +223,8 @@ class UbiReader(LogReader):
             position = ubi_records.find_position(*object, query.hits or ())
             if position is None:
                 object_name = object.names[0] if object.names else object.ordinal
-                self._reject(
-                    report, "unknown-object", Example(*place, "event_attributes.object", object_name)
-                )
+                example = Example(*place, "event_attributes.object", object_name)
+                self._reject(report, "unknown-object", example)
             else:
                 rewards[position] = max(rewards.get(position, 0.0), reward or 0.0)
         return rewards

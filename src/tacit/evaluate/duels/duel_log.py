@@ -19,7 +19,7 @@ from tacit.evaluate.duels.report import Duel, DuelReport, build_report, parse_du
 from tacit.evaluate.intervals import CONFIDENCE, anytime, sum_units
 from tacit.frames import is_frame
 from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, missing_columns_text, open_file
-from tacit.logs.rows import MALFORMED, Example, LogReport, convert_values
+from tacit.logs.rows import MALFORMED, MAX_REJECTED, Example, LogReport, convert_values
 
 COLUMNS = ("left", "right", "outcome", "interleaved", "clicks", "user")
 CREDITS = (
@@ -39,6 +39,7 @@ def read_duels(
     columns: Mapping[str, str] | None = None,
     strict: bool = False,
     confidence: float = 0.95,
+    most_rejected: float = MAX_REJECTED,
 ) -> tuple[DuelReport, LogReport]:
     """Read a log of duels of rankers, one row each, and return the report on them and counts of rows.
 
@@ -60,6 +61,8 @@ def read_duels(
         Whether to stop at the first invalid row, instead of counting it.
     confidence : float, default 0.95
         Of the report, in (0, 1).
+    most_rejected : float, default 0.05
+        The largest share of invalid rows, as for :func:`tacit.read_log`.
 
     Returns
     -------
@@ -70,17 +73,18 @@ def read_duels(
     Raises
     ------
     LogError
-        If the file cannot be read, lacks a column, or has no duel of two rankers.
+        If the file cannot be read, lacks a column, or has no duel of two rankers; TooManyRejected.
     InvalidValue
         If an option is wrong.
     """
     renamed = columns or {}
     check_columns(renamed, COLUMNS, "a log of duels")
-    rows = LogReport()
+    rows, share = LogReport(), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     path = Frame(log) if is_frame(log) else Path(log)
     duels = _duels(open_file(path, format), renamed, rows, strict)
     try:
         report = build_report(duels, confidence)
+        rows.check_limit(share)
         warn_of_rows(report.names, rows)
         return report, rows
     except InvalidValue as error:

@@ -193,9 +193,8 @@ class DuelReport(Tabulated, Plot):
         if plays.shape != shape or scores.shape != shape:
             raise InvalidValue("plays", self.plays, "give a number for each pair of two or more")
         if not (plays == plays.T).all() or (plays < 0).any() or plays.diagonal().any():
-            raise InvalidValue(
-                "plays", self.plays, "give counts that do not depend on the order, 0 on the diagonal"
-            )
+            remedy = "give counts that do not depend on the order, 0 on the diagonal"
+            raise InvalidValue("plays", self.plays, remedy)
         off = ~np.eye(len(plays), dtype=bool)
         if (scores < 0).any() or not np.allclose((scores + scores.T)[off], plays[off]):
             raise InvalidValue("scores", self.scores, "of each pair they must sum to its plays")

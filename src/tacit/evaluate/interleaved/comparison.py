@@ -38,7 +38,7 @@ from tacit.interleaving import CreditRule
 from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.formats import File, collect_files, detect_format, list_suffixes
 from tacit.logs.reader import check_columns, missing_columns_text, no_column_error, open_file, reading
-from tacit.logs.rows import MALFORMED, NO_ROWS, Example, LogReport
+from tacit.logs.rows import MALFORMED, MAX_REJECTED, NO_ROWS, Example, LogReport
 from tacit.logs.ubi_records import CLICK, EXAMINED, is_event, parse_event, read_records
 
 # ---- From files to searches: rows, search engines' responses, UBI events, or tacit's own log
@@ -136,17 +136,12 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
             f"{', '.join(map(repr, names))}; name those that are called otherwise, such as with "
             "columns={'search': 'query_id'} (--column search=query_id)"
         )
-    is_duel_log_row = "interleaved" in names  # tacit's own log of duels, which has all but the rankers
-    absent = (
-        [] if not (rows and pairs) else pairs if is_duel_log_row or len(pairs) < len(PAIR_COLUMNS) else rows
-    )
+    is_duel_log = "interleaved" in names  # tacit's own log of duels, which has all but the rankers
+    absent = pairs if is_duel_log or len(pairs) < len(PAIR_COLUMNS) else rows
+    absent = absent if rows and pairs else []
     # Without a column "click" every row is a click, which is wrong if that column is only misspelled.
-    unclicked = (
-        "click" in lacking
-        and not {"action", named.get("action")} & {*names}
-        and pairs
-        and not is_duel_log_row
-    )
+    is_action_missing = not {"action", named.get("action")} & {*names}
+    unclicked = "click" in lacking and is_action_missing and pairs and not is_duel_log
     if unclicked and (absent or get_close_matches("click", names, 1)):
         absent = [*absent, "click"]
     if absent or misnamed:
@@ -338,6 +333,7 @@ def read_interleaved(
     columns: Mapping[str, str] | None = None,
     format: str | None = None,
     strict: bool = False,
+    most_rejected: float = MAX_REJECTED,
 ) -> tuple[InterleavedReport, LogReport]:
     """Read a log of searches that showed interleaved lists, and return the report on their rankers.
 
@@ -369,6 +365,8 @@ def read_interleaved(
         By default from the suffix.
     strict : bool, default False
         Whether to stop at the first invalid row, instead of counting it.
+    most_rejected : float, default 0.05
+        The largest share of invalid rows, as for :func:`tacit.read_log`.
 
     Returns
     -------
@@ -379,7 +377,7 @@ def read_interleaved(
     Raises
     ------
     LogError
-        If a file cannot be read, or the files have fewer than two rankers.
+        If a file cannot be read, or the files have fewer than two rankers; TooManyRejected.
     InvalidValue
         If an option is wrong.
     """
@@ -387,6 +385,7 @@ def read_interleaved(
     if not isinstance(sources, Sequence) or not all(isinstance(path, str | Path) for path in sources):
         raise InvalidValue("paths", paths, "give files, such as ['searches.jsonl']; write tables into one")
     depth = None if depth is None else checks.integer("depth", depth, 1)
+    share = checks.number("most_rejected", most_rejected, 0.0, 1.0)
     column_names = Columns(unit, tuple(checks.names("by", by)), check_search_columns(columns))
     result_columns = {
         column_names.renamed.get(name, name)
@@ -406,6 +405,7 @@ def read_interleaved(
         if not rows.kept:
             lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
         raise LogError(f"{', '.join(map(str, sources))}: {lack}")
+    rows.check_limit(share)
     warn_of_rows(names, rows)
     searches = list(assembly.searches())
     _refuse_unmixed(searches)
@@ -512,10 +512,8 @@ def _data_warning(searches: Sequence[Search]) -> str:
         )
         return f"{message}in common, by columns={{'search': ...}} (--column search=...)"
     if len(units := {search.unit for search in searches}) == 1:
-        message = (
-            f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
-        )
-        return f"{message}; give what tells users apart, by unit='user' (--unit user)"
+        text = f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
+        return f"{text}; give what tells users apart, by unit='user' (--unit user)"
     agreements = Counter(map(_team_agreement, searches))
     if agreements[-1] > agreements[1]:
         message = (

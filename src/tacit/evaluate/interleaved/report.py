@@ -591,9 +591,7 @@ class InterleavedReport(Tabulated, Plot):
     def draw(self, ax: Any) -> None:
         """Draw the leader's comparisons with the other rankers on axes, and the segments below."""
         rows = [(entry.second, entry.lift, True) for entry in self.comparisons]
-        rows += [
-            (f"{entry.name} {entry.value}", entry.comparison.lift, entry.found) for entry in self.segments
-        ]
+        rows += [(f"{part.name} {part.value}", part.comparison.lift, part.found) for part in self.segments]
         if self.segments:
             ax.axhline(len(self.segments) - 0.5, color="0.8", lw=0.8)
         draw_estimates(ax, [_rung(*row) for row in reversed(rows)], 0.0)

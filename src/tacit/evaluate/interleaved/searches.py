@@ -64,10 +64,8 @@ class Search(NamedTuple):
         """True if the rankers' lists are equal down to the length shown; None if they are unknown."""
         if self.rankings is None:
             return None
-        first, *later_rankings = (
-            list(full_ranking)[: len(self.shown.items)] for full_ranking in self.rankings
-        )
-        return all(later_ranking == first for later_ranking in later_rankings)
+        first, *more = (list(full_ranking)[: len(self.shown.items)] for full_ranking in self.rankings)
+        return all(ranking == first for ranking in more)
 
 
 def count_clicked_results(search: Search) -> int:
