@@ -63,7 +63,7 @@ class Choices:
     secondary : Decisions or None
         The decisions from which the secondary policy learns.
     by_control : array of bool, optional
-        The rows that the control's policy made; ``secondary`` has these, by default all rows.
+        Which rows the control's policy decided. ``secondary`` has these rows; without ``by_control``, all.
     by_client : bool
         Whether clients made the decisions; they are recorded as if they were read from the log.
     """

@@ -28,7 +28,11 @@ class Offers(Protocol):
 def assign(
     batch: ImpressionBatch, assigner: HoldoutAssigner, offers: Sequence[Ints] | None, *, all_control: bool
 ) -> Assignment:
-    """Assign a batch of impressions to the control or the policy; ``offers`` are as of the assigner."""
+    """Assign a batch of impressions to the control or the policy.
+
+    ``offers`` are the indices of the arms on offer to each impression, the baseline first; without them the
+    control, a policy of its own, chooses its actions itself.
+    """
     unit = assigner.config.unit
     units = [None] * len(batch.ids) if unit == DECISION else batch.impressions.column(unit)
     return assigner.assign(batch.ids, units, offers, all_control=all_control)
