@@ -17,13 +17,14 @@ import numpy.typing as npt
 from tacit.classifiers.concepts import is_unusual
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import OPEN_UNIT, enter, kernel
-from tacit.core.part import float_range, param
+from tacit.core.part import float_range, one_word, param
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import ADDED_LATER
-from tacit.policies.shifting import hypotheses, shift_mixture
-from tacit.policies.shifting.shared_priors import Priors, count_round
+from tacit.policies.shifting import graded_rewards, hypotheses, shift_mixture
+from tacit.policies.shifting.graded_rewards import Evidence, GradedRewards
+from tacit.policies.shifting.shared_priors import Priors, count_play, count_round
 
 # The memory's index, after the eight hypotheses.
 MEMORY = hypotheses.HYPOTHESES
@@ -65,12 +66,92 @@ class Memory(NamedTuple):
 
 
 @kernel
-def memory_posterior(state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the two parameters of an arm's Beta posterior under the lane's fading memory."""
+def memory_posterior(state: Any, lane: int, arm: int, factor: float) -> tuple[float, float]:
+    """Return the two parameters of an arm's Beta posterior under the lane's fading memory.
+
+    Counts are multiplied by ``factor``.
+    """
     memory, beta = state.memory, state.shared.priors.beta
-    a = beta[0, 1 + arm, 0] + memory.scale[lane] * float(memory.counts[lane, arm, 0])
-    b = beta[0, 1 + arm, 1] + memory.scale[lane] * float(memory.counts[lane, arm, 1])
+    a = beta[0, 1 + arm, 0] + factor * (memory.scale[lane] * float(memory.counts[lane, arm, 0]))
+    b = beta[0, 1 + arm, 1] + factor * (memory.scale[lane] * float(memory.counts[lane, arm, 1]))
     return a, b
+
+
+@kernel
+def posterior(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float]:
+    """Return the two parameters of an arm's Beta posterior under a hypothesis or the memory (``h``).
+
+    Counts of a key that was last learned in a smaller width of an open range are rescaled.
+    """
+    factor, ends = 1.0, params.ends
+    if params.by_arm:
+        factor = graded_rewards.count_equivalents(state.graded, lane, arm, ends)
+    if h == MEMORY:
+        a, b = memory_posterior(state, lane, arm, factor)
+    else:
+        a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm, factor)
+    if ends < 2:
+        ratio = graded_rewards.width_ratio(state.graded, lane)
+        if ratio != 1.0:
+            row = 1 + arm if h == MEMORY or state.own.kind[lane, h] == hypotheses.INITIAL else 0
+            prior_a, prior_b = state.shared.priors.beta[0, row, 0], state.shared.priors.beta[0, row, 1]
+            hits, misses = graded_rewards.rescale_counts(a - prior_a, b - prior_b, ratio, ends)
+            a, b = prior_a + hits, prior_b + misses
+    return a, b
+
+
+@kernel
+def rescale_lane(state: Any, lane: int, ends: int) -> None:
+    """Bring all counts of a lane to the present width of an open range."""
+    ratio = graded_rewards.enter_width(state.graded, lane)
+    if ratio == 1.0:
+        return
+    lanes, memory = state.own, state.memory
+    for arm in range(lanes.counts.shape[2]):
+        for h in range(hypotheses.HYPOTHESES):
+            rescale_pair(lanes.counts[lane, h, arm], ratio, ends)
+        for epoch in range(lanes.epochs[lane]):
+            rescale_pair(lanes.remembered[lane, epoch, arm], ratio, ends)
+        rescale_pair(memory.counts[lane, arm], ratio, ends)
+
+
+@kernel
+def rescale_pair(counts: Any, ratio: float, ends: int) -> None:
+    """Rescale successes and failures, an array of two, in place."""
+    counts[0], counts[1] = graded_rewards.rescale_counts(float(counts[0]), float(counts[1]), ratio, ends)
+
+
+@kernel
+def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) -> Evidence:
+    """Add a reward to the state that all keys share; return its evidence by the spread of its arm and key.
+
+    The reward is added to the surprises and, until the key's first accepted change, to the data of the arm's
+    prior. In an open range, the width may grow.
+    """
+    lanes, shared, graded, ends = state.own, state.shared, state.graded, params.ends
+    size = reward
+    if ends < 2:
+        size = graded_rewards.grow_width(graded, arm, reward, ends)
+        rescale_lane(state, lane, ends)
+    scaled = graded_rewards.scale_reward(size, graded.exponent[0], ends)
+    leading = lanes.leading[lane]
+    a, b = posterior(params, state, lane, leading, arm)
+    mean = a / (a + b)
+    clicks = graded_rewards.count_equivalents(graded, lane, arm, ends)
+    if lanes.found[lane] == 0 and ends == 2:
+        counts = lanes.counts[lane, leading, arm]
+        count_play(shared.priors, arm, float(counts[0]), float(counts[1]), scaled, 1.0 - scaled)
+    graded_rewards.record_surprise(graded, lane, arm, size, mean, ends)
+    return graded_rewards.weigh_reward(scaled, mean, clicks)
+
+
+@kernel
+def fit_open_priors(state: Any, ends: int) -> None:
+    """Set the priors of all arms to that of an open range."""
+    a, b = graded_rewards.open_prior(state.graded, ends)
+    beta = state.shared.priors.beta[0]
+    for row in range(beta.shape[0]):
+        beta[row, 0], beta[row, 1] = a, b
 
 
 @kernel
@@ -193,7 +274,7 @@ def find_closest_pair(
     arms, heaviest, first, second = lanes.counts.shape[2], hypotheses.find_heaviest(lanes, lane), -1, -1
     for h in range(hypotheses.HYPOTHESES):
         for arm in range(arms):
-            a, b = hypotheses.posterior(lanes, priors, lane, h, arm)
+            a, b = hypotheses.posterior(lanes, priors, lane, h, arm, 1.0)
             means[h, arm] = a / (a + b)
     least = np.inf
     for i in range(hypotheses.HYPOTHESES):
@@ -266,6 +347,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         shared: shift_mixture.SharedPriors
         means: Floats
         warned: IntCount
+        graded: GradedRewards
         open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
     about: ClassVar[About] = About(
@@ -284,6 +366,8 @@ class DriftMixture(shift_mixture.ShiftMixture):
     announced: Annotated[float, float_range(0.0, MOST_ANNOUNCED)] = field(
         default=0.0, kw_only=True, metadata=ADDED_LATER
     )
+    spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True)
+    reward_range: Any = field(default=(0.0, 1.0), kw_only=True)
 
     @property
     def weak(self) -> str:
@@ -301,6 +385,16 @@ class DriftMixture(shift_mixture.ShiftMixture):
         super().__post_init__()
         if self.announced and not self.context_dim:
             raise InvalidValue("announced", self.announced, "leave it out, or give context_dim signals")
+
+    @param
+    def by_arm(self) -> bool:
+        """Whether each arm and key has a spread of rewards of its own."""
+        return self.spread == "arm"
+
+    @param
+    def ends(self) -> int:
+        """Number of known ends of the range of rewards."""
+        return 0 if self.reward_range is None else sum(end is not None for end in self.reward_range)
 
     @param
     def idle(self) -> float:
@@ -328,6 +422,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
             base_state.shared,
             np.zeros((1, hypotheses.HYPOTHESES, arms)),
             np.zeros(lanes, np.int64),
+            GradedRewards.initial(lanes, arms, self.ends),
             np.zeros((lanes, arms, 2), np.int32),
         )
 
@@ -347,10 +442,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         ``h`` is a hypothesis or the memory. Decisions that are not yet learned count. The deviation accounts
         for skew and shrinks with the rate of changes.
         """
-        if h == MEMORY:
-            a, b = memory_posterior(state, lane, arm)
-        else:
-            a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
+        a, b = posterior(params, state, lane, h, arm)
         hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
         if plays > 0 or hits > 0:
             a += hits / OPEN_UNIT
@@ -424,25 +516,34 @@ class DriftMixture(shift_mixture.ShiftMixture):
         Then accept a change that has become likely, add hypotheses, settle a warning, and fit the shared
         priors, each when due.
         """
-        arm, reward, lanes, shared = outcome.shown, outcome.reward, state.own, state.shared
+        arm, lanes, shared = outcome.shown, state.own, state.shared
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
-        scale = shift_mixture.record_reward(params, state, lane, arm, reward)
-        a, b = memory_posterior(state, lane, arm)
+        if params.by_arm:
+            evidence = record_grade(params, state, lane, arm, outcome.reward)
+        else:
+            evidence = shift_mixture.record_reward(params, state, lane, arm, outcome.reward)
+        a, b = memory_posterior(state, lane, arm, evidence.factor)
         total_weight = 0.0
         for h in range(hypotheses.HYPOTHESES):
             total_weight += lanes.weight[lane, h]
         mixture_likelihood = (
-            hypotheses.update_weights(lanes, shared.priors, lane, arm, reward, scale) / total_weight
+            hypotheses.update_weights(lanes, shared.priors, lane, arm, evidence) / total_weight
         )
         part = silent_change_share(params, state, lane)
-        memory_likelihood = hypotheses.reward_likelihood(a, b, reward, scale)
+        memory_likelihood = hypotheses.reward_likelihood(a, b, evidence.likely, evidence.clicks)
         weigh_memory(state.memory, lane, memory_likelihood, mixture_likelihood, share, MEMORY_WEIGHT * part)
-        update_memory(state.memory, lane, arm, scale * reward, scale * (1.0 - reward))
+        hit, miss = evidence.plays * evidence.reward, evidence.plays * (1.0 - evidence.reward)
+        update_memory(state.memory, lane, arm, hit, miss)
         hypotheses.accept_change(params, state, lane)
         hypotheses.advance_round(params, state, lane, part)
         if state.warned[lane] > 0 and lanes.rounds[lane] >= state.warned[lane] - 1 + SETTLE_ROUNDS:
             settle_warning(state, lane)
-        count_round(shared.priors, params.prior_betas, params.floor)
+        if params.by_arm:
+            graded_rewards.fit_equivalents(state.graded, params.ends)
+        if params.ends < 2:
+            fit_open_priors(state, params.ends)
+        else:
+            count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
         """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses."""

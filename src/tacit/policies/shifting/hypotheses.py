@@ -23,6 +23,7 @@ import numpy.typing as npt
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import enter, kernel
 from tacit.core.state_ranges import IntCount, ValueRange
+from tacit.policies.shifting.graded_rewards import Evidence
 from tacit.policies.shifting.shared_priors import Priors
 
 HYPOTHESES, EPOCHS = 8, 4
@@ -124,16 +125,18 @@ class ChangeTotals(NamedTuple):
 
 
 @kernel
-def posterior(lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm under a hypothesis.
+def posterior(
+    lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int, factor: float
+) -> tuple[float, float]:
+    """Return the parameters of the Beta posterior of an arm under a hypothesis, whose counts are multiplied.
 
     Only the hypothesis that nothing has changed starts with the arm's own prior: a change of all keys at once
     would make that prior wrong.
     """
     # Row 0 is the common prior of all arms, row 1 + arm the prior of this arm.
     row = 1 + arm if lanes.kind[lane, h] == INITIAL else 0
-    a = priors.beta[0, row, 0] + float(lanes.counts[lane, h, arm, 0])
-    b = priors.beta[0, row, 1] + float(lanes.counts[lane, h, arm, 1])
+    a = priors.beta[0, row, 0] + factor * float(lanes.counts[lane, h, arm, 0])
+    b = priors.beta[0, row, 1] + factor * float(lanes.counts[lane, h, arm, 1])
     return a, b
 
 
@@ -180,22 +183,20 @@ def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
 
 
 @kernel
-def update_weights(
-    lanes: Hypotheses, priors: Priors, lane: int, arm: int, reward: float, scale: float
-) -> float:
+def update_weights(lanes: Hypotheses, priors: Priors, lane: int, arm: int, evidence: Evidence) -> float:
     """Multiply each hypothesis's weight by its likelihood of a reward, and add the reward to its counts.
 
-    Weights are normalized to a sum of 1, and those below 1e-12 become 0. ``scale`` is the number of clicks
-    that the reward counts as. Returns the sum of weights before normalization, the likelihood of the reward.
+    Weights are normalized to a sum of 1, and those below 1e-12 become 0. Returns the sum of weights before normalization, the likelihood of the reward.
     """
     total = 0.0
+    hit, miss = evidence.plays * evidence.reward, evidence.plays * (1.0 - evidence.reward)
     for h in range(HYPOTHESES):
         if lanes.weight[lane, h] > 0.0:
-            a, b = posterior(lanes, priors, lane, h, arm)
-            lanes.weight[lane, h] *= reward_likelihood(a, b, reward, scale)
+            a, b = posterior(lanes, priors, lane, h, arm, evidence.factor)
+            lanes.weight[lane, h] *= reward_likelihood(a, b, evidence.likely, evidence.clicks)
             total += lanes.weight[lane, h]
-            lanes.counts[lane, h, arm, 0] = float(lanes.counts[lane, h, arm, 0]) + scale * reward
-            lanes.counts[lane, h, arm, 1] = float(lanes.counts[lane, h, arm, 1]) + scale * (1.0 - reward)
+            lanes.counts[lane, h, arm, 0] = float(lanes.counts[lane, h, arm, 0]) + hit
+            lanes.counts[lane, h, arm, 1] = float(lanes.counts[lane, h, arm, 1]) + miss
             # Single precision stops counting at 2²⁴; halving keeps the mean, and new rewards still count.
             if max(lanes.counts[lane, h, arm, 0], lanes.counts[lane, h, arm, 1]) > MOST_COUNTED:
                 lanes.counts[lane, h, arm, 0] *= np.float32(0.5)

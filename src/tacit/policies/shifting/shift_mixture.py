@@ -22,6 +22,7 @@ from tacit.core.part import float_range, int_range, param
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import ADDED_LATER, PriorsPolicy, break_tie, insert_crossing, probability_alone
 from tacit.policies.shifting import hypotheses
+from tacit.policies.shifting.graded_rewards import Evidence
 from tacit.policies.shifting.shared_priors import Priors, beta_priors, count_play, count_round, fit_all
 
 # At most, rewards vary this many times less than clicks; weight of the prior that they vary as clicks do.
@@ -203,20 +204,20 @@ def mixture_chance(
 
 
 @kernel
-def record_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> float:
-    """Add a reward to the state that all keys share; return the number of clicks that it counts as.
+def record_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> Evidence:
+    """Add a reward to the state that all keys share; return its evidence by the spread of all rewards.
 
-    The number is from 1 to 20, and above 1 if fractional rewards vary less than clicks. The reward is added
+    It counts as 1 to 20 clicks, above 1 if fractional rewards vary less than clicks. The reward is added
     to the spread of rewards and, until the key's first accepted change, to the data of the arm's prior.
     """
     lanes, shared = state.own, state.shared
-    a, b = hypotheses.posterior(lanes, shared.priors, lane, lanes.leading[lane], arm)
+    a, b = hypotheses.posterior(lanes, shared.priors, lane, lanes.leading[lane], arm, 1.0)
     scale = click_equivalents(shared.spread, a / (a + b), reward)
     if lanes.found[lane] == 0:
         counts = lanes.counts[lane, lanes.leading[lane], arm]
         hit, miss = scale * reward, scale * (1.0 - reward)
         count_play(shared.priors, arm, float(counts[0]), float(counts[1]), hit, miss)
-    return scale
+    return Evidence(reward, reward, scale, 1.0, scale)
 
 
 @kernel
@@ -420,7 +421,7 @@ class ShiftMixture(PriorsPolicy):
     @staticmethod
     def odds(params: ShiftMixture, state: State, lane: int, h: int, arm: int) -> tuple[float, float, float]:
         """Return an arm's Beta parameters under hypothesis ``h``, and the deviation of its log-odds."""
-        a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm)
+        a, b = hypotheses.posterior(state.own, state.shared.priors, lane, h, arm, 1.0)
         return a, b, log_odds_deviation(a, b)
 
     @staticmethod
@@ -459,10 +460,10 @@ class ShiftMixture(PriorsPolicy):
         """
         arm, reward = outcome.shown, outcome.reward
         lanes, shared = state.own, state.shared
-        scale = record_reward(params, state, lane, arm, reward)
+        evidence = record_reward(params, state, lane, arm, reward)
         # In this order: a reward is evidence for the hypotheses as they were before this round, in which
         # rates may change again.
-        hypotheses.update_weights(lanes, shared.priors, lane, arm, reward, scale)
+        hypotheses.update_weights(lanes, shared.priors, lane, arm, evidence)
         hypotheses.accept_change(params, state, lane)
         hypotheses.advance_round(params, state, lane, 1.0)
         count_round(shared.priors, params.prior_betas, params.floor)
