@@ -10,6 +10,7 @@ from tacit.environments.duels import ContextualDuels as ContextualDuels
 from tacit.environments.duels import DuelEnvironment as DuelEnvironment
 from tacit.environments.duels import PreferenceMatrix as PreferenceMatrix
 from tacit.environments.examination import ExaminationArms as ExaminationArms
+from tacit.environments.graded import GradedArms as GradedArms
 from tacit.environments.item_lists import ItemLists as ItemLists
 from tacit.environments.logged import simulate_log as simulate_log
 from tacit.environments.search_interest import SearchInterest as SearchInterest

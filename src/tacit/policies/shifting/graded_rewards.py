@@ -218,15 +218,27 @@ def prior_share(graded: GradedRewards, width: float, ends: int) -> float:
 
 
 @kernel
+def are_clicks(graded: GradedRewards, ends: int) -> bool:
+    """True if each reward was an end of a range with two ends, or each was 0 in an open range."""
+    return bool(graded.fractions[0] == 0.0 if ends == 2 else graded.exponent[0] == NO_WIDTH)
+
+
+@kernel
+def read_width(graded: GradedRewards, ends: int) -> float:
+    """Return the width of the range."""
+    return float(np.ldexp(1.0, graded.exponent[0])) if ends < 2 else 1.0
+
+
+@kernel
 def fit_equivalents(graded: GradedRewards, ends: int) -> None:
     """Compute, in place, the number of clicks that a play of each arm counts as, over all keys.
 
     It stays 1 as long as rewards are clicks. An arm's share of variance is shrunk to the mean over arms, and raised by two standard deviations.
     """
-    if ends == 2 and graded.fractions[0] == 0.0:
+    if are_clicks(graded, ends):
         return
     equivalents = graded.equivalents[0]
-    width = float(np.ldexp(1.0, graded.exponent[0])) if ends < 2 else 1.0
+    width = read_width(graded, ends)
     unknown = prior_share(graded, width, ends)
     total, weight = PRIOR_ARMS * unknown, PRIOR_ARMS
     for arm in range(len(equivalents)):
@@ -245,7 +257,7 @@ def fit_equivalents(graded: GradedRewards, ends: int) -> None:
 @kernel
 def count_equivalents(graded: GradedRewards, lane: int, arm: int, ends: int) -> float:
     """Return the number of clicks that a play of an arm counts as in a key; 1 as long as rewards are clicks."""
-    if ends == 2 and graded.fractions[0] == 0.0:
+    if are_clicks(graded, ends):
         return 1.0
     share, number, _, _ = variance_share(graded.key_sums[lane, arm], 1.0, ends)
     shrunk = (number * share + ARM_WEIGHT / graded.equivalents[0, arm]) / (number + ARM_WEIGHT)
@@ -285,9 +297,9 @@ def record_surprise(graded: GradedRewards, lane: int, arm: int, size: float, mea
         graded.fractions[0] += 1.0 if 0.0 < size < 1.0 else 0.0
     graded.totals[0, 0] += 1.0
     graded.totals[0, 1] += size
-    width = float(np.ldexp(1.0, graded.exponent[0])) if ends < 2 else 1.0
     if graded.exponent[0] == NO_WIDTH:
-        width = 1.0
+        return
+    width = read_width(graded, ends)
     expected = mean * width if ends > 0 else (2.0 * mean - 1.0) * width
     add_surprise(graded.sums[0, arm], size - expected, expected)
     add_surprise(graded.key_sums[lane, arm], (size - expected) / width, expected / width)

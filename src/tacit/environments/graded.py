@@ -1,0 +1,220 @@
+"""Arms whose rewards are not clicks: grades, ratings, revenue, durations, profit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.part import float_range
+from tacit.environments.base import Environment
+from tacit.errors import InvalidValue
+from tacit.policies.base import Impression
+
+CLICK, NORMAL, SALE, PARETO, LEVELS = range(5)
+PARAMETERS = {"click": 1, "normal": 2, "sale": 3, "pareto": 2}
+"""The names of families, and how many numbers follow each."""
+FAMILIES = (*PARAMETERS, "levels")
+MOST_LEVELS = 8
+EXAMPLE = '("normal", 0.7, 0.05), ("click", 0.6) or ("sale", 0.03, 40, 1)'
+
+
+class RewardDraws(NamedTuple):
+    """The random numbers of a round, the same whatever arm is shown.
+
+    Attributes
+    ----------
+    uniform : array of float64, shape (2,)
+        Whether an event happens, and the quantile of a Pareto variable.
+    normal : array of float64, shape (1,)
+    """
+
+    uniform: Floats
+    normal: Floats
+
+
+@dataclass(frozen=True)
+class GradedArms(Environment):
+    """One key; each arm's rewards follow a distribution of its own, which move on by one arm at each shift.
+
+    Parameters
+    ----------
+    arms : sequence of tuples
+        For each arm the name of a distribution and its numbers. ``("click", p)``: 1 with probability p, else
+        0. ``("normal", mean, deviation)``: normal, clipped to [``low``, ``high``]. ``("sale", p, mean,
+        sigma)``: with probability p a log-normal amount of this mean, whose logarithm has the deviation
+        ``sigma``, else 0. ``("pareto", shape, mean)``: Pareto; a shape above 1. ``("levels", value, p, value,
+        p, ...)``: at most eight values with their probabilities, which sum to 1.
+    events : sequence of int, default ()
+        Rounds before which distributions move: arm i gets that of arm i + 1, the last one that of the first.
+    price : float, default 0
+        Subtracted from each reward.
+    low, high : float, default 0 and 1
+        Ends to which normal rewards are clipped.
+    delay, batch
+        See :class:`~tacit.environments.Environment`.
+
+    Raises
+    ------
+    InvalidValue
+        If a distribution is unknown, or a number is out of its range.
+
+    Examples
+    --------
+    >>> import tacit
+    >>> arms = [("normal", 0.5, 0.05), ("click", 0.55)]
+    >>> environment = tacit.environments.GradedArms(arms)
+    >>> result = tacit.simulate(tacit.auto(arms=2), environment, horizon=1000, runs=2, seed=1)
+    >>> bool(result.regret[0, :, -1].mean() < 30)
+    True
+    """
+
+    class World(NamedTuple):
+        impression: Impression
+        families: Ints  # (arms,)
+        numbers: Floats  # (arms, 16)
+        means: Floats  # (arms,)
+        starts: Ints  # (events + 1,) the rounds of shifts, and one that never comes
+        shifts: Ints  # (1,) shifts so far
+        draws: RewardDraws
+
+    arms: Any
+    events: Any = ()
+    price: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Validate the parameters; raise InvalidValue for an unknown distribution or numbers out of range."""
+        super().__post_init__()
+        arms = tuple(_check_distribution(f"arms[{i}]", arm) for i, arm in enumerate(checks.as_list(self.arms)))
+        if not arms:
+            raise InvalidValue("arms", self.arms, f"give a distribution for each arm, as {EXAMPLE}")
+        rounds = [checks.integer("events", round, 1) for round in self.events]
+        if sorted(set(rounds)) != rounds:
+            raise InvalidValue("events", self.events, "give rounds in increasing order")
+        self._set("arms", arms)
+        self._set("events", tuple(rounds))
+        self._set("high", checks.number("high", self.high, self.low, math.inf, open_low=True))
+
+    @classmethod
+    def example(cls, arms: int = 2, dim: int = 1) -> Self:
+        """Return an example: graded arms of increasing means, and a last one that is clicked or not."""
+        return cls([*(("normal", 0.3 + 0.2 * i / arms, 0.05) for i in range(arms - 1)), ("click", 0.6)])
+
+    @property
+    def arm_count(self) -> int:
+        """Number of arms: the number of distributions."""
+        return len(self.arms)
+
+    @property
+    def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
+        """The field's name, the rounds of shifts, and the key's share of traffic, 1."""
+        return "events", self.events, 1.0
+
+    def world(self, rng: Generator, horizon: int) -> World:
+        """Return the arrays of one run: distributions, their means, and the rounds of shifts."""
+        numbers = np.zeros((self.arm_count, 2 * MOST_LEVELS))
+        for row, (_, *values) in zip(numbers, self.arms, strict=True):
+            row[: len(values)] = values
+        return self.World(
+            impression=Impression(np.arange(self.arm_count), np.zeros(0)),
+            families=np.array([FAMILIES.index(arm[0]) for arm in self.arms], np.int64),
+            numbers=numbers,
+            means=np.array([self._mean(arm) for arm in self.arms]) - self.price,
+            starts=np.array([*self.events, 2**62], np.int64),
+            shifts=np.zeros(1, np.int64),
+            draws=RewardDraws(np.zeros(2), np.zeros(1)),
+        )
+
+    def _mean(self, arm: Any) -> float:
+        """Return the mean of a distribution before the price."""
+        family, *numbers = arm
+        if family == "levels":
+            return sum(value * share for value, share in zip(numbers[::2], numbers[1::2], strict=True))
+        if family == "normal":
+            return _clipped_mean(*numbers, self.low, self.high)
+        return {"click": numbers[0], "sale": math.prod(numbers[:2]), "pareto": numbers[-1]}[family]
+
+    @staticmethod
+    def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
+        """Draw the random numbers of this round, move distributions if a shift is due, and return lane 0."""
+        world.draws.uniform[0] = rng.random()
+        world.draws.uniform[1] = rng.random()
+        world.draws.normal[0] = rng.standard_normal()
+        if round >= world.starts[world.shifts[0]]:
+            world.shifts[0] += 1
+        return 0
+
+    @staticmethod
+    def respond(params: Any, world: World, lane: int, arm: int) -> float:
+        """Return the reward of an arm in this round."""
+        place = (arm + world.shifts[0]) % len(world.means)
+        family, numbers = world.families[place], world.numbers[place]
+        uniform, normal = world.draws.uniform, world.draws.normal[0]
+        value = 0.0
+        if family == CLICK:
+            value = 1.0 if uniform[0] < numbers[0] else 0.0
+        elif family == NORMAL:
+            value = min(max(numbers[0] + numbers[1] * normal, params.low), params.high)
+        elif family == SALE:
+            if uniform[0] < numbers[0]:
+                value = numbers[1] * math.exp(numbers[2] * normal - 0.5 * numbers[2] ** 2)
+        elif family == PARETO:
+            value = numbers[1] * (1.0 - 1.0 / numbers[0]) * (1.0 - uniform[1]) ** (-1.0 / numbers[0])
+        else:
+            remaining = uniform[0]
+            for k in range(0, len(numbers), 2):
+                remaining -= numbers[k + 1]
+                if remaining < 0.0:
+                    value = numbers[k]
+                    break
+        return float(value - params.price)
+
+    @staticmethod
+    def expected(params: Any, world: World, lane: int, arm: int) -> float:
+        """Return the mean reward of an arm at present."""
+        return float(world.means[(arm + world.shifts[0]) % len(world.means)])
+
+    @staticmethod
+    def optimum(params: Any, world: World, lane: int) -> float:
+        """Return the highest mean reward."""
+        return float(world.means.max())
+
+
+def _check_distribution(field: str, arm: Any) -> tuple[Any, ...]:
+    """Return a distribution as a tuple of its name and floats; raise InvalidValue for an unknown one."""
+    family, *numbers = arm if isinstance(arm, Sequence) and not isinstance(arm, str) and arm else ("",)
+    fits = len(numbers) == PARAMETERS.get(family)
+    if family == "levels":
+        fits = len(numbers) in range(2, 2 * MOST_LEVELS + 1, 2)
+    if not fits:
+        raise InvalidValue(field, arm, f"give a distribution's name and its numbers, as {EXAMPLE}")
+    values = [checks.number(field, number, -math.inf, math.inf) for number in numbers]
+    shares = values[1::2] if family == "levels" else values[:1] if family in ("click", "sale") else []
+    if any(not 0.0 <= share <= 1.0 for share in shares):
+        raise InvalidValue(field, arm, "give probabilities in [0, 1]")
+    if family == "levels" and not math.isclose(sum(shares), 1.0, abs_tol=1e-9):
+        raise InvalidValue(field, arm, "give probabilities that sum to 1")
+    if family == "pareto" and values[0] <= 1.0:
+        raise InvalidValue(field, arm, "give a shape above 1: below it there is no mean")
+    return family, *values
+
+
+def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> float:
+    """Return the mean of a normal variable that is clipped to [low, high]."""
+    if deviation == 0.0:
+        return min(max(mean, low), high)
+
+    def excess(end: float) -> float:
+        """Return the mean of the variable's part above ``end``."""
+        z = (mean - end) / deviation
+        density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
+        return deviation * (z * 0.5 * math.erfc(-z / math.sqrt(2.0)) + density)
+
+    return low + excess(low) - excess(high)
