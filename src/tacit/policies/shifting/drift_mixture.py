@@ -24,7 +24,7 @@ from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import ADDED_LATER
 from tacit.policies.shifting import graded_rewards, hypotheses, shift_mixture
 from tacit.policies.shifting.graded_rewards import Evidence, GradedRewards
-from tacit.policies.shifting.shared_priors import Priors, count_play, count_round
+from tacit.policies.shifting.shared_priors import Priors, count_play, count_round, fit_all
 
 # The memory's index, after the eight hypotheses.
 MEMORY = hypotheses.HYPOTHESES
@@ -432,8 +432,10 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
         They are integers in units of 1/OPEN_UNIT.
         """
-        state.open[lane, arm, 0] += hits
-        state.open[lane, arm, 1] += plays
+        # In an open range, a reward's place in [0, 1] changes until it is learned.
+        if params.ends == 2:
+            state.open[lane, arm, 0] += hits
+            state.open[lane, arm, 1] += plays
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
@@ -538,7 +540,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         hypotheses.advance_round(params, state, lane, part)
         if state.warned[lane] > 0 and lanes.rounds[lane] >= state.warned[lane] - 1 + SETTLE_ROUNDS:
             settle_warning(state, lane)
-        if params.by_arm:
+        if params.by_arm and graded_rewards.is_fit_due(state.graded):
             graded_rewards.fit_equivalents(state.graded, params.ends)
         if params.ends < 2:
             fit_open_priors(state, params.ends)
@@ -546,12 +548,42 @@ class DriftMixture(shift_mixture.ShiftMixture):
             count_round(shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
-        """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses."""
-        memory = state.memory
-        if memory.weight[lane] <= (1.0 - memory.weight[lane]) * state.own.weight[lane].max():
-            return super().beliefs(state, lane)
-        counts = memory.scale[lane] * memory.counts[lane].astype(np.float64)
-        return ArmBeliefs.from_posteriors(counts.sum(axis=1), *(state.shared.priors.beta[0, 1:] + counts).T)
+        """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses.
+
+        Plays are those of the counts, of which each counts as one or more clicks in a posterior.
+        """
+        memory, lanes = state.memory, state.own
+        heaviest = int(lanes.weight[lane].argmax())
+        if memory.weight[lane] > (1.0 - memory.weight[lane]) * lanes.weight[lane, heaviest]:
+            heaviest, counts = MEMORY, memory.scale[lane] * memory.counts[lane].astype(np.float64)
+        else:
+            counts = lanes.counts[lane, heaviest].astype(np.float64)
+        arms = range(len(counts))
+        posteriors = np.array([posterior(self.params, state, lane, heaviest, arm) for arm in arms])
+        return ArmBeliefs.from_posteriors(counts.sum(axis=1), *posteriors.T)
+
+    @staticmethod
+    def estimate(params: Any, state: Any, lane: int, arm: int) -> float:
+        """Return the mean reward in [0, 1] of an arm under the accepted hypothesis; 0 before its first play."""
+        counts = state.own.counts[lane, state.own.leading[lane], arm]
+        hits, misses = float(counts[0]), float(counts[1])
+        if params.ends < 2:
+            ratio = graded_rewards.width_ratio(state.graded, lane)
+            hits, misses = graded_rewards.rescale_counts(hits, misses, ratio, params.ends)
+        return hits / (hits + misses) if hits + misses > 0.0 else 0.0
+
+    @staticmethod
+    def refit(params: Any, state: Any) -> None:
+        """Compute the priors of arms and the evidence of their rewards from the statistics of all keys."""
+        graded = state.graded
+        if params.ends == 2:
+            fit_all(state.shared.priors, params.prior_betas, params.floor)
+        else:
+            for lane in range(len(graded.key_exponent)):
+                graded.exponent[0] = max(graded.exponent[0], graded.key_exponent[lane])
+            fit_open_priors(state, params.ends)
+        if params.by_arm:
+            graded_rewards.fit_equivalents(graded, params.ends)
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
@@ -560,4 +592,5 @@ class DriftMixture(shift_mixture.ShiftMixture):
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0
         state.warned[lane] = 0
+        state.graded.key_sums[lane] = 0.0
         state.memory.weight[lane] = MEMORY_WEIGHT * silent_change_share(params, state, lane)

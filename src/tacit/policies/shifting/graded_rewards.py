@@ -36,6 +36,8 @@ SURPRISES, FADING = 33.0, 0.99
 MOST_DEVIATIONS = 3.0
 # An open range is at least this many times as wide as the largest reward.
 HEADROOM = 16.0
+# Equivalents are fitted after each of so many first rewards, then after every eighth.
+FIRST_FITS, FIT_STEP = 200.0, 8.0
 # The exponent of a width before the first reward other than 0.
 NO_WIDTH = -(2**14)
 SQUARES, FOURTHS, MEANS, MEAN_SQUARES, PLAYS = range(5)
@@ -227,6 +229,12 @@ def are_clicks(graded: GradedRewards, ends: int) -> bool:
 def read_width(graded: GradedRewards, ends: int) -> float:
     """Return the width of the range."""
     return float(np.ldexp(1.0, graded.exponent[0])) if ends < 2 else 1.0
+
+
+@kernel
+def is_fit_due(graded: GradedRewards) -> bool:
+    """True after each of the first 200 rewards, then after every eighth."""
+    return bool(graded.totals[0, 0] <= FIRST_FITS or graded.totals[0, 0] % FIT_STEP == 0.0)
 
 
 @kernel
