@@ -33,8 +33,9 @@ from tacit.core.part import Fraction, PositiveFraction, int_range
 from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.policies.abilities import is_correctable
 from tacit.policies.actions import Wrapper, delegate_property
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy, decide_arm
 from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import check_shares
@@ -311,7 +312,7 @@ class ExplorationFloor(Wrapper):
     diagnostics = delegate_property("diagnostics", "chooser")
 
     @property
-    def least_share(self) -> float:
+    def least_share(self) -> float:  # type: ignore[override]
         """Lower bound of an arm's propensity times the arms on offer.
 
         It is ε + (1 − ε)·(the inner policy's bound).
@@ -379,9 +380,9 @@ class ExplorationFloor(Wrapper):
         learn(params.policy, state, lane, outcome)
 
     @property
-    def correctable(self) -> bool:
+    def unlearns_exactly(self) -> bool:  # type: ignore[override]
         """Whether the inner policy can replace a reward that was learned."""
-        return super().correctable and self.chooser.correctable
+        return is_correctable(self.chooser)
 
     @staticmethod
     def unlearn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
@@ -479,7 +480,7 @@ class MinimumShares(ExplorationFloor):
         return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
 
     @property
-    def least_share(self) -> float:
+    def least_share(self) -> float:  # type: ignore[override]
         """Lower bound of an arm's propensity times the arms on offer.
 
         It is (1 − sum of shares)·(the exploration floor's bound).
@@ -499,7 +500,7 @@ class MinimumShares(ExplorationFloor):
             return arms[int(rng.random() * len(arms))]
         return choose(params.policy, state, lane, impression, rng)
 
-    decide = staticmethod(Policy.decide)
+    decide = staticmethod(decide_arm)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:

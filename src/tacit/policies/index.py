@@ -319,7 +319,7 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
     @property
     def forgets(self) -> bool:
         """Whether the policy restarts: counts themselves forget nothing."""
-        return type(self).epoch is not Policy.epoch
+        return hasattr(self, "epoch")
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
         """Return the beliefs about the arms of one lane that follow from its counts."""

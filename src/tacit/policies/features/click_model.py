@@ -120,7 +120,7 @@ class ClickModel(FeaturePolicy, abstract=True):
         return cls(dim, dim)
 
     @property
-    def learns_seen(self) -> bool:
+    def learns_seen(self) -> bool:  # type: ignore[override]
         """Whether the policy learns which results were seen: it models examination and reads its features."""
         return self.hides and self.examination_dim > 0
 

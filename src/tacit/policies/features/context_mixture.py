@@ -215,7 +215,7 @@ class ContextMixture(PriorsPolicy):
         self._set("signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 

@@ -63,7 +63,7 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
             raise InvalidValue("context", self.context, remedy)
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 

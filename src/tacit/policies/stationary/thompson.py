@@ -147,10 +147,10 @@ class Thompson(PriorsPolicy):
         state.failures[lane, outcome.shown] += 1.0 - outcome.reward
 
     @property
-    def correctable(self) -> bool:
-        """Whether a learned reward can be replaced: only without a discount."""
+    def unlearns_exactly(self) -> bool:  # type: ignore[override]
+        """Whether a learned reward can be removed: only without a discount."""
         # Later rewards have discounted it, an unknown number of times.
-        return super().correctable and self.discount == 1.0
+        return self.discount == 1.0
 
     @staticmethod
     def unlearn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:
