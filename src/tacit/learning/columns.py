@@ -31,7 +31,7 @@ from tacit.learning.decisions import (
 )
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
-from tacit.policies.abilities import can_weigh_places, is_correctable
+from tacit.policies.abilities import can_weigh_places, enrol_arms, is_correctable
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
@@ -187,7 +187,7 @@ class ColumnLearner(Generic[ArmT_co]):
         added, offer = self.offer.with_new_arms(checks.as_list(arms))
         policy = self.policy.with_arms(offer.all)
         self.lanes.resize(policy)
-        policy.enrol(self.state, len(self), before)
+        enrol_arms(policy, self.state, len(self), before)
         self.use_policy(policy, offer)
         self.refit()
         return added

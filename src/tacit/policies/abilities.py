@@ -1,6 +1,8 @@
-"""What a policy can do beyond deciding and learning, by its kernels: corrections, propensities, logs."""
+"""What a policy can do beyond deciding and learning, by its kernels: corrections, propensities, logs, new arms."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from tacit.errors import InvalidValue
 from tacit.policies.base import Policy
@@ -56,3 +58,20 @@ def check_folds(policy: Policy) -> None:
         remedy = "give one that learns from what was shown alone, as CascadeKLUCB or PBMUCB do"
         why = f"it remembers {policy.remembers}, which no log holds"
         raise InvalidValue("policy", policy, f"{why}; {remedy}")
+
+
+def enrol_arms(policy: Policy, state: Any, lanes: int, known: int) -> None:
+    """Initialise new arms in lanes that have learned; without ``enrol`` they are as at the start.
+
+    Parameters
+    ----------
+    policy : Policy
+    state : State
+        State of this policy; the new part of each array is as ``init`` returns it.
+    lanes : int
+        Number of lanes that have learned.
+    known : int
+        Number of arms before; arms from this index on are new.
+    """
+    if hasattr(policy, "enrol"):
+        policy.enrol(state, lanes, known)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import count_open, refit, reward_in, shown_in
+from tacit.policies.abilities import enrol_arms
 from tacit.policies.base import Impression, Policy, read_row
 
 Duel = tuple[int, int]
@@ -177,7 +178,7 @@ class Wrapper(Policy, abstract=True):
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
         """Initialise new arms, from index ``known`` on, in the wrapped policy's part of the state."""
-        self.policy.enrol(state.policy, lanes, known)
+        enrol_arms(self.policy, state.policy, lanes, known)
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:

@@ -255,6 +255,8 @@ class Policy(Part, abstract=True):
     ``decide(params, state, lane, impression, rng, action)`` fills ``action`` with the indices of the arms to
     show; ``decide_and_weigh``, of the same parameters, also returns the propensity, if that is less work
     than one after the other.
+    The method ``enrol(state, lanes, known)`` initialises new arms, from index ``known`` on, in the first
+    ``lanes`` lanes, which have learned; the new part of each array is as :meth:`init` returns it.
     The method ``advise(relevance, examination)`` warns if these features of arms cannot determine the
     policy's parameters. The method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for
     ``Learner.estimates``. In a policy that reads features, ``reward_draws(state, lane, impression, rng,
@@ -437,19 +439,6 @@ class Policy(Part, abstract=True):
         """
         name = f"{type(self).__name__}.init"
         raise InvalidValue(name, None, "define init(self, lanes), which returns its State")
-
-    def enrol(self, state: Any, lanes: int, known: int) -> None:
-        """Initialise new arms in lanes that have learned; by default they are as at the start.
-
-        Parameters
-        ----------
-        state : State
-            State of this policy; the new part of each array is as :meth:`init` returns it.
-        lanes : int
-            Number of lanes that have learned.
-        known : int
-            Number of arms before; arms from this index on are new.
-        """
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:

@@ -33,7 +33,7 @@ from tacit.core.part import Fraction, PositiveFraction, int_range
 from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.policies.abilities import is_correctable
+from tacit.policies.abilities import enrol_arms, is_correctable
 from tacit.policies.actions import Wrapper, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy, decide_arm
 from tacit.policies.duels.random_horizon import HorizonDraw
@@ -335,7 +335,7 @@ class ExplorationFloor(Wrapper):
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
         """Initialise new arms, from index ``known`` on, in the inner policy's state."""
-        self.chooser.enrol(state, lanes, known)
+        enrol_arms(self.chooser, state, lanes, known)
 
     @staticmethod
     def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
