@@ -130,11 +130,12 @@ class Checked:
         """Run the check of each field and store the value in its canonical form."""
         kind: type = type(self)
         for field, check in field_checks(kind).items():
-            self._set(field, check(field, getattr(self, field)))
+            set_field(self, field, check(field, getattr(self, field)))
 
-    def _set(self, field: str, value: Any) -> None:
-        """Set a field of the frozen instance to its canonical form, during construction."""
-        object.__setattr__(self, field, value)
+
+def set_field(part: Checked, field: str, value: Any) -> None:
+    """Set a field of a frozen instance to its canonical form, during construction."""
+    object.__setattr__(part, field, value)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a policy can do beyond deciding and learning, by its kernels: corrections, propensities, logs, new arms."""
+"""What a policy can do beyond deciding and learning: corrections, propensities, logs, new arms."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import count_open, refit, reward_in, shown_in
+from tacit.core.part import set_field
 from tacit.policies.abilities import enrol_arms
 from tacit.policies.base import Impression, Policy, read_row
 
@@ -160,7 +161,7 @@ class Wrapper(Policy, abstract=True):
     def _copy_fields(self, *fields: str) -> None:
         """Set the named fields of this policy to the values that the wrapped policy has."""
         for name in fields:
-            self._set(name, getattr(self.policy, name))
+            set_field(self, name, getattr(self.policy, name))
 
     @property
     def per_key(self) -> bool:

@@ -248,8 +248,9 @@ class Policy(Part, abstract=True):
     the choice. ``epoch(params, state, lane)`` returns how often the policy has restarted a lane.
     ``refit(params, state)`` recomputes values that follow from shared sums, after sums were merged or arms
     added. ``count_open(params, state, lane, arm, hits, plays)`` adds clicks (``hits``) and plays of decisions
-    not yet learned, in units of 1/1024; negative numbers remove them. ``unlearn(params, state, lane, outcome)`` removes an outcome
-    whatever was learned since, for statistics that are sums. For policies that others restart,
+    not yet learned, in units of 1/1024; negative numbers remove them.
+    ``unlearn(params, state, lane, outcome)`` removes an outcome whatever was learned since, for statistics
+    that are sums. For policies that others restart,
     ``restart(params, state, lane)`` forgets everything, and ``estimate(params, state, lane, arm)``
     returns the mean reward of an arm so far, 0 before its first play.
     ``decide(params, state, lane, impression, rng, action)`` fills ``action`` with the indices of the arms to

@@ -29,7 +29,7 @@ from tacit.core.dispatch import (
     refit,
     unlearn,
 )
-from tacit.core.part import Fraction, PositiveFraction, int_range
+from tacit.core.part import Fraction, PositiveFraction, int_range, set_field
 from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
@@ -272,7 +272,7 @@ class ExplorationFloor(Wrapper):
         """
         super().__post_init__()
         self._copy_fields("arms", "shows")
-        self._set("randomized", self.knows_propensity)
+        set_field(self, "randomized", self.knows_propensity)
         if type(self) is type(self.policy) is ExplorationFloor:
             warnings.warn(
                 f"policy: it has a floor already, epsilon={self.policy.epsilon:g}, and explores by both; "
@@ -456,7 +456,7 @@ class MinimumShares(ExplorationFloor):
         if self.policy.shows != self.promises or self.policy.arms is None:
             remedy = f"give a policy that shows one {self.promises}, of an arm known by its name"
             raise InvalidValue("policy", self.policy, remedy)
-        self._set("at_least", check_shares(self.at_least, self.policy.arms))
+        set_field(self, "at_least", check_shares(self.at_least, self.policy.arms))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -16,6 +16,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import confidence, index, kernel
+from tacit.core.part import set_field
 from tacit.errors import InvalidValue
 from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy, count, forget, uncount
 
@@ -42,7 +43,7 @@ class PriorsPolicy(Policy, abstract=True):
         """Validate the hyperparameters; store the priors in the order of arm indices."""
         super().__post_init__()
         if self.priors != ():
-            self._set("priors", check_priors(self.priors, self.arms))
+            set_field(self, "priors", check_priors(self.priors, self.arms))
 
     def __repr__(self) -> str:
         """Return the policy as a call, without fields of later versions that have their default."""

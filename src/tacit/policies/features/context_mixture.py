@@ -16,7 +16,7 @@ from tacit.classifiers.concepts import is_unusual
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, int_range, param
+from tacit.core.part import Flag, int_range, param, set_field
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import (
     Schema,
@@ -209,10 +209,10 @@ class ContextMixture(PriorsPolicy):
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
-        self._set("context", normalize_schema("context", self.context))
-        self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
+        set_field(self, "context", normalize_schema("context", self.context))
+        set_field(self, "context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
-        self._set("signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
+        set_field(self, "signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
 
     @property
     def schema(self) -> Schema:  # type: ignore[override]

@@ -18,7 +18,7 @@ from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds
-from tacit.core.part import float_range, int_range, param
+from tacit.core.part import float_range, int_range, param, set_field
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import ADDED_LATER, PriorsPolicy, break_tie, insert_crossing, probability_alone
 from tacit.policies.shifting import hypotheses
@@ -335,7 +335,7 @@ class ShiftMixture(PriorsPolicy):
         super().__post_init__()
         if self.notice_within is not None:
             number = checks.integer("notice_within", self.notice_within, 3 * self._exploration_count)
-            self._set("notice_within", number)
+            set_field(self, "notice_within", number)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
