@@ -54,12 +54,12 @@ class PriorsPolicy(Policy, abstract=True):
         )
         return f"{type(self).__name__}({', '.join(settings)})"
 
-    @property
-    def prior_counts(self) -> Floats:
-        """Prior successes and failures of each arm, of shape (arms, 2); 0 for an arm without a prior."""
-        names = range(self.arms) if isinstance(self.arms, int) else self.arms
-        counts_by_arm = {arm: (successes, failures) for arm, successes, failures in self.priors}
-        return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
+
+def read_prior_counts(policy: PriorsPolicy) -> Floats:
+    """Return prior successes and failures of each arm, of shape (arms, 2); 0 for an arm without a prior."""
+    names = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    counts_by_arm = {arm: (successes, failures) for arm, successes, failures in policy.priors}
+    return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
 
 
 def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:
@@ -303,8 +303,9 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
         """Return the counts of new lanes: zero, or the plays and rewards of the priors."""
         state = Counts.zeros(lanes, self.arm_count)
         if len(self.priors):
-            plays = self.prior_counts.sum(axis=1)
-            state.plays[:], state.rewards[:], state.rounds[:] = plays, self.prior_counts[:, 0], plays.sum()
+            counts = read_prior_counts(self)
+            plays = counts.sum(axis=1)
+            state.plays[:], state.rewards[:], state.rounds[:] = plays, counts[:, 0], plays.sum()
         return state
 
     @staticmethod

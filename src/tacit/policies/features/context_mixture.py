@@ -30,7 +30,7 @@ from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_pl
 from tacit.policies.features.context_models import Base, Models, Workspace
 from tacit.policies.features.context_weights import ContextState, MixtureTally
 from tacit.policies.features.gaussian import logistic
-from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share
+from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share, read_prior_counts
 
 MARGIN = 0.1
 """Distance from the usual range at which a signal is a warning, as a share of the range's width."""
@@ -237,7 +237,7 @@ class ContextMixture(PriorsPolicy):
     @param
     def prior(self) -> Floats | None:
         """Priors of arms, as normal observations of their constants; None without priors."""
-        return context_models.prior_observations(self.prior_counts) if self.priors else None
+        return context_models.prior_observations(read_prior_counts(self)) if self.priors else None
 
     @param
     def flags(self) -> Ints | None:
