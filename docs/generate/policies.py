@@ -15,6 +15,7 @@ from tacit.core.dispatch import list_parts
 from tacit.environments import Environment
 from tacit.environments.base import registry as environments
 from tacit.policies import Policy
+from tacit.policies.abilities import describe_propensities
 from tacit.policies.base import registry
 
 MEASURED = json.loads(Path(__file__).with_name("policies.json").read_text())
@@ -55,7 +56,7 @@ def row(policy: type[Policy]) -> list[str]:
     if facts is not None:
         time = facts["nanoseconds"]
         measured = [duration(time) if time else "", memory(facts["bytes"])]
-    propensities = policy.example().propensities
+    propensities = describe_propensities(policy.example())
     return [link, about.assumes, about.fails, about.otherwise, *measured, propensities]
 
 

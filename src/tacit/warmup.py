@@ -24,6 +24,7 @@ from tacit.policies import (
     ProbationBandit,
     ShiftMixture,
 )
+from tacit.policies.abilities import can_weigh_places, is_correctable
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.projections.windows import compile_loops
@@ -177,7 +178,7 @@ def _compile_service_loops(policy: Policy) -> None:
     learner.refit()
     loop_set = learner.loops
     _ = loop_set.force, policy.showing.single and loop_set.weigh
-    _ = policy.knows_places and loop_set.weigh_cells
+    _ = can_weigh_places(policy) and loop_set.weigh_cells
     if policy.randomized:
         _ = Learner(policy, seed=0, propensities=False).loops.choose
 
@@ -186,7 +187,7 @@ def _compile_learning(policy: Policy) -> None:
     """Run a new learner for a few decisions to compile its loops for choosing, learning and corrections."""
     learner = Learner(policy, seed=0)
     learner.compile()
-    if policy.correctable:
+    if is_correctable(policy):
         decisions = learner.choose_many(["key"])
         learner.learn_many(decisions, [0.0])
         learner.correct_many(decisions, [0.0], [1.0])

@@ -19,7 +19,7 @@ from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn, restart
-from tacit.core.part import Fraction, PositiveFraction
+from tacit.core.part import Fraction, PositiveFraction, set_field
 from tacit.environments import ShiftingArms
 from tacit.plots import assign_line_styles
 from tacit.policies.base import Outcome
@@ -100,7 +100,7 @@ class RatioRestart(Restarting):
     def __post_init__(self) -> None:
         check_restartable(self.policy)
         super().__post_init__()
-        self._set("arms", self.policy.arms)
+        set_field(self, "arms", self.policy.arms)
 
     def init(self, lanes: int) -> State:
         hull = policies.baselines.GLRKLUCB(self.arms).init(lanes).hull

@@ -21,7 +21,7 @@ from tacit.classifiers.base import TIE
 from tacit.classifiers.concepts import LARGEST_SEARCH, longest_sequence
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import probabilities
+from tacit.core.part import probabilities, set_field
 from tacit.environments import Environment, ShiftingArms
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
@@ -625,7 +625,7 @@ class ScriptedArms(Environment):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set("clicks", probabilities("clicks", self.clicks, 2))
+        set_field(self, "clicks", probabilities("clicks", self.clicks, 2))
         events = tuple(checks.integer("events", round, 2) for round in self.events)
         signals = tuple(
             (checks.integer("signals", round, 1), checks.number("signals", x, -math.inf, math.inf))
@@ -635,8 +635,8 @@ class ScriptedArms(Environment):
         _increasing("signals", tuple(round for round, _ in signals))
         if len(self.clicks) != 1 + len(events):
             raise InvalidValue("clicks", self.clicks, "give one segment more than events")
-        self._set("events", events)
-        self._set("signals", signals)
+        set_field(self, "events", events)
+        set_field(self, "signals", signals)
 
     @property
     def arm_count(self) -> int:

@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import tacit
+from tacit.core import dispatch
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue
@@ -45,9 +46,9 @@ def taught(policy, rounds=6, seed=2):
     kind, state, rng = type(policy), policy.init(1), np.random.default_rng(seed)
     impression, action = impression_of(policy), np.zeros(policy.action_width, np.int64)
     for _ in range(rounds):
-        kind.observe(policy.params, state, 0, impression)
-        kind.decide(policy.params, state, 0, impression, rng, action)
-        shown = kind.shown_in(policy.params, action)
+        dispatch.observe(policy.params, state, 0, impression)
+        dispatch.decide(policy.params, state, 0, impression, rng, action)
+        shown = dispatch.shown_in(policy.params, action)
         reward = float(rng.random() < 0.4)
         kind.learn(policy.params, state, 0, Outcome(impression, shown, reward, np.nan))
     return state
@@ -83,7 +84,7 @@ def test_the_propensity_is_the_frequency_of_what_is_shown(policy, floor):
     action = np.zeros(policy.action_width, np.int64)
     seen = dict.fromkeys(told, 0)
     for _ in range(draws):
-        type(policy).decide(policy.params, state, 0, impression_of(policy), rng, action)
+        dispatch.decide(policy.params, state, 0, impression_of(policy), rng, action)
         seen[int(action[0]) if policy.shows == "arm" else tuple(action.tolist())] += 1
     for each, chance in told.items():
         off = abs(seen[each] - draws * chance)
@@ -127,7 +128,7 @@ def test_compiled_and_plain_kernels_agree(floor):
     impression = impression_of(floor)
     for _ in range(60):
         decision = learner.choose("query", **OFFER)
-        kind.observe(params, state, 0, impression)
+        dispatch.observe(params, state, 0, impression)
         arm = kind.choose(params, state, 0, impression, rng)
         assert decision.arm == arm
         told = kind.propensity(params, state, 0, impression, arm)

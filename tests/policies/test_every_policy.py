@@ -10,6 +10,7 @@ import pytest
 
 import tacit
 from tacit.checking.kernels import Trial
+from tacit.core import dispatch
 from tacit.core.arrays import lane_rows, leaves
 from tacit.core.dispatch import list_parts
 from tacit.policies import policy_from_spec, policy_to_spec
@@ -128,7 +129,7 @@ def test_features_teach_the_same_whether_arms_are_places_or_slots(policy):
         state, rng, action = policy.init(1), np.random.default_rng(1), np.zeros(policy.action_width, int)
         for round in range(12):
             impression = trial.make_kernel_impression(round)._replace(arms=slots)
-            policy.decide(policy.params, state, 0, impression, rng, action)
+            dispatch.decide(policy.params, state, 0, impression, rng, action)
             assert set(action.tolist()) <= {*slots.tolist(), -1}
             rewards = np.full(policy.feedback_width, float(round % 4 == 0))
             outcome = make_outcome(policy.params, impression, action, rewards, 1.0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tacit
+from tacit.core import dispatch
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue, UnfitLog
@@ -45,7 +46,7 @@ class Told:
         self.least = (policy.least_share or 1e-6) / 3.0**policy.action_width
 
     def learn(self, action, reward, propensity=None):
-        self.kind.observe(self.params, self.state, 0, self.impression)
+        dispatch.observe(self.params, self.state, 0, self.impression)
         rewards = np.full(self.policy.feedback_width, reward)
         known = self.least if propensity is None else propensity
         told = make_outcome(self.params, self.impression, np.asarray(action), rewards, known)
@@ -53,12 +54,12 @@ class Told:
 
     def decide(self):
         action = np.full(self.policy.action_width, -1)
-        self.kind.observe(self.params, self.state, 0, self.impression)
-        self.kind.decide(self.params, self.state, 0, self.impression, self.rng, action)
+        dispatch.observe(self.params, self.state, 0, self.impression)
+        dispatch.decide(self.params, self.state, 0, self.impression, self.rng, action)
         return action
 
     def chance(self, action):
-        shown = self.kind.shown_in(self.params, action)
+        shown = dispatch.shown_in(self.params, action)
         return self.kind.propensity(self.params, self.state, 0, self.impression, shown)
 
     def check(self):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 import tacit
+from tacit.core import dispatch
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts, register_name
 from tacit.errors import InvalidValue, UnknownName
@@ -353,14 +354,14 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
     impression = tacit.Impression(np.arange(3), np.zeros(policy.context_dim), *features)
     action = np.full(policy.action_width, -1)
     for _ in range(3):
-        kind.observe(params, state, 0, impression)
+        dispatch.observe(params, state, 0, impression)
         same, before = np.full_like(action, -1), copy.deepcopy(rng)
-        kind.decide(params, state, 0, impression, rng, action)
+        dispatch.decide(params, state, 0, impression, rng, action)
         assert set(action) <= {0, 1, 2}
-        shown = kind.shown_in(params, action)
+        shown = dispatch.shown_in(params, action)
         chance = kind.propensity(params, state, 0, impression, shown)
         if not kind.remembers:
-            weighed = kind.decide_and_weigh(params, state, 0, impression, before, same)
+            weighed = dispatch.decide_and_weigh(params, state, 0, impression, before, same)
             assert (list(same), before.random()) == (list(action), copy.deepcopy(rng).random())
             assert weighed == chance or (math.isnan(weighed) and math.isnan(chance))
         assert math.isnan(chance) or 0.0 < chance <= 1.0

@@ -14,6 +14,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log
+from tacit.policies.abilities import is_correctable
 from tacit.policies.base import Counts
 from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
@@ -56,9 +57,9 @@ class Doubled(CountingPolicy):
 
 
 def test_a_policy_says_whether_it_can_be_corrected():
-    assert [policy.correctable for policy in COUNTING] == [True] * len(COUNTING)
-    assert [policy.correctable for policy in OTHERS] == [False] * len(OTHERS)
-    assert not Doubled(2).correctable
+    assert [is_correctable(policy) for policy in COUNTING] == [True] * len(COUNTING)
+    assert [is_correctable(policy) for policy in OTHERS] == [False] * len(OTHERS)
+    assert not is_correctable(Doubled(2))
 
 
 @pytest.mark.parametrize("policy", COUNTING, ids=lambda policy: policy.label)

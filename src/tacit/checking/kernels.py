@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints, copy_state, lane_rows, leaves
-from tacit.core.dispatch import decide, learned_propensity, observe, propensity, shown_in
+from tacit.core.dispatch import decide, find_kernel, learned_propensity, observe, propensity, shown_in
 from tacit.core.run_mode import compile_loop, compiles_loops
 from tacit.core.text import Tabulated, align_left
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, get_impression
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
-from tacit.policies.base import NO_FEATURES, Impression, Policy, make_outcome
+from tacit.policies.abilities import is_correctable
+from tacit.policies.base import NO_FEATURES, Impression, Policy, decide_arm, make_outcome
 
 # ---- The result of a check
 
@@ -272,7 +273,7 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
 def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Decide in plain Python and return a copy of the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
-    if policy.showing.single and type(policy).decide is Policy.decide:
+    if policy.showing.single and find_kernel(policy, decide) is decide_arm:
         slot = policy.choose(params, state, 0, impression, rng)
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer):
             raise Failed(f"choose returns {slot!r}; return the slot of an arm, an int")
@@ -571,7 +572,7 @@ def check_unlearning(trial: Trial) -> str:
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy cannot unlearn.
     """
-    if not trial.policy.correctable:
+    if not is_correctable(trial.policy):
         raise LeftOut("it has no unlearn")
     learner = trial.make_learner()
     decisions = trial.play(learner, "a", range(trial.rounds))

@@ -31,6 +31,7 @@ from tacit.environments.base import Environment
 from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.learner import Learner
+from tacit.policies.abilities import check_folds
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
@@ -219,7 +220,7 @@ def check_service(trial: Trial) -> str:
     from tacit.service.maintenance.doctor import verify
 
     try:
-        trial.policy.check_folds()
+        check_folds(trial.policy)
     except InvalidValue as why:
         raise LeftOut(f"the service refuses it: {why.allowed}") from None
     single = "arms" if trial.policy.feature_dims == (0, 0) else "features"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tacit.classifiers.base import TIE, Classifier
 from tacit.core.arrays import Booleans, Floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import PositiveFraction, param
+from tacit.core.part import PositiveFraction, param, set_field
 from tacit.core.state_ranges import IntCount
 from tacit.errors import InvalidValue
 
@@ -71,7 +71,7 @@ class Rectangle(Classifier):
         super().__post_init__()
         if not isinstance(self.anchored, bool | np.bool_):
             raise InvalidValue("anchored", self.anchored, "give True or False")
-        self._set("anchored", bool(self.anchored))
+        set_field(self, "anchored", bool(self.anchored))
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:
@@ -280,7 +280,7 @@ class FiniteConcepts(Classifier):
             raise InvalidValue("table", self.table, "give equally long rows of whole numbers")
         if not np.isin(table, (-1, 0, 1)).all():
             raise InvalidValue("table", self.table, "give only −1, 0 and +1")
-        self._set("table", tuple(map(tuple, table.tolist())))
+        set_field(self, "table", tuple(map(tuple, table.tolist())))
 
     @classmethod
     def example(cls, dim: int = 1) -> Self:

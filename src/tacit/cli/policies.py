@@ -196,6 +196,7 @@ def policies(
     The name auto stands for the recommended policies.
     """
     from tacit.core.dispatch import list_parts
+    from tacit.policies.abilities import describe_propensities
     from tacit.policies.base import registry
     from tacit.policies.spec import is_auto, policy_class
 
@@ -208,7 +209,7 @@ def policies(
     packaged = list_parts(registry, "policies")
     table = {
         policy.__name__: policy.about._asdict()
-        | {"propensity": policy.example().propensities if policy in packaged else ""}
+        | {"propensity": describe_propensities(policy.example()) if policy in packaged else ""}
         for policy in selected
     }
     text = "\n\n".join(

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from tacit.core.dispatch import find_kernel
+
 VERSIONED_PACKAGES = {"builtins", "math", "numba", "numpy"}
 """Packages whose functions are identified by the package's version."""
 CONSTANTS = (bool, int, float, complex, str, bytes, type(None), type(...))
@@ -84,7 +86,7 @@ def find_functions(
             continue
         visited.add(function)
         if function in kernels:
-            part_kernels = (getattr(part, function.__name__, None) for part in reversed(parts))
+            part_kernels = (find_kernel(part, function) for part in reversed(parts))
             pending.extend(kernel for kernel in part_kernels if kernel is not None)
         yield function
         pending.extend(reversed(_describe_function(function)[1]))

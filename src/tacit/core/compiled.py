@@ -74,7 +74,7 @@ def _register_generic(generic: Callable[..., Any]) -> None:
 
     def resolve(params: Any, *rest: Any) -> Any:
         """Return the kernel of the part whose ``Params`` has this numba type."""
-        return getattr(dispatch.parts[params.instance_class], generic.__name__)
+        return dispatch.find_kernel(dispatch.parts[params.instance_class], generic)
 
     overload(generic, jit_options=KERNEL_OPTIONS, strict=False)(resolve)
 

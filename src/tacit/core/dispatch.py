@@ -150,6 +150,12 @@ def canonical_name(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
+def find_kernel(part: Any, generic: Callable[..., Any]) -> Any:
+    """Return the kernel of a part for a generic function: its own, or the default of its class, or None."""
+    name = generic.__name__
+    return getattr(part, name, None) or getattr(part, "defaults", {}).get(name)
+
+
 # A policy's kernels -------------------------------------------------------------------------
 
 
@@ -170,7 +176,7 @@ def unlearn(params: Any, state: Any, lane: int, outcome: Any) -> None:
 
 def observe(params: Any, state: Any, lane: int, impression: Any) -> None:
     """Update ``state`` in place with an impression, before any choice for it."""
-    parts[type(params)].observe(params, state, lane, impression)
+    find_kernel(parts[type(params)], observe)(params, state, lane, impression)
 
 
 def propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
@@ -180,27 +186,27 @@ def propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) 
 
 def epoch(params: Any, state: Any, lane: int) -> Any:
     """Return how often the policy has restarted for a lane."""
-    return parts[type(params)].epoch(params, state, lane)
+    return find_kernel(parts[type(params)], epoch)(params, state, lane)
 
 
 def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> None:
     """Write the indices of the arms to show into ``action``; reads ``state``."""
-    parts[type(params)].decide(params, state, lane, impression, rng, action)
+    find_kernel(parts[type(params)], decide)(params, state, lane, impression, rng, action)
 
 
 def decide_and_weigh(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> Any:
     """Write the arms to show into ``action`` and return the probability of showing exactly these."""
-    return parts[type(params)].decide_and_weigh(params, state, lane, impression, rng, action)
+    return find_kernel(parts[type(params)], decide_and_weigh)(params, state, lane, impression, rng, action)
 
 
 def shown_in(params: Any, action: Any) -> Any:
     """Return the arm, the pair, or the row itself, from an action: a row of arm indices."""
-    return parts[type(params)].shown_in(params, action)
+    return find_kernel(parts[type(params)], shown_in)(params, action)
 
 
 def reward_in(params: Any, feedback: Any) -> Any:
     """Return the reward, or the row itself, from a row of feedback by position."""
-    return parts[type(params)].reward_in(params, feedback)
+    return find_kernel(parts[type(params)], reward_in)(params, feedback)
 
 
 def learned_propensity(params: Any, state: Any, lane: int, impression: Any, shown: Any) -> Any:
@@ -224,7 +230,7 @@ def restart(params: Any, state: Any, lane: int) -> None:
 
 def refit(params: Any, state: Any) -> None:
     """Recompute the values of ``state`` that are derived from sums over all lanes."""
-    parts[type(params)].refit(params, state)
+    find_kernel(parts[type(params)], refit)(params, state)
 
 
 def estimate(params: Any, state: Any, lane: int, arm: int) -> Any:
@@ -238,7 +244,7 @@ OPEN_UNIT = 1024
 
 def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
     """Add clicks (``hits``) and plays of pending decisions to an arm's counts, in units of 1/1024."""
-    parts[type(params)].count_open(params, state, lane, arm, hits, plays)
+    find_kernel(parts[type(params)], count_open)(params, state, lane, arm, hits, plays)
 
 
 POLICY_KERNELS = (

@@ -10,7 +10,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -130,11 +130,12 @@ class Checked:
         """Run the check of each field and store the value in its canonical form."""
         kind: type = type(self)
         for field, check in field_checks(kind).items():
-            self._set(field, check(field, getattr(self, field)))
+            set_field(self, field, check(field, getattr(self, field)))
 
-    def _set(self, field: str, value: Any) -> None:
-        """Set a field of the frozen instance to its canonical form, during construction."""
-        object.__setattr__(self, field, value)
+
+def set_field(part: Checked, field: str, value: Any) -> None:
+    """Set a field of a frozen instance to its canonical form, during construction."""
+    object.__setattr__(part, field, value)
 
 
 @cache
@@ -190,6 +191,8 @@ class Part(Checked):
 
     kernels: ClassVar[tuple[Callable[..., Any], ...]]
     """The generic functions that its subclasses may implement as kernels."""
+    defaults: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    """Kernels, by name, of the generic functions that a subclass need not implement."""
     named: ClassVar[dict[str, Any]]
     """Registry of all defined classes of its kind, by canonical name."""
     learns_from_propensity: ClassVar[bool] = False

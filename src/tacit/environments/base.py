@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
-from tacit.core.part import Part, int_range
+from tacit.core.part import Part, int_range, set_field
 from tacit.errors import AssumptionWarning, InvalidValue
 
 registry: dict[str, type[Environment]] = {}
@@ -51,7 +51,7 @@ class Environment(Part, abstract=True):
         """Validate the parameters, and store a delay of equal bounds as one number."""
         super().__post_init__()
         least, most = self.delays
-        self._set("delay", least if least == most else (least, most))
+        set_field(self, "delay", least if least == most else (least, most))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self | None:

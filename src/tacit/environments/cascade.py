@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, Positive, int_range, probabilities
+from tacit.core.part import Flag, Positive, int_range, probabilities, set_field
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms, uniform_in_ball
 from tacit.errors import InvalidValue
@@ -77,7 +77,7 @@ class CascadeArms(Environment):
         """Validate the parameters; raise InvalidValue if the list is longer than the number of arms."""
         super().__post_init__()
         positions = checks.integer("positions", self.positions, 1, len(self.attraction))
-        self._set("positions", positions)
+        set_field(self, "positions", positions)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -245,10 +245,10 @@ class ContextualCascade(Environment):
         """Validate the parameters; raise InvalidValue if one is out of its range."""
         super().__post_init__()
         most = min(self.pool, MAX_OFFERED)
-        self._set("offered", checks.integer("offered", self.offered, 1, most))
-        self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
+        set_field(self, "offered", checks.integer("offered", self.offered, 1, most))
+        set_field(self, "positions", checks.integer("positions", self.positions, 1, self.offered))
         if self.position_constants is not None:
-            self._set("position_constants", self._check_constants(self.position_constants))
+            set_field(self, "position_constants", self._check_constants(self.position_constants))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import canonical_name, kernel
-from tacit.core.part import Fraction, Positive, float_range, int_range, one_word, param, parse_call
+from tacit.core.part import Fraction, Positive, float_range, int_range, one_word, param, parse_call, set_field
 from tacit.core.seeds import stream
 from tacit.environments import preferences
 from tacit.environments.base import Environment
@@ -174,7 +174,7 @@ class PreferenceMatrix(DuelEnvironment):
         super().__post_init__()
         for field in ("matrix", "after"):
             if getattr(self, field) is not None:
-                self._set(field, self._validate_matrix(field))
+                set_field(self, field, self._validate_matrix(field))
         if (self.after is None) != (self.shift == 0):
             remedy = "give both: after=, and from which round on it holds; or neither"
             raise InvalidValue("shift", self.shift, remedy)

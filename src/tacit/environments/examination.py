@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints, floats
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, int_range, one_word
+from tacit.core.part import Positive, int_range, one_word, set_field
 from tacit.environments.base import Environment
 from tacit.environments.shifting import NO_EVENT
 from tacit.errors import InvalidValue
@@ -145,26 +145,26 @@ class ExaminationArms(Environment):
         """
         super().__post_init__()
         if self.positions:
-            self._set("examination_dim", self.positions * self.devices)
+            set_field(self, "examination_dim", self.positions * self.devices)
         elif self.devices > 1:
             raise InvalidValue("devices", self.devices, "give positions too")
         dim = checks.integer("examination_dim", self.examination_dim, 1, MAX_DIM)
-        self._set("examination_dim", dim)
+        set_field(self, "examination_dim", dim)
         if self.arms is not None:
-            self._set("arms", self._check_table("arms", self.arms))
-            self._set("pool", len(self.arms))
-        self._set("pool", checks.integer("pool", self.pool, 1, 2**20))
-        self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
+            set_field(self, "arms", self._check_table("arms", self.arms))
+            set_field(self, "pool", len(self.arms))
+        set_field(self, "pool", checks.integer("pool", self.pool, 1, 2**20))
+        set_field(self, "offered", checks.integer("offered", self.offered, 1, self.pool))
         if self.positions and self.pool % self.positions:
             raise InvalidValue("pool", self.pool, f"give a multiple of {self.positions} positions")
         redraws = tuple(checks.integer("redraws", round, 2) for round in self.redraws)
         if sorted(set(redraws)) != list(redraws):
             raise InvalidValue("redraws", self.redraws, "give rounds in increasing order")
-        self._set("redraws", redraws)
+        set_field(self, "redraws", redraws)
         if self.parameters is not None:
             if redraws:
                 raise InvalidValue("redraws", redraws, "leave them out where parameters are given")
-            self._set("parameters", self._check_table("parameters", [self.parameters])[0])
+            set_field(self, "parameters", self._check_table("parameters", [self.parameters])[0])
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

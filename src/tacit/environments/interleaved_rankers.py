@@ -20,7 +20,7 @@ from tacit.clicks.base import EMPTY
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import int_range, one_word, param
+from tacit.core.part import int_range, one_word, param, set_field
 from tacit.core.run_mode import compile_loop
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
@@ -115,14 +115,14 @@ class InterleavedRankers(DuelEnvironment):
         if not isinstance(self.method, (Balanced, Optimized, Probabilistic, TeamDraft)):
             raise InvalidValue("method", self.method, "give one for two rankings")
         checks.integer("method.length", self.method.length, 1, MAX_LENGTH)
-        self._set("grades", tuple(self._validate_grades(grades) for grades in self.grades))
-        self._set("rankings", self._validate_rankings())
+        set_field(self, "grades", tuple(self._validate_grades(grades) for grades in self.grades))
+        set_field(self, "rankings", self._validate_rankings())
         traffic = [1.0] * len(self.grades) if self.traffic is None else self.traffic
-        self._set("traffic", tuple(checks.number("traffic", x, 0.0, 1e300) for x in traffic))
+        set_field(self, "traffic", tuple(checks.number("traffic", x, 0.0, 1e300) for x in traffic))
         if len(self.traffic) != len(self.grades) or sum(self.traffic) <= 0.0:
             raise InvalidValue("traffic", traffic, "give a number for each query, some above 0")
         if self.names is not None:
-            self._set("names", checks.arms("names", self.names))
+            set_field(self, "names", checks.arms("names", self.names))
             if isinstance(self.names, int) or len(self.names) != self.arm_count:
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, Positive, float_range, int_range, param
+from tacit.core.part import Fraction, Positive, float_range, int_range, param, set_field
 from tacit.environments.base import Environment
 from tacit.environments.examination import offer_arms
 from tacit.errors import InvalidValue
@@ -106,14 +106,14 @@ class ItemLists(Environment):
     def __post_init__(self) -> None:
         """Validate the parameters; raise InvalidValue if one is out of its range or ``seen`` increases."""
         super().__post_init__()
-        self._set("offered", checks.integer("offered", self.offered, 1, self.pool))
-        self._set("positions", checks.integer("positions", self.positions, 1, self.offered))
+        set_field(self, "offered", checks.integer("offered", self.offered, 1, self.pool))
+        set_field(self, "positions", checks.integer("positions", self.positions, 1, self.offered))
         checks.number("after_click", self.after_click, 0.0, self.after_skip)
         if self.seen is not None:
             chances = [checks.number("seen", value, 0.0, 1.0) for value in self.seen]
             if len(chances) != self.positions or sorted(chances, reverse=True) != chances:
                 raise InvalidValue("seen", self.seen, f"give {self.positions} numbers, none above one before")
-            self._set("seen", tuple(chances))
+            set_field(self, "seen", tuple(chances))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

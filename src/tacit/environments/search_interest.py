@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import expected
-from tacit.core.part import Fraction
+from tacit.core.part import Fraction, set_field
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -74,8 +74,8 @@ class SearchInterest(Environment):
     def __post_init__(self) -> None:
         """Validate the parameters and read the file; raise InvalidValue if one is invalid."""
         super().__post_init__()
-        self._set("path", str(self.path))
-        self._set("ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
+        set_field(self, "path", str(self.path))
+        set_field(self, "ceiling", checks.number("ceiling", self.ceiling, self.floor, 1.0))
         _ = self._table
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Fraction, float_range, int_range, one_word, param, probabilities
+from tacit.core.part import Fraction, float_range, int_range, one_word, param, probabilities, set_field
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -160,8 +160,8 @@ class ShiftingArms(Environment):
         other.
         """
         super().__post_init__()
-        self._set("high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
-        self._set("events", self._validate_events())
+        set_field(self, "high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
+        set_field(self, "events", self._validate_events())
         if self.clicks is None and self.arms > 1 and self.gap >= self._upper_end:
             raise InvalidValue(
                 "gap", self.gap, f"give a number below {self._upper_end:g}, where clicks are drawn"
@@ -171,7 +171,7 @@ class ShiftingArms(Environment):
                 "margin", self.margin, f"the mean of {self.dim} signals is never so large; give less"
             )
         if self.clicks is not None:
-            self._set("clicks", probabilities("clicks", self.clicks, 2))
+            set_field(self, "clicks", probabilities("clicks", self.clicks, 2))
             if len(self.clicks[0]) != self.arms:
                 raise InvalidValue("clicks", self.clicks, f"give {self.arms} numbers a segment")
             if not isinstance(self.events, EventRounds) or len(self.clicks) != 1 + len(self.events):

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
-from tacit.core.part import Checked, int_range
+from tacit.core.part import Checked, int_range, set_field
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.evaluate.rewards import RewardModel
 from tacit.evaluate.rows import Lists, LoggedRows
@@ -450,7 +450,7 @@ class PositionBasedIPS(SlateEstimator):
             effects = np.zeros(0)
         if effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any():
             raise InvalidValue("examination", self.examination, "give numbers ≥ 0, one a position")
-        self._set("examination", tuple(effects.tolist()))
+        set_field(self, "examination", tuple(effects.tolist()))
         if self.logging is None:
             raise InvalidValue("logging", None, "give the logging policy, such as Uniform()")
         check_logging(self.logging)

@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from tacit.core.parallel import report_progress
+from tacit.core.part import set_field
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, UnfitLog
 from tacit.evaluate.conclusions import conclude
 from tacit.evaluate.estimate_sums import LogSummation, LogSums, SegmentSums
@@ -89,9 +90,9 @@ class OffPolicyEvaluation(Options):
             raise InvalidValue("target", self.target, _suggest_target(self.target))
         if not isinstance(self.cluster, str | None):
             raise InvalidValue("cluster", self.cluster, "give the name of a column, such as 'key' or 'user'")
-        self._set("target", target)
+        set_field(self, "target", target)
         check_logging(self.logging)
-        self._set("propensities", _check_propensities(self.propensities))
+        set_field(self, "propensities", _check_propensities(self.propensities))
         estimators = self.estimators
         if estimators is None:
             estimators = _default_estimators(target, self.propensities == LOGGED)
@@ -102,7 +103,7 @@ class OffPolicyEvaluation(Options):
             or not all(isinstance(estimator, Estimator) for estimator in estimators)
         ):
             raise InvalidValue("estimators", estimators, f"give {_suggest_estimators(estimators)}")
-        self._set("estimators", _with_models(estimators))
+        set_field(self, "estimators", _with_models(estimators))
         if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in estimators):
             remedy = "give such as weigh lists, as IndependentIPS and CascadeIPS do"
             raise InvalidValue("estimators", estimators, remedy)

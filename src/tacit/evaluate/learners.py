@@ -34,6 +34,7 @@ from tacit.evaluate.targets import ArmValues, Restartable, contexts
 from tacit.learning.batch import Batch, get_impression
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
+from tacit.policies.abilities import can_weigh_places
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import NO_FEATURES, Outcome, Policy, make_outcome
 
@@ -496,7 +497,7 @@ class Ranking(Restartable):
             raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.given_above))))
         prefixes, places = np.empty((2, len(actions), width))
         self._position_chances = np.zeros((len(actions), width, width) if self.needs_positions else (0, 0, 0))
-        knows_propensities, params = self.policy.knows_places, self.policy.params
+        knows_propensities, params = can_weigh_places(self.policy), self.policy.params
         driver = compile_loop(evaluate_lists if knows_propensities else evaluate_sampled_lists, params)
         generators = () if knows_propensities else (self._rng,)
         for part in learner.split_rows(rows, lists.first):

@@ -31,6 +31,7 @@ from tacit.learning.decisions import (
 )
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
+from tacit.policies.abilities import can_weigh_places, enrol_arms, is_correctable
 from tacit.policies.base import Policy
 
 ROUNDING = 1e-9
@@ -69,7 +70,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self.decisions = 0
         self.logs_learned: set[tuple[int, int]] = set()
         self.reports_propensities = propensities and policy.randomized
-        self.reports_places = self.reports_propensities and policy.knows_places
+        self.reports_places = self.reports_propensities and can_weigh_places(policy)
         self.lanes = Lanes(policy)
         self._least_share = math.inf
         self._impressions = ImpressionReader(policy)
@@ -186,7 +187,7 @@ class ColumnLearner(Generic[ArmT_co]):
         added, offer = self.offer.with_new_arms(checks.as_list(arms))
         policy = self.policy.with_arms(offer.all)
         self.lanes.resize(policy)
-        policy.enrol(self.state, len(self), before)
+        enrol_arms(policy, self.state, len(self), before)
         self.use_policy(policy, offer)
         self.refit()
         return added
@@ -357,7 +358,7 @@ class ColumnLearner(Generic[ArmT_co]):
         >>> learner.correct_many(decisions[:1], [0.0], [1.0])
         1
         """
-        if not self.policy.correctable:
+        if not is_correctable(self.policy):
             remedy = "take one of sums, such as tacit.auto(arms=…, sums=True)"
             raise InvalidValue("policy", self.policy, f"it cannot take out what it has learned; {remedy}")
         old = self.decision_reader.read_feedback("before", before, decisions)

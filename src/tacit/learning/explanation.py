@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.core import checks
+from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats
 from tacit.core.checks import ONLY_KEY
 from tacit.core.text import Tabulated
@@ -30,6 +30,7 @@ from tacit.learning.estimates import (
     estimate_from_draws,
 )
 from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
+from tacit.policies.abilities import can_weigh_places
 from tacit.policies.base import Impression
 from tacit.policies.context import list_column_fields, list_columns
 
@@ -153,7 +154,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
 
     def epoch(self, key: Key = ONLY_KEY) -> int:
         """Return how often the lane of ``key`` has restarted; raise UnknownName for an unknown key."""
-        return int(self.policy.epoch(self.policy.params, self.state, self.lane(key)))
+        return int(dispatch.epoch(self.policy.params, self.state, self.lane(key)))
 
     def restarts(self, key: Key = ONLY_KEY) -> list[Any]:
         """Return the restarts of the lane of ``key``, oldest first; raise UnknownName if the policy records
@@ -216,7 +217,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         batch = self._read_impression(key, as_rows(context, arms, relevance, examination))
         chances = np.empty(len(batch.arms))
         if self.policy.showing.listed:
-            if not self.policy.knows_places:
+            if not can_weigh_places(self.policy):
                 return None
             chances = np.empty((len(chances), min(len(chances), self.policy.action_width)))
             self.loops.weigh_cells(self.loops.params, self.state, batch, chances)

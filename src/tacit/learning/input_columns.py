@@ -227,7 +227,7 @@ class ImpressionReader:
         """
         if self._first_features is None:
             return
-        if 0 in policy.feature_dims:
+        if 0 in policy.feature_dims or not hasattr(policy, "advise"):
             self._first_features = None
             return
         self._first_features.append((relevance, examination))

@@ -45,6 +45,7 @@ from tacit.learning.snapshot import (
     read_snapshot,
     write_snapshot,
 )
+from tacit.policies.abilities import is_correctable
 from tacit.policies.base import NO_FEATURES, Policy
 from tacit.policies.features.click_model import encode_seen
 from tacit.policies.stationary.chance import UniformRandom
@@ -124,7 +125,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self.watch = LearningWatch(policy.showing.compared, not policy.correctable)
+        self.watch = LearningWatch(policy.showing.compared, not is_correctable(policy))
         self._ring = self.watch.ring
         self._check_after: float = FIRST_CHECK
         self._warned_of_keys = False

@@ -31,6 +31,7 @@ from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, lengths, numbers
 from tacit.logs.schema import FEATURE
 from tacit.logs.selection import select_columns
+from tacit.policies.abilities import check_folds
 from tacit.policies.base import NO_FEATURES, Policy
 
 # ---- Features of arms, from columns of the click log or from a separate table
@@ -309,7 +310,7 @@ def learn_log(
     InvalidValue, UnknownName, LogError
         If the log cannot be read or does not fit the policy; then nothing is learned.
     """
-    learner.policy.check_folds()
+    check_folds(learner.policy)
     if learner.policy.showing.compared:
         remedy = "it shows duels, of which a click log holds none; teach it by learn_many"
         raise InvalidValue("policy", learner.policy, remedy)

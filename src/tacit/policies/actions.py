@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import count_open, refit, reward_in, shown_in
-from tacit.policies.base import Impression, Policy
+from tacit.core.part import set_field
+from tacit.policies.abilities import enrol_arms
+from tacit.policies.base import Impression, Policy, read_row
 
 Duel = tuple[int, int]
 """The arm indices of a duel, left and right."""
 
 # ---- Policies that show two arms or a list of arms, or know arms by their features
+
+
+def decide_duel(
+    params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+) -> None:
+    """Fill ``action``, in place, with the left and the right arm that ``choose`` returns."""
+    left_arm, right_arm = dispatch.choose(params, state, lane, impression, rng)
+    action[0] = left_arm
+    action[1] = right_arm
+
+
+def read_duel(params: Any, action: Ints) -> Any:
+    """Return the duel in a row of two arm indices, as a pair."""
+    return action[0], action[1]
 
 
 class DuelPolicy(Policy, abstract=True):
@@ -26,22 +43,11 @@ class DuelPolicy(Policy, abstract=True):
     """
 
     shows: ClassVar[str] = "duel"
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {**Policy.defaults, "decide": decide_duel, "shown_in": read_duel}
+    )
 
     action_width = 2
-
-    @staticmethod
-    def decide(
-        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
-    ) -> None:
-        """Fill ``action``, in place, with the left and the right arm that ``choose`` returns."""
-        left_arm, right_arm = dispatch.choose(params, state, lane, impression, rng)
-        action[0] = left_arm
-        action[1] = right_arm
-
-    @staticmethod
-    def shown_in(params: Any, action: Ints) -> Any:
-        """Return the duel in a row of two arm indices, as a pair."""
-        return action[0], action[1]
 
 
 class SlatePolicy(Policy, abstract=True):
@@ -53,6 +59,9 @@ class SlatePolicy(Policy, abstract=True):
     """
 
     shows: ClassVar[str] = "slate"
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {**Policy.defaults, "shown_in": read_row, "reward_in": read_row}
+    )
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -60,17 +69,12 @@ class SlatePolicy(Policy, abstract=True):
         return cls(arms, positions=min(arms, 3))  # type: ignore[call-arg]
 
     @property
-    def knows_places(self) -> bool:
-        """Whether the subclass has ``placed`` and ``cells``, the probability of each arm at each position."""
-        return hasattr(self, "placed") and hasattr(self, "cells")
-
-    @property
-    def action_width(self) -> int:
+    def action_width(self) -> int:  # type: ignore[override]
         """Number of positions of a list."""
         return int(self.positions)  # type: ignore[attr-defined]
 
     @property
-    def feedback_width(self) -> int:
+    def feedback_width(self) -> int:  # type: ignore[override]
         """Number of rewards for a list: one for each position."""
         return self.action_width
 
@@ -83,16 +87,6 @@ class SlatePolicy(Policy, abstract=True):
         Subclasses define it.
         """
         raise NotImplementedError
-
-    @staticmethod
-    def shown_in(params: Any, action: Ints) -> Any:
-        """Return the list in a row of arm indices: the row itself."""
-        return action
-
-    @staticmethod
-    def reward_in(params: Any, feedback: Floats) -> Any:
-        """Return the rewards in a row of feedback: the row itself, one for each position."""
-        return feedback
 
 
 @dataclass(frozen=True)
@@ -154,6 +148,7 @@ class Wrapper(Policy, abstract=True):
     reward_draws = delegate_method("reward_draws")
     beliefs_in = delegate_method("beliefs_in")
 
+    advise = delegate_property("advise")
     reads = delegate_property("reads")
     learns_seen = delegate_property("learns_seen")
     arm_count = delegate_property("arm_count")
@@ -166,7 +161,7 @@ class Wrapper(Policy, abstract=True):
     def _copy_fields(self, *fields: str) -> None:
         """Set the named fields of this policy to the values that the wrapped policy has."""
         for name in fields:
-            self._set(name, getattr(self.policy, name))
+            set_field(self, name, getattr(self.policy, name))
 
     @property
     def per_key(self) -> bool:
@@ -182,13 +177,9 @@ class Wrapper(Policy, abstract=True):
         """Dotted names of the sums in the wrapped policy's part of the state."""
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
-    def advise(self, relevance: Floats, examination: Floats) -> None:
-        """Let the wrapped policy warn about features that cannot determine its parameters."""
-        self.policy.advise(relevance, examination)
-
     def enrol(self, state: Any, lanes: int, known: int) -> None:
         """Initialise new arms, from index ``known`` on, in the wrapped policy's part of the state."""
-        self.policy.enrol(state.policy, lanes, known)
+        enrol_arms(self.policy, state.policy, lanes, known)
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:

@@ -183,6 +183,53 @@ class About(NamedTuple):
     weak: str = ""
 
 
+# ---- Default kernels of policies
+
+
+def observe_nothing(params: Any, state: Any, lane: int, impression: Impression) -> None:
+    """Leave the state as it is before a choice."""
+
+
+def count_nothing_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
+    """Leave decisions that are not yet learned out of the state."""
+
+
+def never_restart(params: Any, state: Any, lane: int) -> int:
+    """Return 0: the policy has not restarted the lane."""
+    return 0
+
+
+def refit_nothing(params: Any, state: Any) -> None:
+    """Leave the state as it is after sums were merged or arms added."""
+
+
+def decide_arm(
+    params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+) -> None:
+    """Fill ``action``, in place, with the one arm that ``choose`` returns."""
+    action[0] = dispatch.choose(params, state, lane, impression, rng)
+
+
+def decide_then_weigh(
+    params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
+) -> float:
+    """Fill ``action``, in place, by ``decide`` and return the ``propensity`` of this action."""
+    dispatch.decide(params, state, lane, impression, rng, action)
+    return dispatch.propensity(  # type: ignore[no-any-return]
+        params, state, lane, impression, dispatch.shown_in(params, action)
+    )
+
+
+def read_first(params: Any, row: Any) -> Any:
+    """Return the first entry of a row: the one arm of an action, or its reward."""
+    return row[0]
+
+
+def read_row(params: Any, row: Any) -> Any:
+    """Return the row itself: the arms of a list, or its rewards by position."""
+    return row
+
+
 registry: dict[str, type[Policy]] = {}
 """Every policy class that has been defined, by its canonical name."""
 
@@ -194,18 +241,27 @@ class Policy(Part, abstract=True):
     A subclass is a frozen dataclass with a nested named tuple ``State`` (arrays with a leading
     lane axis, one lane per key; the axis has length 1 in an array that all keys share), the method
     :meth:`init`, and the static methods ``choose`` and ``learn``, whose ``params`` have the fields
-    that are numbers (:class:`~tacit.core.part.Part`). ``observe``, ``propensity``, ``epoch`` and
-    ``refit`` have defaults. A policy shows one arm; see :mod:`tacit.policies.actions` for others.
+    that are numbers (:class:`~tacit.core.part.Part`). A policy shows one arm; see
+    :mod:`tacit.policies.actions` for others.
 
-    Further static methods are optional. ``unlearn(params, state, lane, outcome)`` removes an outcome
-    whatever was learned since, for statistics that are sums. For policies that others restart,
+    Further static methods are optional. ``observe(params, state, lane, impression)`` updates a lane before
+    the choice. ``epoch(params, state, lane)`` returns how often the policy has restarted a lane.
+    ``refit(params, state)`` recomputes values that follow from shared sums, after sums were merged or arms
+    added. ``count_open(params, state, lane, arm, hits, plays)`` adds clicks (``hits``) and plays of decisions
+    not yet learned, in units of 1/1024; negative numbers remove them.
+    ``unlearn(params, state, lane, outcome)`` removes an outcome whatever was learned since, for statistics
+    that are sums. For policies that others restart,
     ``restart(params, state, lane)`` forgets everything, and ``estimate(params, state, lane, arm)``
     returns the mean reward of an arm so far, 0 before its first play.
-    ``decide_and_weigh(params, state, lane, impression, rng, action)`` decides and returns the propensity,
-    if that is less work than one after the other.
-    The method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for ``Learner.estimates``. In a
-    policy that reads features, ``reward_draws(state, lane, impression, rng, draws)`` returns draws
-    of the mean reward of each arm on offer, of shape (draws, offered).
+    ``decide(params, state, lane, impression, rng, action)`` fills ``action`` with the indices of the arms to
+    show; ``decide_and_weigh``, of the same parameters, also returns the propensity, if that is less work
+    than one after the other.
+    The method ``enrol(state, lanes, known)`` initialises new arms, from index ``known`` on, in the first
+    ``lanes`` lanes, which have learned; the new part of each array is as :meth:`init` returns it.
+    The method ``advise(relevance, examination)`` warns if these features of arms cannot determine the
+    policy's parameters. The method ``beliefs(state, lane)`` returns :class:`ArmBeliefs`, for
+    ``Learner.estimates``. In a policy that reads features, ``reward_draws(state, lane, impression, rng,
+    draws)`` returns draws of the mean reward of each arm on offer, of shape (draws, offered).
 
     Parameters
     ----------
@@ -222,6 +278,18 @@ class Policy(Part, abstract=True):
     """The kind of action: an ``arm``, a ``duel`` of two arms, or a ``slate``; see :attr:`showing`."""
     about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {
+            "observe": observe_nothing,
+            "count_open": count_nothing_open,
+            "epoch": never_restart,
+            "refit": refit_nothing,
+            "decide": decide_arm,
+            "decide_and_weigh": decide_then_weigh,
+            "shown_in": read_first,
+            "reward_in": read_first,
+        }
+    )
     named: ClassVar[dict[str, Any]] = registry
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
@@ -235,6 +303,27 @@ class Policy(Part, abstract=True):
     to merge learners, these are added up, and then :meth:`refit` is called."""
     earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Defaults of earlier versions that differ from today's; stored policies of these versions keep them."""
+
+    context_dim = 0
+    """Length of the context that the policy reads; 0 if it reads none."""
+    schema: ClassVar[Schema] = ()
+    """Schema of contexts that are dicts; empty if contexts are numbers."""
+    learns_seen: ClassVar[bool] = False
+    """Whether the policy learns from feedback on which results were seen."""
+    action_width: ClassVar[int] = 1
+    """Number of arm indices in an action."""
+    feedback_width: ClassVar[int] = 1
+    """Number of rewards for an action."""
+    knows_places: ClassVar[bool] = False
+    """Whether the policy shows lists and can compute the probability of each arm at each position."""
+    least_share: ClassVar[float] = 0.0
+    """Lower bound of the propensity of any arm on offer, times the number of arms on offer; for a duel,
+    times the number of pairs. Estimators that weigh by propensities refuse smaller ones. 0: no guarantee."""
+
+    unlearns_exactly: ClassVar[bool] = True
+    """Whether ``unlearn``, if the policy has it, removes an outcome that was learned."""
+    further_weakness: ClassVar[str] = ""
+    """Problems where the policy with these hyperparameters is worse than another one, with numbers."""
 
     arms: Annotated[Any, checks.arms]
 
@@ -255,33 +344,10 @@ class Policy(Part, abstract=True):
         """Return a copy of the policy with the same hyperparameters over other arms (a number or names)."""
         return replace(self, arms=arms)
 
-    def check_folds(self) -> None:
-        """Raise if the policy cannot learn its decisions from a log.
-
-        Raises
-        ------
-        InvalidValue
-            If it :attr:`remembers` something about its decisions.
-        """
-        if self.remembers:
-            remedy = "give one that learns from what was shown alone, as CascadeKLUCB or PBMUCB do"
-            why = f"it remembers {self.remembers}, which no log holds"
-            raise InvalidValue("policy", self, f"{why}; {remedy}")
-
     @property
     def arm_count(self) -> int:
         """Number of arms."""
         return self.arms if isinstance(self.arms, int) else len(self.arms)
-
-    @property
-    def context_dim(self) -> int:
-        """Length of the context that the policy reads; 0 if it reads none."""
-        return 0
-
-    @property
-    def schema(self) -> Schema:
-        """Schema of contexts that are dicts; empty if contexts are numbers."""
-        return ()
 
     @property
     def feature_dims(self) -> tuple[int, int]:
@@ -289,34 +355,9 @@ class Policy(Part, abstract=True):
         return getattr(self, "relevance_dim", 0), getattr(self, "examination_dim", 0)
 
     @property
-    def learns_seen(self) -> bool:
-        """Whether the policy learns from feedback on which results were seen."""
-        return False
-
-    @property
     def observes(self) -> bool:
         """True if an impression may change the state before the choice."""
-        return type(self).observe is not Policy.observe
-
-    @property
-    def action_width(self) -> int:
-        """Number of arm indices in an action."""
-        return 1
-
-    @property
-    def feedback_width(self) -> int:
-        """Number of rewards for an action."""
-        return 1
-
-    @property
-    def knows_places(self) -> bool:
-        """Whether the policy shows lists and can compute the probability of each arm at each position."""
-        return False
-
-    @property
-    def hyperparameters(self) -> dict[str, Any]:
-        """Hyperparameters by field name: all fields but ``arms``."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "arms"}
+        return hasattr(self, "observe")
 
     @property
     def label(self) -> str:
@@ -386,16 +427,11 @@ class Policy(Part, abstract=True):
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,
-            "weak": self.weak,
+            "weak": "; ".join(filter(None, (about.weak, self.further_weakness))),
             "instead": about.otherwise,
         }
         rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
         return "\n".join([f"{self.label}, of {about.source}", *rows])
-
-    @property
-    def weak(self) -> str:
-        """Problems where the policy is worse than another one, with measured numbers."""
-        return self.about.weak
 
     def init(self, lanes: int) -> Any:
         """Return the initial state of ``lanes`` lanes; ``lanes`` may be 0.
@@ -404,19 +440,6 @@ class Policy(Part, abstract=True):
         """
         name = f"{type(self).__name__}.init"
         raise InvalidValue(name, None, "define init(self, lanes), which returns its State")
-
-    def enrol(self, state: Any, lanes: int, known: int) -> None:
-        """Initialise new arms in lanes that have learned; by default they are as at the start.
-
-        Parameters
-        ----------
-        state : State
-            State of this policy; the new part of each array is as :meth:`init` returns it.
-        lanes : int
-            Number of lanes that have learned.
-        known : int
-            Number of arms before; arms from this index on are new.
-        """
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
@@ -429,13 +452,6 @@ class Policy(Part, abstract=True):
         raise NotImplementedError("define learn, a @staticmethod")
 
     @staticmethod
-    def observe(params: Any, state: Any, lane: int, impression: Impression) -> None:
-        """Update one lane of the state, in place, with an impression before the choice.
-
-        By default do nothing.
-        """
-
-    @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> float:
         """Return the probability that :meth:`choose` returns the action ``shown``.
 
@@ -443,76 +459,10 @@ class Policy(Part, abstract=True):
         """
         return math.nan
 
-    @staticmethod
-    def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks (``hits``) and plays of an arm, from decisions not yet learned, to a lane of the state.
-
-        They are in units of 1/1024; negative numbers remove them again. By default do nothing.
-        """
-
-    @staticmethod
-    def epoch(params: Any, state: Any, lane: int) -> int:
-        """Return how often the policy has restarted the lane; by default 0."""
-        return 0
-
-    @staticmethod
-    def refit(params: Any, state: Any) -> None:
-        """Recompute, in place, values that follow from shared sums, after sums were merged or arms added.
-
-        By default do nothing.
-        """
-
-    @staticmethod
-    def decide(
-        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
-    ) -> None:
-        """Fill ``action``, in place, with the indices of the arms to show.
-
-        By default it is the one arm of :meth:`choose`.
-        """
-        action[0] = dispatch.choose(params, state, lane, impression, rng)
-
-    @staticmethod
-    def decide_and_weigh(
-        params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
-    ) -> float:
-        """Fill ``action``, in place, with the arms to show, and return the propensity of this action.
-
-        By default by a call of ``decide`` and one of ``propensity``.
-        """
-        dispatch.decide(params, state, lane, impression, rng, action)
-        return dispatch.propensity(  # type: ignore[no-any-return]
-            params, state, lane, impression, dispatch.shown_in(params, action)
-        )
-
     @property
     def showing(self) -> ActionKind:
         """The :class:`ActionKind` record of the action that the policy takes (one arm, a duel or a list)."""
         return get_action_kind(self.shows)
-
-    @staticmethod
-    def shown_in(params: Any, action: Ints) -> Any:
-        """Return the action in a row of arm indices: by default, one arm."""
-        return action[0]
-
-    @staticmethod
-    def reward_in(params: Any, feedback: Floats) -> Any:
-        """Return the reward in a row of feedback: by default, one number."""
-        return feedback[0]
-
-    def advise(self, relevance: Floats, examination: Floats) -> None:
-        """Warn if these features of arms cannot determine the policy's parameters; by default do nothing."""
-
-    @property
-    def correctable(self) -> bool:
-        """Whether a reward that was learned can be replaced by another one.
-
-        This requires a kernel ``unlearn`` that belongs to the ``learn`` in use.
-        """
-        kind = type(self)
-        return hasattr(kind, "unlearn") and issubclass(
-            _defining_class(kind, "unlearn"), _defining_class(kind, "learn")
-        )
 
     @property
     def knows_propensity(self) -> bool:
@@ -520,46 +470,12 @@ class Policy(Part, abstract=True):
         return type(self).propensity is not Policy.propensity
 
     @property
-    def propensities(self) -> str:
-        """How the propensities of the policy's decisions are known, as a word or two.
-
-        ``exact``: decisions carry them. ``exact in a floor``: the choice is deterministic, so they are
-        null, except under an :class:`~tacit.ExplorationFloor`. ``drawn in a floor``: they are not
-        known, but an exploration floor draws candidates that make them exact. ``null``: they are
-        not known.
-        """
-        if self.randomized and self.knows_propensity:
-            return "exact"
-        if self.showing.listed:
-            return "null"
-        return "exact in a floor" if self.knows_propensity else "drawn in a floor"
-
-    @property
     def forgets(self) -> bool:
         """Whether beliefs about arms may rest on fewer rewards than were learned.
 
         That is so after restarts and discounts.
         """
-        return type(self).epoch is not Policy.epoch or hasattr(self, "beliefs")
-
-    @property
-    def least_share(self) -> float:
-        """Lower bound of the propensity of any arm on offer, times the number of arms on offer.
-
-        For a duel, times the number of pairs. Estimators that weigh by propensities refuse smaller
-        ones. By default 0: no guarantee.
-        """
-        return 0.0
-
-    @property
-    def restartable(self) -> bool:
-        """Whether another policy can restart this one and read its estimates."""
-        return hasattr(self, "restart") and hasattr(self, "estimate")
-
-
-def _defining_class(kind: type, method: str) -> type:
-    """Return the class in the method resolution order of ``kind`` that defines ``method``."""
-    return next(base for base in kind.__mro__ if method in base.__dict__)
+        return hasattr(self, "epoch") or hasattr(self, "beliefs")
 
 
 def _format_setting(name: str, value: Any) -> str:

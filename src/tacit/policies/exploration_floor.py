@@ -29,12 +29,13 @@ from tacit.core.dispatch import (
     refit,
     unlearn,
 )
-from tacit.core.part import Fraction, PositiveFraction, int_range
+from tacit.core.part import Fraction, PositiveFraction, int_range, set_field
 from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.policies.abilities import enrol_arms, is_correctable
 from tacit.policies.actions import Wrapper, delegate_property
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy, decide_arm
 from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import check_shares
@@ -271,7 +272,7 @@ class ExplorationFloor(Wrapper):
         """
         super().__post_init__()
         self._copy_fields("arms", "shows")
-        self._set("randomized", self.knows_propensity)
+        set_field(self, "randomized", self.knows_propensity)
         if type(self) is type(self.policy) is ExplorationFloor:
             warnings.warn(
                 f"policy: it has a floor already, epsilon={self.policy.epsilon:g}, and explores by both; "
@@ -311,7 +312,7 @@ class ExplorationFloor(Wrapper):
     diagnostics = delegate_property("diagnostics", "chooser")
 
     @property
-    def least_share(self) -> float:
+    def least_share(self) -> float:  # type: ignore[override]
         """Lower bound of an arm's propensity times the arms on offer.
 
         It is ε + (1 − ε)·(the inner policy's bound).
@@ -334,7 +335,7 @@ class ExplorationFloor(Wrapper):
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
         """Initialise new arms, from index ``known`` on, in the inner policy's state."""
-        self.chooser.enrol(state, lanes, known)
+        enrol_arms(self.chooser, state, lanes, known)
 
     @staticmethod
     def observe(params: Params, state: Any, lane: int, impression: Impression) -> None:
@@ -379,9 +380,9 @@ class ExplorationFloor(Wrapper):
         learn(params.policy, state, lane, outcome)
 
     @property
-    def correctable(self) -> bool:
+    def unlearns_exactly(self) -> bool:  # type: ignore[override]
         """Whether the inner policy can replace a reward that was learned."""
-        return super().correctable and self.chooser.correctable
+        return is_correctable(self.chooser)
 
     @staticmethod
     def unlearn(params: Params, state: Any, lane: int, outcome: Outcome) -> None:
@@ -455,7 +456,7 @@ class MinimumShares(ExplorationFloor):
         if self.policy.shows != self.promises or self.policy.arms is None:
             remedy = f"give a policy that shows one {self.promises}, of an arm known by its name"
             raise InvalidValue("policy", self.policy, remedy)
-        self._set("at_least", check_shares(self.at_least, self.policy.arms))
+        set_field(self, "at_least", check_shares(self.at_least, self.policy.arms))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -479,7 +480,7 @@ class MinimumShares(ExplorationFloor):
         return self.epsilon > 0.0 or len(self.at_least) == self.arm_count
 
     @property
-    def least_share(self) -> float:
+    def least_share(self) -> float:  # type: ignore[override]
         """Lower bound of an arm's propensity times the arms on offer.
 
         It is (1 − sum of shares)·(the exploration floor's bound).
@@ -499,7 +500,7 @@ class MinimumShares(ExplorationFloor):
             return arms[int(rng.random() * len(arms))]
         return choose(params.policy, state, lane, impression, rng)
 
-    decide = staticmethod(Policy.decide)
+    decide = staticmethod(decide_arm)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:

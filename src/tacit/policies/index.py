@@ -16,6 +16,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import confidence, index, kernel
+from tacit.core.part import set_field
 from tacit.errors import InvalidValue
 from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy, count, forget, uncount
 
@@ -42,7 +43,7 @@ class PriorsPolicy(Policy, abstract=True):
         """Validate the hyperparameters; store the priors in the order of arm indices."""
         super().__post_init__()
         if self.priors != ():
-            self._set("priors", check_priors(self.priors, self.arms))
+            set_field(self, "priors", check_priors(self.priors, self.arms))
 
     def __repr__(self) -> str:
         """Return the policy as a call, without fields of later versions that have their default."""
@@ -53,12 +54,12 @@ class PriorsPolicy(Policy, abstract=True):
         )
         return f"{type(self).__name__}({', '.join(settings)})"
 
-    @property
-    def prior_counts(self) -> Floats:
-        """Prior successes and failures of each arm, of shape (arms, 2); 0 for an arm without a prior."""
-        names = range(self.arms) if isinstance(self.arms, int) else self.arms
-        counts_by_arm = {arm: (successes, failures) for arm, successes, failures in self.priors}
-        return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
+
+def read_prior_counts(policy: PriorsPolicy) -> Floats:
+    """Return prior successes and failures of each arm, of shape (arms, 2); 0 for an arm without a prior."""
+    names = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
+    counts_by_arm = {arm: (successes, failures) for arm, successes, failures in policy.priors}
+    return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
 
 
 def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:
@@ -302,8 +303,9 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
         """Return the counts of new lanes: zero, or the plays and rewards of the priors."""
         state = Counts.zeros(lanes, self.arm_count)
         if len(self.priors):
-            plays = self.prior_counts.sum(axis=1)
-            state.plays[:], state.rewards[:], state.rounds[:] = plays, self.prior_counts[:, 0], plays.sum()
+            counts = read_prior_counts(self)
+            plays = counts.sum(axis=1)
+            state.plays[:], state.rewards[:], state.rounds[:] = plays, counts[:, 0], plays.sum()
         return state
 
     @staticmethod
@@ -319,7 +321,7 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
     @property
     def forgets(self) -> bool:
         """Whether the policy restarts: counts themselves forget nothing."""
-        return type(self).epoch is not Policy.epoch
+        return hasattr(self, "epoch")
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
         """Return the beliefs about the arms of one lane that follow from its counts."""

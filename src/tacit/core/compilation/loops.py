@@ -56,7 +56,7 @@ def creates_arrays(
     # It calls propensity for few parts only, depending on types.
     if dispatch.learned_propensity in functions:
         return False
-    kernels = {getattr(part, generic.__name__, None) for part in parts for generic in generics}
+    kernels = {dispatch.find_kernel(part, generic) for part in parts for generic in generics}
     compiled = kernels.union(dispatch.helpers, [loop])  # numba has its own implementation of others
     return any(function in compiled and _creates_an_array(function) for function in functions)
 

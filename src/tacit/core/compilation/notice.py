@@ -186,7 +186,7 @@ def _kernels(loop: Callable[..., Any], parts: Sequence[Any]) -> Iterator[Callabl
     """Yield every function that numba may have been compiling: the parts' kernels, the helpers, the loop."""
     for part in parts:
         for generic in part.kernels:
-            kernel = getattr(part, generic.__name__, None)
+            kernel = dispatch.find_kernel(part, generic)
             if kernel is not None:
                 yield kernel
     yield from reversed(dispatch.helpers)

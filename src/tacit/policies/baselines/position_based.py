@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, int_range, param
+from tacit.core.part import Positive, int_range, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -139,7 +139,7 @@ class PositionPolicy(Policy, abstract=True):
     def __post_init__(self) -> None:
         """Validate ``position_effects`` and store them as a tuple."""
         super().__post_init__()
-        self._set("position_effects", check_effects(self.positions, self.position_effects))
+        set_field(self, "position_effects", check_effects(self.positions, self.position_effects))
 
     @param
     def has_effects(self) -> bool:

@@ -14,9 +14,10 @@ import numpy as np
 
 from tacit.core.arrays import Generator, Ints
 from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity, observe, refit
-from tacit.core.part import int_range
+from tacit.core.part import int_range, set_field
 from tacit.core.state_ranges import ArmIndex, ArmIndexOrNone, ValueRange
 from tacit.errors import InvalidValue
+from tacit.policies.abilities import enrol_arms
 from tacit.policies.actions import SlatePolicy, delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
 from tacit.policies.lists.one_draw import find_place
@@ -99,7 +100,7 @@ class RankedBandit(SlatePolicy):
             )
         if self.policy.arms is None:
             raise InvalidValue("policy", self.policy, "it knows arms by features; give one over fixed arms")
-        self._set("arms", self.policy.arms)
+        set_field(self, "arms", self.policy.arms)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -130,7 +131,7 @@ class RankedBandit(SlatePolicy):
 
     def enrol(self, state: State, lanes: int, known: int) -> None:
         """Initialise new arms, from index ``known`` on, for the bandits of all positions."""
-        self.policy.enrol(state.policy, lanes * self.positions, known)
+        enrol_arms(self.policy, state.policy, lanes * self.positions, known)
 
     @staticmethod
     def refit(params: RankedBandit, state: State) -> None:

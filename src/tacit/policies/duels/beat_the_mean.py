@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
-from tacit.core.part import float_range, int_range, optional, param
+from tacit.core.part import float_range, int_range, optional, param, set_field
 from tacit.core.state_ranges import ArmIndexOrNone, IntCount, ValueRange
 from tacit.errors import InvalidValue
 from tacit.policies.base import About, Impression, Outcome
@@ -436,8 +436,8 @@ class BeatTheMeanPAC(Elimination):
     def __post_init__(self) -> None:
         """Validate ``epsilon`` in (0, ½) and ``delta`` in (0, 1); raise InvalidValue otherwise."""
         super().__post_init__()
-        self._set("epsilon", check_open_range("epsilon", self.epsilon, 0.5))
-        self._set("delta", check_open_range("delta", self.delta, 1.0))
+        set_field(self, "epsilon", check_open_range("epsilon", self.epsilon, 0.5))
+        set_field(self, "delta", check_open_range("delta", self.delta, 1.0))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

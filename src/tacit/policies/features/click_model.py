@@ -17,7 +17,7 @@ import numpy as np
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import kernel, line
-from tacit.core.part import int_range, param
+from tacit.core.part import int_range, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import Impression, Policy
@@ -112,7 +112,7 @@ class ClickModel(FeaturePolicy, abstract=True):
         super().__post_init__()
         least = int(self.needs_examination)
         dim = checks.integer("examination_dim", self.examination_dim, least, MAX_DIM)
-        self._set("examination_dim", dim)
+        set_field(self, "examination_dim", dim)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -120,7 +120,7 @@ class ClickModel(FeaturePolicy, abstract=True):
         return cls(dim, dim)
 
     @property
-    def learns_seen(self) -> bool:
+    def learns_seen(self) -> bool:  # type: ignore[override]
         """Whether the policy learns which results were seen: it models examination and reads its features."""
         return self.hides and self.examination_dim > 0
 
@@ -211,7 +211,7 @@ class Coupled(ClickModel, abstract=True):
         if draw not in DRAWS:
             raise InvalidValue("draw", draw, f"give one of {', '.join(DRAWS)}")
         if self.coupled and not self.randomized:
-            self._set("randomized", True)
+            set_field(self, "randomized", True)
 
     @param
     def coupled(self) -> bool:

@@ -16,7 +16,7 @@ from tacit.classifiers.concepts import is_unusual
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, int_range, param
+from tacit.core.part import Flag, int_range, param, set_field
 from tacit.policies.base import About, Impression, Outcome
 from tacit.policies.context import (
     Schema,
@@ -30,7 +30,7 @@ from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_pl
 from tacit.policies.features.context_models import Base, Models, Workspace
 from tacit.policies.features.context_weights import ContextState, MixtureTally
 from tacit.policies.features.gaussian import logistic
-from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share
+from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share, read_prior_counts
 
 MARGIN = 0.1
 """Distance from the usual range at which a signal is a warning, as a share of the range's width."""
@@ -209,13 +209,13 @@ class ContextMixture(PriorsPolicy):
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
-        self._set("context", normalize_schema("context", self.context))
-        self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
+        set_field(self, "context", normalize_schema("context", self.context))
+        set_field(self, "context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
-        self._set("signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
+        set_field(self, "signals_dim", resolve_signals_dim(self.context, self.context_dim, self.signals_dim))
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 
@@ -237,7 +237,7 @@ class ContextMixture(PriorsPolicy):
     @param
     def prior(self) -> Floats | None:
         """Priors of arms, as normal observations of their constants; None without priors."""
-        return context_models.prior_observations(self.prior_counts) if self.priors else None
+        return context_models.prior_observations(read_prior_counts(self)) if self.priors else None
 
     @param
     def flags(self) -> Ints | None:

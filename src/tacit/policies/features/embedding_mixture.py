@@ -13,7 +13,7 @@ import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import Flag, int_range, param
+from tacit.core.part import Flag, int_range, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import About, Impression, Outcome
@@ -55,15 +55,15 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
 
         Raises InvalidValue if the schema has signals.
         """
-        self._set("context", normalize_schema("context", self.context))
-        self._set("context_dim", resolve_context_dim(self.context, self.context_dim))
+        set_field(self, "context", normalize_schema("context", self.context))
+        set_field(self, "context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
         if count_signals(self.context):
             remedy = "it heeds no signals: let each be a number, or leave it out"
             raise InvalidValue("context", self.context, remedy)
 
     @property
-    def schema(self) -> Schema:
+    def schema(self) -> Schema:  # type: ignore[override]
         """Schema of contexts that are dicts; empty if contexts are numbers."""
         return self.context  # type: ignore[no-any-return]
 

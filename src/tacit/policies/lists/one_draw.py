@@ -17,7 +17,7 @@ import numpy as np
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import arrange, cells, clear, kernel, line_up, ranks, share, shares
-from tacit.core.part import Fraction, int_range, param
+from tacit.core.part import Fraction, int_range, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Impression
@@ -77,7 +77,7 @@ class MixPolicy(SlatePolicy, abstract=True):
         super().__post_init__()
         if self.at_least and self.arms is None:
             raise InvalidValue("at_least", self.at_least, "leave it out: a promise is to an arm by its name")
-        self._set("at_least", check_shares(self.at_least, self.arms))
+        set_field(self, "at_least", check_shares(self.at_least, self.arms))
 
     @param
     def promises(self) -> Floats:

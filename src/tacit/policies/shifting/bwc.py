@@ -19,7 +19,7 @@ from tacit.classifiers.base import check_classifier
 from tacit.core import checks
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.dispatch import estimate, kernel, learn, learn_false, predict, restart
-from tacit.core.part import PositiveFraction, int_range, optional
+from tacit.core.part import PositiveFraction, int_range, optional, set_field
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.actions import delegate_property
 from tacit.policies.base import About, Impression, Outcome, Policy
@@ -327,9 +327,9 @@ class BWC(Restarting):
         if self.policy is None:
             from tacit.policies.stationary.ucb import UCB1
 
-            self._set("policy", UCB1(self.arms))
+            set_field(self, "policy", UCB1(self.arms))
         elif isinstance(self.policy, Policy) and self.arms is not None:
-            self._set("policy", self.policy.with_arms(self.arms))
+            set_field(self, "policy", self.policy.with_arms(self.arms))
         check_restartable(self.policy)
         self._copy_fields("arms", "randomized")
 

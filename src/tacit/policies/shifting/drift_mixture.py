@@ -370,15 +370,12 @@ class DriftMixture(shift_mixture.ShiftMixture):
     reward_range: Any = field(default=(0.0, 1.0), kw_only=True)
 
     @property
-    def weak(self) -> str:
-        """Problems where the policy is worse than another one, with measured numbers.
-
-        Depends on ``announced``.
-        """
+    def further_weakness(self) -> str:  # type: ignore[override]
+        """Problems where the policy is worse than another one if ``announced``; else empty."""
         if not self.announced:
-            return super().weak
+            return ""
         cost = "2.1 ± 0.1 times the regret of who knows of them (1.8 with announced=0)"
-        return f"{super().weak}; changes that signals announce, but what is shown does not have, {cost}"
+        return f"changes that signals announce, but what is shown does not have, {cost}"
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; raise InvalidValue if ``announced`` is set without signals."""

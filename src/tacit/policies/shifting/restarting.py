@@ -49,7 +49,7 @@ class Restarting(Wrapper, abstract=True):
 def check_restartable(policy: Any, *, estimates: bool = True) -> None:
     """Raise InvalidValue if a policy cannot be restarted, or has no estimates although they are needed."""
     restarts = isinstance(policy, Policy) and hasattr(policy, "restart")
-    if restarts and (policy.restartable or not estimates):
+    if restarts and (hasattr(policy, "estimate") or not estimates):
         return
     remedy = "give a policy that can restart, such as UCB1(arms=5)"
     if restarts and isinstance(policy, FeaturePolicy):
@@ -125,7 +125,7 @@ class OracleRestart(Restarting):
         return cls(UCB1(arms), signal=dim)
 
     @property
-    def context_dim(self) -> int:
+    def context_dim(self) -> int:  # type: ignore[override]
         """Length of the context: up to and including the signal."""
         return self.signal + 1
 

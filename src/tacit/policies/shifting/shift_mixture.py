@@ -18,9 +18,16 @@ from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds
-from tacit.core.part import float_range, int_range, param
+from tacit.core.part import float_range, int_range, param, set_field
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import ADDED_LATER, PriorsPolicy, break_tie, insert_crossing, probability_alone
+from tacit.policies.index import (
+    ADDED_LATER,
+    PriorsPolicy,
+    break_tie,
+    insert_crossing,
+    probability_alone,
+    read_prior_counts,
+)
 from tacit.policies.shifting import hypotheses
 from tacit.policies.shifting.graded_rewards import Evidence
 from tacit.policies.shifting.shared_priors import Priors, beta_priors, count_play, count_round, fit_all
@@ -230,6 +237,11 @@ def check_signals(params: Any, state: Any, lane: int, impression: Impression, ma
         hypotheses.weigh_warning(params, state, lane)
 
 
+def count_explorations(policy: ShiftMixture) -> int:
+    """Return the number of exploring impressions that are needed to notice a change in time."""
+    return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * policy.arm_count) * policy.arm_count
+
+
 @dataclass(frozen=True, repr=False)
 class ShiftMixture(PriorsPolicy):
     """Play the best arm under a drawn hypothesis about when the key's intent last shifted.
@@ -335,8 +347,8 @@ class ShiftMixture(PriorsPolicy):
         """Validate the hyperparameters; raise InvalidValue if ``notice_within`` is too small for the arms."""
         super().__post_init__()
         if self.notice_within is not None:
-            number = checks.integer("notice_within", self.notice_within, 3 * self._exploration_count)
-            self._set("notice_within", number)
+            number = checks.integer("notice_within", self.notice_within, 3 * count_explorations(self))
+            set_field(self, "notice_within", number)
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -367,12 +379,7 @@ class ShiftMixture(PriorsPolicy):
         """
         if self.notice_within is None:
             return 0.0
-        return self._exploration_count / self.notice_within
-
-    @property
-    def _exploration_count(self) -> int:
-        """Number of exploring impressions that are needed to notice a change in time."""
-        return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * self.arm_count) * self.arm_count
+        return count_explorations(self) / self.notice_within
 
     @param
     def hazard(self) -> float:
@@ -403,7 +410,7 @@ class ShiftMixture(PriorsPolicy):
     @param
     def prior_betas(self) -> Floats | None:
         """Parameters of the configured Beta priors of arms, of shape (arms, 2); None without priors."""
-        return beta_priors(self.prior_counts) if self.priors else None
+        return beta_priors(read_prior_counts(self)) if self.priors else None
 
     def init(self, lanes: int) -> Any:
         """Return the initial state: no changes so far, and the configured priors of arms."""

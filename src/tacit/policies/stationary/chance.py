@@ -230,7 +230,7 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
     gamma: PositiveFraction
 
     @property
-    def least_share(self) -> float:
+    def least_share(self) -> float:  # type: ignore[override]
         """Lower bound of an arm's propensity times the arms on offer: γ."""
         return self.gamma
 

@@ -13,7 +13,7 @@ from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import PositiveFraction, float_range
 from tacit.core.state_ranges import ValueRange
 from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import ADDED_LATER, PriorsPolicy
+from tacit.policies.index import ADDED_LATER, PriorsPolicy, read_prior_counts
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 
@@ -93,7 +93,7 @@ class Thompson(PriorsPolicy):
         shape = (lanes, self.arm_count)
         state = self.State(np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2), np.int32))
         if self.priors:
-            state.successes[:], state.failures[:] = self.prior_counts.T
+            state.successes[:], state.failures[:] = read_prior_counts(self).T
         return state
 
     @staticmethod
@@ -147,10 +147,10 @@ class Thompson(PriorsPolicy):
         state.failures[lane, outcome.shown] += 1.0 - outcome.reward
 
     @property
-    def correctable(self) -> bool:
-        """Whether a learned reward can be replaced: only without a discount."""
+    def unlearns_exactly(self) -> bool:  # type: ignore[override]
+        """Whether a learned reward can be removed: only without a discount."""
         # Later rewards have discounted it, an unknown number of times.
-        return super().correctable and self.discount == 1.0
+        return self.discount == 1.0
 
     @staticmethod
     def unlearn(params: Thompson, state: State, lane: int, outcome: Outcome) -> None:

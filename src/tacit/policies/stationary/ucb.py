@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tacit.core import checks
 from tacit.core.dispatch import kernel
-from tacit.core.part import Positive, PositiveFraction, float_range, int_range, param
+from tacit.core.part import Positive, PositiveFraction, float_range, int_range, param, set_field
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.policies.base import About, Counts, Outcome, count, forget
 from tacit.policies.index import ADDED_LATER, CountingPolicy, IndexPolicy, RadiusPolicy
@@ -300,7 +300,7 @@ class TestableUCB1(IndexPolicy):
     def __post_init__(self) -> None:
         """Validate the hyperparameters; set ``t0`` to ``horizon`` if it is None."""
         super().__post_init__()
-        self._set("t0", checks.number("t0", self.rounds_before, 0.0, 2.0**53))
+        set_field(self, "t0", checks.number("t0", self.rounds_before, 0.0, 2.0**53))
 
     @param
     def rounds_before(self) -> float:

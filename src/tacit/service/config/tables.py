@@ -11,6 +11,7 @@ import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
+from tacit.policies.abilities import check_folds
 from tacit.policies.context import normalize_schema
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
@@ -155,7 +156,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         InvalidValue
             If the policy does not fit the kind, or its learning cannot be restored from a log.
         """
-        policy.check_folds()
+        check_folds(policy)
         arms = tuple(self.choices) if isinstance(self.choices, list) else self.choices
         if arms is not None and policy.arms is None:
             remedy = f"leave it out: {policy.label} knows arms by their features, which come with requests"

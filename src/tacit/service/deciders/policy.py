@@ -12,6 +12,7 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints, leaves
 from tacit.learning.decisions import Decision, Decisions
 from tacit.learning.learner import Learner
+from tacit.policies.abilities import is_correctable
 from tacit.policies.features.click_model import with_seen
 from tacit.service.deciders.choices import Choices, EntryFlags, ImpressionBatch
 from tacit.service.deciders.open_decisions import OpenDecisions
@@ -126,7 +127,7 @@ class PolicyDecider:
             True for each decision that was learned; False if its key has restarted since.
         """
         # If the policy cannot replace a reward, the late one is learned in addition.
-        if previous is not None and self.learner.policy.correctable:
+        if previous is not None and is_correctable(self.learner.policy):
             self.learner.correct_many(self.open.decisions(entries), previous, values)
             return np.ones(len(entries), np.bool_)
         # The control's policy may not learn examination.

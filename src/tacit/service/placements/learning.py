@@ -15,7 +15,6 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Ints
 from tacit.learning.decisions import Decision
-from tacit.policies import Policy
 from tacit.service.deciders.choices import EntryFlags
 from tacit.service.deciders.control_group import ControlGroup
 from tacit.service.deciders.modes import Modes
@@ -90,7 +89,7 @@ class FeedbackLearning:
         config = results.shows.config
         self._has_control_policy = config.holdout is not None and config.holdout.policy is not None
         self.restarts = any(
-            type(policy).epoch is not Policy.epoch
+            hasattr(policy, "epoch")
             for policy in (config.policy, config.shadow if self._has_control_policy else None)
             if policy is not None
         )

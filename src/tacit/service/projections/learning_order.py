@@ -162,7 +162,7 @@ def counts_open(policy: Policy) -> bool:
     """True if a policy, or its innermost policy, counts decisions that are not learned yet as open."""
     while hasattr(policy, "policy"):
         policy = policy.policy
-    return type(policy).count_open is not Policy.count_open
+    return hasattr(policy, "count_open")
 
 
 class LearningOrder:
