@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import float_range
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -92,7 +91,8 @@ class GradedArms(Environment):
     def __post_init__(self) -> None:
         """Validate the parameters; raise InvalidValue for an unknown distribution or numbers out of range."""
         super().__post_init__()
-        arms = tuple(_check_distribution(f"arms[{i}]", arm) for i, arm in enumerate(checks.as_list(self.arms)))
+        given = checks.as_list(self.arms)
+        arms = tuple(_check_distribution(f"arms[{i}]", arm) for i, arm in enumerate(given))
         if not arms:
             raise InvalidValue("arms", self.arms, f"give a distribution for each arm, as {EXAMPLE}")
         rounds = [checks.integer("events", round, 1) for round in self.events]

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
-from tacit.core.part import Part
+from tacit.core.part import Part, set_field
+from tacit.core.reward_range import UNIT_RANGE, RewardRange, read_range
 from tacit.core.state_ranges import Count
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue
 from tacit.policies.action_kind import ActionKind, get_action_kind
 from tacit.policies.context import Schema
 
+ADDED_LATER = MappingProxyType({"later": True})
+"""Metadata of fields added in later versions, such as ``priors``: a spec omits them at their default."""
 NO_FEATURES = np.zeros((0, 0))
 
 
@@ -267,6 +270,9 @@ class Policy(Part, abstract=True):
     ----------
     arms : int or sequence of str
         Number of arms, or their names.
+    reward_range : (float, float), (float, None) or None, default (0, 1)
+        The lowest and the highest reward there can be; None where there is no bound. The state holds
+        rewards in [0, 1]; only a policy that :attr:`takes_open_ranges` has one without a highest reward.
 
     Raises
     ------
@@ -320,12 +326,45 @@ class Policy(Part, abstract=True):
     """Lower bound of the propensity of any arm on offer, times the number of arms on offer; for a duel,
     times the number of pairs. Estimators that weigh by propensities refuse smaller ones. 0: no guarantee."""
 
+    takes_open_ranges: ClassVar[bool] = False
+    """Whether ``learn`` takes rewards of a range without a highest one."""
     unlearns_exactly: ClassVar[bool] = True
     """Whether ``unlearn``, if the policy has it, removes an outcome that was learned."""
     further_weakness: ClassVar[str] = ""
     """Problems where the policy with these hyperparameters is worse than another one, with numbers."""
 
     arms: Annotated[Any, checks.arms]
+    reward_range: Annotated[Any, read_range] = field(default=UNIT_RANGE, kw_only=True, metadata=ADDED_LATER)
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Keep the inherited representation, which a dataclass would replace by its own."""
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+        super().__init_subclass__(abstract=abstract, **kwargs)
+
+    def __post_init__(self) -> None:
+        """Validate the hyperparameters; raise InvalidValue for a range that ``learn`` cannot take."""
+        super().__post_init__()
+        inner = getattr(self, "policy", None)
+        if isinstance(inner, Policy) and self.reward_range in (UNIT_RANGE, inner.reward_range):
+            set_field(self, "reward_range", inner.reward_range)
+        elif isinstance(inner, Policy):
+            raise InvalidValue("reward_range", self.reward_range, f"give it to {type(inner).__name__} alone")
+        elif self.reward_range.is_open and not self.takes_open_ranges:
+            remedy = f"{type(self).__name__} must know the highest reward: give (lowest, highest); for named"
+            raise InvalidValue("reward_range", self.reward_range.text, f"{remedy} arms, auto needs none")
+        elif self.shows == "duel" and self.reward_range != UNIT_RANGE:
+            remedy = "leave it out: of a duel, the reward is 1 if the left arm won, else 0"
+            raise InvalidValue("reward_range", self.reward_range.text, remedy)
+
+    def __repr__(self) -> str:
+        """Return the policy as a call, without fields of later versions that have their default."""
+        settings = (
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if not field.metadata.get("later") or getattr(self, field.name) != field.default
+        )
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -478,6 +517,26 @@ class Policy(Part, abstract=True):
         return hasattr(self, "epoch") or hasattr(self, "beliefs")
 
 
+@runtime_checkable
+class ReadsUnit(Protocol):
+    """A policy of open ranges, whose state says what its unit is."""
+
+    def read_unit(self, state: Any) -> RewardRange:
+        """Return the range whose ends are 0 and 1 in a state."""
+
+
+def read_unit(policy: Policy, state: Any) -> RewardRange:
+    """Return the range whose ends are 0 and 1 in a state of the policy.
+
+    Of an open range it is as wide as the largest reward so far requires.
+    """
+    if not policy.reward_range.is_open:
+        return policy.reward_range  # type: ignore[no-any-return]
+    if isinstance(policy, ReadsUnit):
+        return policy.read_unit(state)
+    return read_unit(policy.policy, state.policy)  # type: ignore[attr-defined]
+
+
 def _format_setting(name: str, value: Any) -> str:
     """Return a hyperparameter as ``name=value`` for a label.
 
@@ -485,6 +544,8 @@ def _format_setting(name: str, value: Any) -> str:
     """
     if isinstance(value, Policy):
         return value.label
+    if isinstance(value, RewardRange):
+        return f"{name}={value.text}"
     if is_dataclass(value):
         return type(value).__name__
     if value and isinstance(value, tuple) and all(isinstance(pair, tuple) for pair in value):

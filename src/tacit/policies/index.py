@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,8 +24,6 @@ Priors = tuple[tuple[int | str, float, float], ...]
 """Arms with prior successes and failures, in the order of arm indices."""
 
 MOST = 1e6
-ADDED_LATER = MappingProxyType({"later": True})
-"""Metadata of fields added in later versions, such as ``priors``: a spec omits them at their default."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
@@ -44,15 +40,6 @@ class PriorsPolicy(Policy, abstract=True):
         super().__post_init__()
         if self.priors != ():
             set_field(self, "priors", check_priors(self.priors, self.arms))
-
-    def __repr__(self) -> str:
-        """Return the policy as a call, without fields of later versions that have their default."""
-        settings = (
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if not field.metadata.get("later") or getattr(self, field.name) != field.default
-        )
-        return f"{type(self).__name__}({', '.join(settings)})"
 
 
 def read_prior_counts(policy: PriorsPolicy) -> Floats:

@@ -22,6 +22,7 @@ from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
 
 AUTO = "auto"
+NEVER_POSITIONAL = ("arms", "reward_range")
 Setting = Mapping[str, Any]
 NO_SETTING: Setting = MappingProxyType({})
 
@@ -196,7 +197,7 @@ def _find_dims(kind: type[Policy], positional: list[Any], setting: Setting) -> d
     Only fields of the class that no positional argument fills.
     """
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
-    takes = [field.name for field in fields(kind) if field.init and field.name != "arms"]
+    takes = [field.name for field in fields(kind) if field.init and field.name not in NEVER_POSITIONAL]
     if "context" in takes or "relevance_dim" in takes:
         names |= {"context": "context", "context_dim": "context_dim"}
     free = takes[len(positional) :]
@@ -229,7 +230,7 @@ def _match_arguments(
     """
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     defaults = {field.name: field.default for field in fields(policy) if field.init}
-    order = [name for name in defaults if name != "arms"]
+    order = [name for name in defaults if name not in NEVER_POSITIONAL]
     arguments, first = match_arguments(policy, order, positional, named), next(iter(positional), None)
     if type(first) is int and first > 1 and "arms" in defaults and isinstance(defaults[order[0]], float):
         what = f"{policy.__name__}: {first} is its {order[0]}, as arms are given elsewhere"

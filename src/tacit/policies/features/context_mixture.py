@@ -17,7 +17,7 @@ from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, int_range, param, set_field
-from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.base import ADDED_LATER, About, Impression, Outcome
 from tacit.policies.context import (
     Schema,
     find_missing_flags,
@@ -30,7 +30,7 @@ from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_pl
 from tacit.policies.features.context_models import Base, Models, Workspace
 from tacit.policies.features.context_weights import ContextState, MixtureTally
 from tacit.policies.features.gaussian import logistic
-from tacit.policies.index import ADDED_LATER, PriorsPolicy, envelope_share, read_prior_counts
+from tacit.policies.index import PriorsPolicy, envelope_share, read_prior_counts
 
 MARGIN = 0.1
 """Distance from the usual range at which a signal is a warning, as a share of the range's width."""
@@ -115,7 +115,7 @@ def refit_scaling(state: ContextState, model: int, events: int, prior: Any) -> N
     context_weights.forget_all(state, model, context_models.context_layout(len(room.raw[0])), prior)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ContextMixture(PriorsPolicy):
     """Play the best arm for a context, among arms that are known by name.
 

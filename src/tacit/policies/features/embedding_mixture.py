@@ -16,7 +16,7 @@ from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.part import Flag, int_range, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
-from tacit.policies.base import About, Impression, Outcome
+from tacit.policies.base import ADDED_LATER, About, Impression, Outcome
 from tacit.policies.context import (
     Schema,
     count_signals,
@@ -36,7 +36,7 @@ from tacit.policies.features.context_inputs import (
 from tacit.policies.features.context_models import Design
 from tacit.policies.features.embedding_items import EmbeddingState
 from tacit.policies.features.gaussian import copy_row, logistic
-from tacit.policies.index import ADDED_LATER, envelope_share
+from tacit.policies.index import envelope_share
 
 
 @dataclass(frozen=True)

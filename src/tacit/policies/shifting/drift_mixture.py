@@ -8,7 +8,11 @@ clicks after earlier warnings (``start_warning``).
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,10 +22,10 @@ from tacit.classifiers.concepts import is_unusual
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import OPEN_UNIT, enter, kernel
 from tacit.core.part import float_range, one_word, param
+from tacit.core.reward_range import RewardRange
 from tacit.core.state_ranges import IntCount, ValueRange
 from tacit.errors import InvalidValue
-from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import ADDED_LATER
+from tacit.policies.base import ADDED_LATER, About, ArmBeliefs, Impression, Outcome
 from tacit.policies.shifting import graded_rewards, hypotheses, shift_mixture
 from tacit.policies.shifting.graded_rewards import Evidence, GradedRewards
 from tacit.policies.shifting.shared_priors import Priors, count_play, count_round, fit_all
@@ -291,7 +295,7 @@ def find_closest_pair(
     return first, second
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class DriftMixture(shift_mixture.ShiftMixture):
     """Play the best arm under a drawn hypothesis about when intent last shifted, or under a fading memory.
 
@@ -350,6 +354,14 @@ class DriftMixture(shift_mixture.ShiftMixture):
         graded: GradedRewards
         open: Annotated[npt.NDArray[np.int32], ValueRange(-(2**31))]
 
+    takes_open_ranges: ClassVar[bool] = True
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"spread": "all"})
+    sums: ClassVar[tuple[str, ...]] = (
+        *shift_mixture.ShiftMixture.sums,
+        "graded.sums",
+        "graded.fractions",
+        "graded.totals",
+    )
     about: ClassVar[About] = About(
         source="ours; run lengths by Adams, MacKay (2007), priors by empirical Bayes over keys, memory by "
         "Gupta, Granmo, Agrawala (2011)",
@@ -367,7 +379,6 @@ class DriftMixture(shift_mixture.ShiftMixture):
         default=0.0, kw_only=True, metadata=ADDED_LATER
     )
     spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True)
-    reward_range: Any = field(default=(0.0, 1.0), kw_only=True)
 
     @property
     def further_weakness(self) -> str:  # type: ignore[override]
@@ -391,7 +402,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     @param
     def ends(self) -> int:
         """Number of known ends of the range of rewards."""
-        return 0 if self.reward_range is None else sum(end is not None for end in self.reward_range)
+        return int(self.reward_range.ends)
 
     @param
     def idle(self) -> float:
@@ -559,9 +570,20 @@ class DriftMixture(shift_mixture.ShiftMixture):
         posteriors = np.array([posterior(self.params, state, lane, heaviest, arm) for arm in arms])
         return ArmBeliefs.from_posteriors(counts.sum(axis=1), *posteriors.T)
 
+    def read_unit(self, state: Any) -> RewardRange:
+        """Return the range whose ends are 0 and 1 in a state; of an open range, of its present width."""
+        if self.ends == 2:
+            return self.reward_range  # type: ignore[no-any-return]
+        width = max(math.ldexp(1.0, int(state.graded.exponent[0])), sys.float_info.min)
+        return (
+            RewardRange(-width, width)
+            if self.ends == 0
+            else RewardRange(low := self.reward_range.low, low + width)
+        )
+
     @staticmethod
     def estimate(params: Any, state: Any, lane: int, arm: int) -> float:
-        """Return the mean reward in [0, 1] of an arm under the accepted hypothesis; 0 before its first play."""
+        """Return an arm's mean reward in [0, 1] under the accepted hypothesis; 0 before its first play."""
         counts = state.own.counts[lane, state.own.leading[lane], arm]
         hits, misses = float(counts[0]), float(counts[1])
         if params.ends < 2:

@@ -241,7 +241,8 @@ def is_fit_due(graded: GradedRewards) -> bool:
 def fit_equivalents(graded: GradedRewards, ends: int) -> None:
     """Compute, in place, the number of clicks that a play of each arm counts as, over all keys.
 
-    It stays 1 as long as rewards are clicks. An arm's share of variance is shrunk to the mean over arms, and raised by two standard deviations.
+    It stays 1 as long as rewards are clicks. An arm's share of variance is shrunk to the mean over arms, and
+    raised by two standard deviations.
     """
     if are_clicks(graded, ends):
         return
@@ -264,7 +265,7 @@ def fit_equivalents(graded: GradedRewards, ends: int) -> None:
 
 @kernel
 def count_equivalents(graded: GradedRewards, lane: int, arm: int, ends: int) -> float:
-    """Return the number of clicks that a play of an arm counts as in a key; 1 as long as rewards are clicks."""
+    """Return the number of clicks that a play of an arm in a key counts as; 1 while rewards are clicks."""
     if are_clicks(graded, ends):
         return 1.0
     share, number, _, _ = variance_share(graded.key_sums[lane, arm], 1.0, ends)

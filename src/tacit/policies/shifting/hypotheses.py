@@ -186,7 +186,8 @@ def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
 def update_weights(lanes: Hypotheses, priors: Priors, lane: int, arm: int, evidence: Evidence) -> float:
     """Multiply each hypothesis's weight by its likelihood of a reward, and add the reward to its counts.
 
-    Weights are normalized to a sum of 1, and those below 1e-12 become 0. Returns the sum of weights before normalization, the likelihood of the reward.
+    Weights are normalized to a sum of 1, and those below 1e-12 become 0. Returns the sum of weights
+    before normalization, the likelihood of the reward.
     """
     total = 0.0
     hit, miss = evidence.plays * evidence.reward, evidence.plays * (1.0 - evidence.reward)

@@ -19,9 +19,8 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds
 from tacit.core.part import float_range, int_range, param, set_field
-from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
+from tacit.policies.base import ADDED_LATER, About, ArmBeliefs, Impression, Outcome
 from tacit.policies.index import (
-    ADDED_LATER,
     PriorsPolicy,
     break_tie,
     insert_crossing,
@@ -242,7 +241,7 @@ def count_explorations(policy: ShiftMixture) -> int:
     return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * policy.arm_count) * policy.arm_count
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class ShiftMixture(PriorsPolicy):
     """Play the best arm under a drawn hypothesis about when the key's intent last shifted.
 

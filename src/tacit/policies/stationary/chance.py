@@ -12,11 +12,11 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import Fraction, PositiveFraction
-from tacit.policies.base import About, Counts, Impression, Outcome, Policy
-from tacit.policies.index import ADDED_LATER, CountingPolicy, greedy_choice, greedy_propensity
+from tacit.policies.base import ADDED_LATER, About, Counts, Impression, Outcome, Policy
+from tacit.policies.index import CountingPolicy, greedy_choice, greedy_propensity
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class EpsilonGreedy(CountingPolicy):
     """Play a uniformly chosen arm with probability ε, else the arm of the highest mean.
 

@@ -12,8 +12,8 @@ from tacit.core.arrays import Floats, Generator, borrow_array, release_array
 from tacit.core.dispatch import OPEN_UNIT, kernel
 from tacit.core.part import PositiveFraction, float_range
 from tacit.core.state_ranges import ValueRange
-from tacit.policies.base import About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import ADDED_LATER, PriorsPolicy, read_prior_counts
+from tacit.policies.base import ADDED_LATER, About, ArmBeliefs, Impression, Outcome
+from tacit.policies.index import PriorsPolicy, read_prior_counts
 from tacit.policies.stationary.beta_maximum import probability_largest
 
 
@@ -29,7 +29,7 @@ def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[f
     return a, b
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Thompson(PriorsPolicy):
     """Draw a click probability per arm from its Beta posterior, play the arm with the highest.
 

@@ -13,11 +13,11 @@ from tacit.core import checks
 from tacit.core.dispatch import kernel
 from tacit.core.part import Positive, PositiveFraction, float_range, int_range, param, set_field
 from tacit.core.state_ranges import IntCount, ValueRange
-from tacit.policies.base import About, Counts, Outcome, count, forget
-from tacit.policies.index import ADDED_LATER, CountingPolicy, IndexPolicy, RadiusPolicy
+from tacit.policies.base import ADDED_LATER, About, Counts, Outcome, count, forget
+from tacit.policies.index import CountingPolicy, IndexPolicy, RadiusPolicy
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class UCB1(CountingPolicy, RadiusPolicy):
     """Play the arm with the highest upper confidence bound.
 
@@ -141,7 +141,7 @@ def kl_budget(counts: Counts, lane: int, c: float) -> float:
     return float(log_t + c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class KLUCB(CountingPolicy):
     """Play the arm with the highest Kullback–Leibler upper confidence bound.
 

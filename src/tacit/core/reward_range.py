@@ -1,0 +1,128 @@
+"""The range of rewards: which values a reward may have, and its place in the unit of a policy's state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core import checks
+from tacit.core.arrays import floats
+from tacit.errors import InvalidValue
+
+REMEDY = "give (lowest, highest), (lowest, None) if there is no highest, or None if there is neither"
+
+
+class RewardRange(NamedTuple):
+    """The lowest and the highest reward there can be; None where an end is open.
+
+    Attributes
+    ----------
+    low, high : float or None
+        If ``low`` is None, so is ``high``.
+
+    Examples
+    --------
+    >>> RewardRange(1.0, 5.0).to_unit(2.0), RewardRange(1.0, 5.0).from_unit(0.25)
+    (0.25, 2.0)
+    >>> RewardRange(0.0, None).to_unit(59.9)
+    59.9
+    """
+
+    low: float | None = 0.0
+    high: float | None = 1.0
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is no highest reward."""
+        return self.high is None
+
+    @property
+    def ends(self) -> int:
+        """Number of known ends: 0, 1 or 2."""
+        return (self.low is not None) + (self.high is not None)
+
+    @property
+    def width(self) -> float:
+        """The highest minus the lowest reward; 1 where an end is open."""
+        return 1.0 if self.high is None or self.low is None else self.high - self.low
+
+    @property
+    def text(self) -> str:
+        """The range as an argument: ``(0, 1)``, ``(0, None)`` or ``None``."""
+        if self.low is None:
+            return "None"
+        return f"({self.low:g}, {'None' if self.high is None else f'{self.high:g}'})"
+
+    def to_unit(self, rewards: Any) -> Any:
+        """Return rewards, numbers or an array, in the unit of a policy's state.
+
+        With two ends it is the place in [0, 1]; with a lowest reward alone, the distance from it.
+        """
+        if self == UNIT_RANGE or self.low is None:
+            return rewards
+        return (rewards - self.low) / self.width
+
+    def from_unit(self, rewards: Any) -> Any:
+        """Return rewards in the caller's unit, of numbers or an array from :meth:`to_unit`."""
+        if self == UNIT_RANGE or self.low is None:
+            return rewards
+        return self.low + self.width * rewards
+
+    def contains(self, rewards: Any) -> Any:
+        """Return for each reward of an array whether it is finite and within the range."""
+        rewards = np.asarray(rewards, dtype=np.float64)
+        low = -math.inf if self.low is None else self.low
+        high = math.inf if self.high is None else self.high
+        return np.isfinite(rewards) & (rewards >= low) & (rewards <= high)
+
+    def check(self, field: str, rewards: Any) -> None:
+        """Raise InvalidValue for the first reward of an array that is not finite or outside the range."""
+        rewards = np.atleast_1d(floats(rewards)).ravel()
+        outside = np.flatnonzero(~self.contains(rewards))
+        if outside.size:
+            value = float(rewards[outside[0]])
+            raise InvalidValue(field, value, self.remedy(value))
+
+    def remedy(self, value: float) -> str:
+        """Return what to do about a reward outside the range."""
+        if not math.isfinite(value):
+            return "give a finite number; leave out what is unknown"
+        open_range = "None" if self.low is None or value < min(self.low, 0.0) else "(0, None)"
+        allowed = "a number in [0, 1]" if self == UNIT_RANGE else f"a number in {self.text}"
+        return f"give {allowed}, or say what rewards there can be, as reward_range={open_range}"
+
+
+UNIT_RANGE = RewardRange()
+
+
+def read_range(field: str, value: Any) -> RewardRange:
+    """Return the range of rewards that a user gave: a pair, a list of up to two ends, or None.
+
+    Raises
+    ------
+    InvalidValue
+        If it is none of these, or the highest is not above the lowest.
+
+    Examples
+    --------
+    >>> read_range("reward_range", (-1, 1)), read_range("reward_range", None)
+    (RewardRange(low=-1.0, high=1.0), RewardRange(low=None, high=None))
+    """
+    ends = () if value is None else checks.as_list(value)
+    if not isinstance(ends, list | tuple) or len(ends) > 2:
+        raise InvalidValue(field, value, REMEDY)
+    low, high = (*ends, None, None)[:2]
+    if low is None and high is not None:
+        raise InvalidValue(field, value, f"{REMEDY}; with a highest alone, change the sign of rewards")
+    if low is not None:
+        low = checks.number(field, low, -math.inf, math.inf)
+    if high is not None:
+        high = checks.number(field, high, -math.inf, math.inf)
+        if high <= low:
+            raise InvalidValue(field, value, REMEDY)
+    for end in (low, high):
+        if end is not None and not math.isfinite(end):
+            raise InvalidValue(field, value, REMEDY)
+    return RewardRange(low, high)
