@@ -98,9 +98,9 @@ class GradedArms(Environment):
         rounds = [checks.integer("events", round, 1) for round in self.events]
         if sorted(set(rounds)) != rounds:
             raise InvalidValue("events", self.events, "give rounds in increasing order")
-        self._set("arms", arms)
-        self._set("events", tuple(rounds))
-        self._set("high", checks.number("high", self.high, self.low, math.inf, open_low=True))
+        set_field(self, "arms", arms)
+        set_field(self, "events", tuple(rounds))
+        set_field(self, "high", checks.number("high", self.high, self.low, math.inf, open_low=True))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
