@@ -51,6 +51,7 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.errors import TacitError
+from tacit.learning.columns import find_catalogue
 from tacit.learning.learner import make_snapshot
 from tacit.policies import policy_to_spec
 from tacit.policies.base import registry
@@ -414,8 +415,8 @@ def describe(placement):
             else:
                 arrays[f"{number}.{field}"] = digest(array)
         arrays[f"{number}.plays"] = digest(make_snapshot(learner).plays)
-        if learner.items_or_none is not None:
-            item_ids, segments, vectors = learner.items_or_none.columns()
+        if find_catalogue(learner) is not None:
+            item_ids, segments, vectors = find_catalogue(learner).columns()
             arrays[f"{number}.items"] = [*map(str, item_ids), *map(str, segments), digest(vectors)]
     fields = defaultdict(bytes)
     for field, piece in draft_snapshot(placement, 0, 0).pieces:

@@ -14,6 +14,7 @@ from tacit.core.dispatch import list_parts
 from tacit.core.parallel import progress
 from tacit.environments import BernoulliArms, Environment
 from tacit.environments.base import registry as environments
+from tacit.learning.columns import refit_sums, replay_rows
 from tacit.learning.learner import Learner
 from tacit.learning.signals import NAMES, Signals
 from tacit.policies import (
@@ -174,8 +175,8 @@ def _compile_service_loops(policy: Policy) -> None:
     learner: Learner = Learner(policy, seed=0)
     empty_batch = learner.loops.make_plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
-    learner.replay(empty_batch, actions, np.empty((0, policy.feedback_width)), np.empty(0))
-    learner.refit()
+    replay_rows(learner, empty_batch, actions, np.empty((0, policy.feedback_width)), np.empty(0))
+    refit_sums(learner)
     loop_set = learner.loops
     _ = loop_set.force, policy.showing.single and loop_set.weigh
     _ = can_weigh_places(policy) and loop_set.weigh_cells

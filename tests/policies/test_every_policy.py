@@ -13,6 +13,7 @@ from tacit.checking.kernels import Trial
 from tacit.core import dispatch
 from tacit.core.arrays import lane_rows, leaves
 from tacit.core.dispatch import list_parts
+from tacit.learning.columns import observe_decisions
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import make_outcome, registry
 from tests.policies.states import VARIANTS, assert_same_states
@@ -73,7 +74,7 @@ def test_decisions_in_batches_and_recalled_ones_teach_as_one_by_one(policy):
     many.learn_many(together, rewards)
     assert_same_states(one.lanes.view_all(), many.lanes.view_all())
     if not policy.remembers:
-        again.observe_decisions(singles)
+        observe_decisions(again, singles)
         again.learn_many(singles, rewards)
         assert_same_states(one.lanes.view_all(), again.lanes.view_all())
 

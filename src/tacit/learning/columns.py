@@ -1,7 +1,7 @@
 """The base class of ``Learner`` that works on columns; the service and offline evaluation use it.
 
-From top to bottom: its parts, arms on offer and hyperparameters, choosing for many impressions at
-once, learning from many decisions, and learning from logs.
+From top to bottom: its parts, arms on offer and hyperparameters, choosing and learning in columns, and
+functions of a learner: of its shared sums, stored decisions, propensities, plays, logs and items.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROUNDING = 1e-9
 
 
 class ColumnLearner(Generic[ArmT_co]):
-    """Base class of :class:`~tacit.Learner` with its parts and its operations on columns of impressions.
+    """Base class of :class:`~tacit.Learner` with its parts and its choices and learning in columns.
 
     The service and offline evaluation need nothing else. A ``Batch`` is not validated: it must fit
     the policy.
@@ -56,6 +56,11 @@ class ColumnLearner(Generic[ArmT_co]):
     offer : Offer
     loops : Loops
     decision_reader : DecisionReader
+    impression_reader : ImpressionReader
+    least_share : float
+        Lower bound of the propensities to learn from, times the arms on offer; 0: no bound.
+    catalogue : Catalogue or None
+        Items, if the policy knows arms by relevance features.
     decisions : int
         Number of decisions made.
     logs_learned : set of (int, int)
@@ -72,10 +77,10 @@ class ColumnLearner(Generic[ArmT_co]):
         self.reports_propensities = propensities and policy.randomized
         self.reports_places = self.reports_propensities and can_weigh_places(policy)
         self.lanes = Lanes(policy)
-        self._least_share = math.inf
-        self._impressions = ImpressionReader(policy)
+        self.least_share = math.inf
+        self.impression_reader = ImpressionReader(policy)
         by_features = policy.arms is None and policy.feature_dims[0] > 0
-        self._items = Catalogue(policy.feature_dims[0]) if by_features else None
+        self.catalogue = Catalogue(policy.feature_dims[0]) if by_features else None
         self.use_policy(policy, Offer(policy.arms))
 
     @property
@@ -118,34 +123,12 @@ class ColumnLearner(Generic[ArmT_co]):
     @property
     def items(self) -> Catalogue:
         """The catalogue of items; raises UnknownName unless the policy knows arms by relevance features."""
-        if self._items is None:
+        if self.catalogue is None:
             raise UnknownName(
                 f"items: {self.policy.label} does not know arms by their relevance alone, as "
                 "tacit.auto(relevance_dim=…) does: make the learner of that"
             )
-        return self._items
-
-    @property
-    def items_or_none(self) -> Catalogue | None:
-        """The catalogue if any item was ever put into it, else None."""
-        return self._items if self._items is not None and self._items.version else None
-
-    @items_or_none.setter
-    def items_or_none(self, items: Catalogue | None) -> None:
-        """Replace the catalogue; None, as of snapshots without one, changes nothing."""
-        if items is not None:
-            self._items = items
-
-    def _add_candidates(self, rows: int, inputs: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
-        """Return the impressions' arguments, with ids and vectors of the catalogue if relevance is missing.
-
-        Without a catalogue or with relevance they are returned unchanged. Raises UnknownName for unknown
-        items.
-        """
-        contexts, arms, relevance, examination = inputs
-        if relevance is not None or self._items is None or not len(self._items):
-            return inputs
-        return contexts, *self._items.find_candidates(arms, rows), examination
+        return self.catalogue
 
     def lane(self, key: Key = ONLY_KEY) -> int:
         """Return the lane of a known key; raise UnknownName for an unknown one."""
@@ -158,7 +141,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self._is_plain = self._no_features and not self.reads_contexts
         share = policy.least_share if learns_from_propensity(policy.params) else 0.0
         # Decisions made before a change of hyperparameters keep their propensities.
-        self._least_share = min(self._least_share, share * (1.0 - ROUNDING))
+        self.least_share = min(self.least_share, share * (1.0 - ROUNDING))
         self.loops = Loops(policy, offer, self.lanes, self.rng, self.reports_propensities)
         self.decision_reader = DecisionReader(policy, offer, self.lanes)
 
@@ -189,7 +172,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self.lanes.resize(policy)
         enrol_arms(policy, self.state, len(self), before)
         self.use_policy(policy, offer)
-        self.refit()
+        refit_sums(self)
         return added
 
     def retire_arms(self, arms: Sequence[Arm]) -> None:
@@ -228,15 +211,6 @@ class ColumnLearner(Generic[ArmT_co]):
         loops = self.loops
         _ = loops.choose, loops.observe, loops.learn, self.reports_places and loops.place
 
-    def refit(self) -> None:
-        """Compute again the quantities derived from the sums that all keys share; nothing if there are no
-        such sums.
-        """
-        if self.policy.sums:
-            self.loops.refit(self.loops.params, self.state)
-
-    # Decide ----------------------------------------------------------------------------------
-
     def choose_rows(
         self, keys: Sequence[str], inputs: tuple[Any, Any, Any, Any], forced: Ints | None = None
     ) -> Decisions[ArmT_co]:
@@ -251,11 +225,11 @@ class ColumnLearner(Generic[ArmT_co]):
         if self._is_plain and contexts is None and arms is None and relevance is None and examination is None:
             batch = loops.make_plain_batch(self.lanes.admit(keys), np.empty((rows, 0)))
         else:
-            inputs = self._add_candidates(rows, inputs)
+            inputs = add_candidates(self, rows, inputs)
             arms = inputs[1]
-            impressions = self._impressions.read(self.policy, self.offer, rows, inputs)
+            impressions = self.impression_reader.read(self.policy, self.offer, rows, inputs)
             batch = Batch(self.lanes.admit(keys), *impressions)
-            self._impressions.advise(self.policy, batch.relevance, batch.examination)
+            self.impression_reader.advise(self.policy, batch.relevance, batch.examination)
         actions = np.empty((rows, loops.action.shape[1]), np.int64)
         epochs, propensities = np.empty(rows, np.int64), np.empty(rows)
         propensities.fill(np.nan)
@@ -276,56 +250,6 @@ class ColumnLearner(Generic[ArmT_co]):
         columns = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities
         self.decisions += rows
         return Decisions(*columns, batch, self.lanes.lane_of_key, *places)
-
-    def build_decisions(
-        self, batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
-    ) -> Decisions[ArmT_co]:
-        """Return columns as ``Decisions`` of this learner, without keys; nothing is decided or counted.
-
-        Each row has its impression, in a lane of this learner, the arm indices that were shown, the epoch,
-        and the propensity, NaN if the policy is deterministic.
-
-        Examples
-        --------
-        >>> import tacit
-        >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
-        >>> made = learner.choose_many(["tomato", "tomato"])
-        >>> again = learner.build_decisions(made.batch, made.actions, made.epochs, made.propensities)
-        >>> learner.learn_many(again, [0.0, 1.0])
-        2
-        """
-        decision_columns = self.decisions, (), self.offer.names, None, actions, epochs, propensities
-        return Decisions(*decision_columns, batch, self.lanes.lane_of_key)
-
-    # Learn -----------------------------------------------------------------------------------
-
-    def check_propensities(
-        self,
-        propensities: Sequence[float | None] | Floats,
-        offered: Sequence[int] | Ints,
-        error: Callable[[int, str], Exception] | None = None,
-    ) -> None:
-        """Raise if a propensity is missing or too small for a policy that learns from propensities.
-
-        ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms offered to a
-        row; ``error`` returns the exception for a row and a message, by default an ``InvalidValue``.
-        """
-        if not self._least_share:
-            return
-        values = np.array(propensities, np.float64)  # NumPy takes None for NaN.
-        least = self._least_share / np.asarray(offered, np.float64) ** self.policy.action_width
-        wrong = ~(values >= least)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            value = None if np.isnan(values[row]) else float(values[row])
-            remedy = (
-                f"{type(self.policy).__name__} weighs by it, and gives at least {least[row]:.6g} "
-                "with so many arms on offer; give the propensity with which this was chosen, or "
-                "have a policy that does not weigh by it"
-            )
-            if error is not None:
-                raise error(row, f"propensity: {value} is not allowed; {remedy}")
-            raise InvalidValue("propensity", value, remedy)
 
     def learn_rows(
         self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats, epochs: Ints
@@ -369,45 +293,125 @@ class ColumnLearner(Generic[ArmT_co]):
         columns = batch, actions, old, new, propensities, epochs
         return int(self.loops.correct(self.loops.params, self.state, *columns))
 
-    def count_plays(self, lane: int) -> Floats:
-        """Return how often each arm was ever shown to a lane's key and learned from, shape (arms,); NaN if
-        unknown.
-        """
-        beliefs = getattr(self.policy, "beliefs", None)
-        if self.policy.forgets or beliefs is None:
-            return self.lanes.count_plays(lane)
-        # Beliefs count all plays, and plays from ``priors``, which are subtracted.
-        plays: Floats = beliefs(self.state, lane).plays - beliefs(self.policy.init(1), 0).plays
-        return plays
 
-    # Learn from logs -------------------------------------------------------------------------
+def refit_sums(learner: ColumnLearner[Any]) -> None:
+    """Compute again the quantities derived from the sums that all keys share; nothing if there are no
+    such sums.
+    """
+    if learner.policy.sums:
+        learner.loops.refit(learner.loops.params, learner.state)
 
-    def observe_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Update the state by the impressions of decisions read from a log, without deciding again; count
-        them.
 
-        Learning their feedback afterwards restores the exact state of the learner that made them.
-        """
-        batches: Iterable[Batch]
-        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
-            batches = [decisions.batch]
-        elif decisions:
-            self.lanes.admit([d.key for d in decisions])
-            parts = split_by_size([len(d.offered) for d in decisions], count_features_per_arm(self.policy))
-            batches = (self.decision_reader.read_batch(decisions[part]) for part in parts)
-        else:
-            return
-        for batch in batches:
-            self.loops.observe(self.loops.params, self.lanes.state, batch)
-        self.decisions += len(decisions)
+def build_decisions(
+    learner: ColumnLearner[Any], batch: Batch, actions: Ints, epochs: Ints, propensities: Floats
+) -> Decisions[ArmT_co]:
+    """Return columns as ``Decisions`` of this learner, without keys; nothing is decided or counted.
 
-    def replay(self, batch: Batch, actions: Ints, feedback: Floats, propensities: Floats) -> None:
-        """Learn logged decisions as if made here, each with its feedback before the next decision, and count
-        them.
+    Each row has its impression, in a lane of this learner, the arm indices that were shown, the epoch,
+    and the propensity, NaN if the policy is deterministic.
 
-        The columns are as for :meth:`learn_rows` and are not validated; restarts in between do not drop rows.
-        """
-        fresh = np.ones(len(actions), np.bool_)
-        columns = batch, self.lanes.plays, actions, feedback, propensities, fresh
-        self.loops.replay(self.loops.params, self.lanes.state, *columns)
-        self.decisions += len(actions)
+    Examples
+    --------
+    >>> import tacit
+    >>> learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
+    >>> made = learner.choose_many(["tomato", "tomato"])
+    >>> again = build_decisions(learner, made.batch, made.actions, made.epochs, made.propensities)
+    >>> learner.learn_many(again, [0.0, 1.0])
+    2
+    """
+    decision_columns = learner.decisions, (), learner.offer.names, None, actions, epochs, propensities
+    return Decisions(*decision_columns, batch, learner.lanes.lane_of_key)
+
+
+def check_propensities(
+    learner: ColumnLearner[Any],
+    propensities: Sequence[float | None] | Floats,
+    offered: Sequence[int] | Ints,
+    error: Callable[[int, str], Exception] | None = None,
+) -> None:
+    """Raise if a propensity is missing or too small for a policy that learns from propensities.
+
+    ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms offered to a
+    row; ``error`` returns the exception for a row and a message, by default an ``InvalidValue``.
+    """
+    if not learner.least_share:
+        return
+    values = np.array(propensities, np.float64)  # NumPy takes None for NaN.
+    least = learner.least_share / np.asarray(offered, np.float64) ** learner.policy.action_width
+    wrong = ~(values >= least)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        value = None if np.isnan(values[row]) else float(values[row])
+        remedy = (
+            f"{type(learner.policy).__name__} weighs by it, and gives at least {least[row]:.6g} "
+            "with so many arms on offer; give the propensity with which this was chosen, or "
+            "have a policy that does not weigh by it"
+        )
+        if error is not None:
+            raise error(row, f"propensity: {value} is not allowed; {remedy}")
+        raise InvalidValue("propensity", value, remedy)
+
+
+def count_plays(learner: ColumnLearner[Any], lane: int) -> Floats:
+    """Return how often each arm was ever shown to a lane's key and learned from, shape (arms,); NaN if
+    unknown.
+    """
+    beliefs = getattr(learner.policy, "beliefs", None)
+    if learner.policy.forgets or beliefs is None:
+        return learner.lanes.count_plays(lane)
+    # Beliefs count all plays, and plays from ``priors``, which are subtracted.
+    plays: Floats = beliefs(learner.state, lane).plays - beliefs(learner.policy.init(1), 0).plays
+    return plays
+
+
+def observe_decisions(learner: ColumnLearner[Any], decisions: Sequence[Decision]) -> None:
+    """Update the state by the impressions of decisions read from a log, without deciding again; count
+    them.
+
+    Learning their feedback afterwards restores the exact state of the learner that made them.
+    """
+    batches: Iterable[Batch]
+    if isinstance(decisions, Decisions) and decisions.lanes is learner.lanes.lane_of_key:
+        batches = [decisions.batch]
+    elif decisions:
+        learner.lanes.admit([d.key for d in decisions])
+        parts = split_by_size([len(d.offered) for d in decisions], count_features_per_arm(learner.policy))
+        batches = (learner.decision_reader.read_batch(decisions[part]) for part in parts)
+    else:
+        return
+    for batch in batches:
+        learner.loops.observe(learner.loops.params, learner.lanes.state, batch)
+    learner.decisions += len(decisions)
+
+
+def replay_rows(
+    learner: ColumnLearner[Any], batch: Batch, actions: Ints, feedback: Floats, propensities: Floats
+) -> None:
+    """Learn logged decisions as if made here, each with its feedback before the next decision, and count
+    them.
+
+    The columns are as for :meth:`learn_rows` and are not validated; restarts in between do not drop rows.
+    """
+    fresh = np.ones(len(actions), np.bool_)
+    columns = batch, learner.lanes.plays, actions, feedback, propensities, fresh
+    learner.loops.replay(learner.loops.params, learner.lanes.state, *columns)
+    learner.decisions += len(actions)
+
+
+def add_candidates(
+    learner: ColumnLearner[Any], rows: int, inputs: tuple[Any, Any, Any, Any]
+) -> tuple[Any, Any, Any, Any]:
+    """Return the impressions' arguments, with ids and vectors of the catalogue if relevance is missing.
+
+    Without a catalogue or with relevance they are returned unchanged. Raises UnknownName for unknown
+    items.
+    """
+    contexts, arms, relevance, examination = inputs
+    if relevance is not None or learner.catalogue is None or not len(learner.catalogue):
+        return inputs
+    return contexts, *learner.catalogue.find_candidates(arms, rows), examination
+
+
+def find_catalogue(learner: ColumnLearner[Any]) -> Catalogue | None:
+    """Return the learner's catalogue if any item was ever put into it, else None."""
+    return learner.catalogue if learner.catalogue is not None and learner.catalogue.version else None

@@ -19,7 +19,7 @@ from tacit.core.checks import ONLY_KEY
 from tacit.core.text import Tabulated
 from tacit.errors import InvalidValue, UnknownName, with_suggestions
 from tacit.learning.batch import Batch
-from tacit.learning.columns import ColumnLearner
+from tacit.learning.columns import ColumnLearner, add_candidates, count_plays
 from tacit.learning.decisions import Arm, ArmT_co, Key
 from tacit.learning.estimates import (
     DRAW_COUNT,
@@ -160,7 +160,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         """Return the restarts of the lane of ``key``, oldest first; raise UnknownName if the policy records
         none.
         """
-        restarts = self._require_method("restarts", "keeps no record of them; see epoch()")
+        restarts = require_method(self, "restarts", "keeps no record of them; see epoch()")
         return list(restarts(self.state, self.lane(key)))
 
     def posterior(self, key: Key = ONLY_KEY) -> Any:
@@ -168,7 +168,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
 
         Raises UnknownName if the policy has none, or the key is unknown.
         """
-        return self._require_method("posterior", "has none")(self.state, self.lane(key))
+        return require_method(self, "posterior", "has none")(self.state, self.lane(key))
 
     def diagnostics(self) -> Any:
         """Return the policy's record of violations of its assumptions, such as that of :class:`~tacit.BWC`.
@@ -176,19 +176,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         Includes the number of contexts outside of the classifier's universe. Raises UnknownName without a
         record.
         """
-        diagnostics = self._require_method("diagnostics", "keeps no record for them")
-        return diagnostics(self.state)._replace(outside=self._impressions.watch.outside)
-
-    def _require_method(self, name: str, otherwise: str) -> Any:
-        """Return the policy's method ``name``; raise UnknownName, with the reason ``otherwise``, if it has
-        none.
-        """
-        try:
-            return getattr(self.policy, name)
-        except AttributeError:
-            called = "estimates" if name in ("beliefs", "reward_draws") else name
-            hint = f"; one of your own does by a method {name}" if called != name else ""
-            raise UnknownName(f"{called}: {type(self.policy).__name__} {otherwise}{hint}") from None
+        diagnostics = require_method(self, "diagnostics", "keeps no record for them")
+        return diagnostics(self.state)._replace(outside=self.impression_reader.watch.outside)
 
     def probabilities(
         self,
@@ -214,7 +203,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         """
         if self.policy.showing.compared:
             raise InvalidValue("policy", self.policy, "give one that shows an arm, or a list")
-        batch = self._read_impression(key, as_rows(context, arms, relevance, examination))
+        batch = read_impression(self, key, as_rows(context, arms, relevance, examination))
         chances = np.empty(len(batch.arms))
         if self.policy.showing.listed:
             if not can_weigh_places(self.policy):
@@ -224,15 +213,6 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             return chances
         self.loops.weigh(self.loops.params, self.state, batch, chances)
         return None if np.isnan(chances).any() else chances
-
-    def _read_impression(self, key: Key, inputs: tuple[Any, Any, Any, Any]) -> Batch:
-        """Validate the arguments of one impression and return it as a batch, without deciding.
-
-        A new key gets a lane.
-        """
-        name = checks.key(key)
-        columns = self._impressions.read(self.policy, self.offer, 1, self._add_candidates(1, inputs))
-        return Batch(self.lanes.admit([name]), *columns)
 
     def estimates(
         self,
@@ -282,31 +262,26 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             if not self.policy.context_dim:
                 # Raises if arguments were passed that the policy does not read.
                 inputs = as_rows(context, None, relevance, examination)
-                self._impressions.read(self.policy, self.offer, 1, inputs)
+                self.impression_reader.read(self.policy, self.offer, 1, inputs)
             otherwise = "believes nothing of single arms"
             if self.policy.showing.compared:
                 otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
-            beliefs = self._require_method("beliefs", otherwise)(self.state, self.lane(key))
-            return compute_estimates(beliefs, self.count_plays(self.lane(key)), self.offer, confidence, arms)
-        draws = self._require_method(
-            "reward_draws", "says nothing of what arms with these features would earn"
+            beliefs = require_method(self, "beliefs", otherwise)(self.state, self.lane(key))
+            return compute_estimates(beliefs, count_plays(self, self.lane(key)), self.offer, confidence, arms)
+        draws = require_method(
+            self, "reward_draws", "says nothing of what arms with these features would earn"
         )
-        inputs = self._add_candidates(1, as_rows(context, arms, relevance, examination))
+        inputs = add_candidates(self, 1, as_rows(context, arms, relevance, examination))
         if inputs[2] is None and inputs[3] is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
-        key = self._resolve_key(key)
+        key = resolve_key(self, key)
         lane, arms = self.lane(key), inputs[1] and inputs[1][0]
-        _, slots, _, _, contexts, *blocks = self._read_impression(key, inputs)
+        _, slots, _, _, contexts, *blocks = read_impression(self, key, inputs)
         impression = Impression(slots, contexts[0], *blocks)
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAW_COUNT)
         names = self.offer.names or arms or range(len(slots))
         return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
-
-    def _resolve_key(self, key: Key) -> Key:
-        """Return the key; for an unknown key, the first known one if all keys share their state."""
-        shared = not any(self.lanes.rows)
-        return self.keys[0] if shared and self.keys and key not in self else key
 
     @with_suggestions
     def explain(
@@ -343,8 +318,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         if not hasattr(self.policy, "beliefs_in"):
             remedy = "does not say what a context adds; tacit.auto(arms=…, context=…) does"
             raise UnknownName(f"explain: {type(self.policy).__name__} {remedy}")
-        key = self._resolve_key(key)
-        lane, batch = self.lane(key), self._read_impression(key, as_rows(context, arms, None, None))
+        key = resolve_key(self, key)
+        lane, batch = self.lane(key), read_impression(self, key, as_rows(context, arms, None, None))
         beliefs = self.policy.beliefs_in(self.state, lane, batch.contexts)
         numbered = tuple(f"context[{j}]" for j in range(self.policy.context_dim))
         # Signals are the last columns, and the policy has no slopes for them.
@@ -379,7 +354,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         if self.policy.feature_dims == (0, 0):
             policy = type(self.policy).__name__
             raise UnknownName(f"coefficients: {policy} reads no features; see estimates(key)")
-        posterior = self._require_method("posterior", "has none")(self.state, self.lane(key))
+        posterior = require_method(self, "posterior", "has none")(self.state, self.lane(key))
         return compute_coefficients(self.policy, posterior, confidence)
 
 
@@ -391,3 +366,32 @@ def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any
     values = context, checks.as_list(arms), *features
     first, second, third, fourth = (None if value is None else [value] for value in values)
     return first, second, third, fourth
+
+
+def require_method(learner: ColumnLearner[Any], name: str, otherwise: str) -> Any:
+    """Return the policy's method ``name``; raise UnknownName, with the reason ``otherwise``, if it has
+    none.
+    """
+    try:
+        return getattr(learner.policy, name)
+    except AttributeError:
+        called = "estimates" if name in ("beliefs", "reward_draws") else name
+        hint = f"; one of your own does by a method {name}" if called != name else ""
+        raise UnknownName(f"{called}: {type(learner.policy).__name__} {otherwise}{hint}") from None
+
+
+def read_impression(learner: ColumnLearner[Any], key: Key, inputs: tuple[Any, Any, Any, Any]) -> Batch:
+    """Validate the arguments of one impression and return it as a batch, without deciding.
+
+    A new key gets a lane.
+    """
+    name = checks.key(key)
+    inputs = add_candidates(learner, 1, inputs)
+    columns = learner.impression_reader.read(learner.policy, learner.offer, 1, inputs)
+    return Batch(learner.lanes.admit([name]), *columns)
+
+
+def resolve_key(learner: ColumnLearner[Any], key: Key) -> Key:
+    """Return the key; for an unknown key, the first known one if all keys share their state."""
+    shared = not any(learner.lanes.rows)
+    return learner.keys[0] if shared and learner.keys and key not in learner else key

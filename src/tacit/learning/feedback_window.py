@@ -26,6 +26,7 @@ from tacit.core.arrays import Floats, leaves
 from tacit.core.run_mode import compile_loop
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError
+from tacit.learning.columns import check_propensities
 from tacit.learning.decisions import Arm, ArmT_co, Decision, Decisions, Key
 from tacit.learning.delayed_feedback import (
     RELEASED,
@@ -682,7 +683,7 @@ def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
     """Raise InvalidValue or UnknownName if a learner cannot learn one of the decisions; learn nothing."""
     for decision in decisions:
         batch, _, propensities, _ = learner.decision_reader.read_columns([decision])
-        learner.check_propensities(propensities, batch.stops - batch.starts)
+        check_propensities(learner, propensities, batch.stops - batch.starts)
 
 
 def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:

@@ -1,7 +1,7 @@
 """The learner: choose and learn, separately for each key.
 
 From top to bottom: choosing, learning, and snapshots. Its base class in ``explanation.py`` has estimates and
-explanations; that one's base class in ``columns.py`` has operations on columns and changes of arms.
+explanations; that one's base class in ``columns.py`` works on columns and changes arms.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tacit.core.checks import ONLY_KEY
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, with_suggestions
+from tacit.learning.columns import check_propensities, find_catalogue
 from tacit.learning.decisions import (
     FIRST_CHECK,
     NO_VALUES,
@@ -188,14 +189,14 @@ class Learner(EstimatingLearner[ArmT_co]):
         if unknown:
             refuse_options(Learner.choose, unknown)
         if self.decisions >= self._check_after:
-            self._check_usage([key])
+            _check_usage(self, [key])
         name = key if type(key) is str else checks.key(key)
         if self._no_features and arms is None and relevance is None and examination is None:
             if context is not None or self.reads_contexts:
-                self.loops.context[:] = self._impressions.read_context(self.policy, context)
+                self.loops.context[:] = self.impression_reader.read_context(self.policy, context)
             return self._choose_plain(name)
-        if relevance is not None and self._items is not None:
-            self._items.warn_of_passed_vectors([arms])
+        if relevance is not None and self.catalogue is not None:
+            self.catalogue.warn_of_passed_vectors([arms])
         decision = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
         return decision.lean() if relevance is None and len(decision.relevance) else decision
 
@@ -265,7 +266,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         if unknown:
             refuse_options(Learner.choose_many, unknown)
         if self.decisions >= self._check_after:
-            self._check_usage(keys)
+            _check_usage(self, keys)
         offers = checks.as_list(arms)
         if offers is not None and not isinstance(offers, str):
             if single_arms := [offer for offer in offers if isinstance(offer, str)]:
@@ -273,34 +274,9 @@ class Learner(EstimatingLearner[ArmT_co]):
                     "arms", single_arms[0], f"give a list for each impression, such as {single_arms[:1]}"
                 )
             offers = list(map(checks.as_list, offers))
-        if relevance is not None and self._items is not None:
-            self._items.warn_of_passed_vectors(offers or ())
+        if relevance is not None and self.catalogue is not None:
+            self.catalogue.warn_of_passed_vectors(offers or ())
         return self.choose_rows(checks.keys(keys), (contexts, offers, relevance, examination))
-
-    def _check_usage(self, keys: Sequence[Key]) -> None:
-        """Warn if the decisions so far suggest misuse, such as missing zeros or users as keys.
-
-        Sets the number of decisions at which to check again: 10,000, then never.
-        """
-        early = self.decisions < SECOND_CHECK
-        self._check_after = SECOND_CHECK if early else math.inf
-        if self.logs_learned or isinstance(self.policy, UniformRandom):
-            return
-        _warn_of_dropped_keys(self)
-        messages = [self.watch.check_missing(self.decisions)]
-        has_user_keys = len(self) >= USER_KEY_SHARE * self.decisions and not any(key in self for key in keys)
-        if has_user_keys and not early and all(self.lanes.rows):
-            what = f"key: {self.decisions:,} decisions are for {len(self):,} keys, and each begins anew"
-            messages.append(
-                f"{what}; give as key a query or a place on a page, and who is asking as context="
-            )
-        for message in filter(None, messages):
-            self._warn_once(message, 4)
-
-    def _warn_once(self, message: str, depth: int) -> None:
-        """Issue a warning that points at the caller ``depth`` calls up, and end all checks for misuse."""
-        self._check_after, self.watch.remaining = math.inf, 0
-        warnings.warn(message, AssumptionWarning, stacklevel=depth)
 
     def learn(self, decision: Decision, reward: float | Sequence[float], *, seen: bool | None = None) -> bool:
         """Update the policy's state of the decision's key with the reward of the decision.
@@ -348,9 +324,9 @@ class Learner(EstimatingLearner[ArmT_co]):
             self.watch.largest = value
         if seen is not None:
             loops.feedback[:] = encode_seen(self.policy, loops.feedback, [seen])
-        least = self._least_share
+        least = self.least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
-            self.check_propensities([decision.propensity], [len(decision.offered)])
+            check_propensities(self, [decision.propensity], [len(decision.offered)])
         batch, slots = loops.single_batch, decision.slots
         batch.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.arm_indices or not self._no_features:
@@ -371,7 +347,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         if self.watch.remaining and (
             message := self.watch.check_order(decision, bool(value), self.decisions, len(self))
         ):
-            self._warn_once(message, 3)
+            _warn_once(self, message, 3)
         return is_learned
 
     def learn_many(
@@ -411,19 +387,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         if order is not None:
             decisions, values = [decisions[row] for row in order], values[order]
             columns = self.decision_reader.read_columns(decisions)
-        return self._learn_columns(decisions, columns, values)
-
-    def _learn_columns(self, decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
-        """Learn decisions from their columns, with warnings of misuse; return how many were learned.
-
-        Raises InvalidValue if a propensity is too small for the policy.
-        """
-        batch, actions, propensities, epochs = columns
-        self.check_propensities(propensities, batch.stops - batch.starts)
-        fresh = self.learn_rows(batch, actions, values, propensities, epochs)
-        if message := self.watch.record_many(decisions, values, self.decisions, len(self)):
-            self._warn_once(message, 4)
-        return int(np.count_nonzero(fresh))
+        return _learn_columns(self, decisions, columns, values)
 
     def fit_log(
         self,
@@ -544,7 +508,7 @@ def make_snapshot(learner: Learner) -> LearnerSnapshot:
         generator=learner.rng.bit_generator.state,
         keys=learner.lanes.keys(),
         **get_arrays(learner)._asdict(),
-        items=learner.items_or_none,
+        items=find_catalogue(learner),
         logs=learner.logs_learned,
     )
 
@@ -555,11 +519,51 @@ def restore_learner(snapshot: LearnerSnapshot) -> Learner:
     learner.rng.bit_generator.state = snapshot.generator
     learner.lanes.restore(snapshot.state, snapshot.plays, snapshot.keys)
     learner.decisions, learner._check_after = snapshot.decisions, math.inf
-    learner.items_or_none = snapshot.items
+    learner.catalogue = snapshot.items or learner.catalogue
     learner.logs_learned = set(snapshot.logs)
     learner.lanes.logged = bool(snapshot.logs)
     learner.use_policy(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner
+
+
+def _learn_columns(learner: Learner[Any], decisions: Sequence[Decision], columns: Any, values: Floats) -> int:
+    """Learn decisions from their columns, with warnings of misuse; return how many were learned.
+
+    Raises InvalidValue if a propensity is too small for the policy.
+    """
+    batch, actions, propensities, epochs = columns
+    check_propensities(learner, propensities, batch.stops - batch.starts)
+    fresh = learner.learn_rows(batch, actions, values, propensities, epochs)
+    if message := learner.watch.record_many(decisions, values, learner.decisions, len(learner)):
+        _warn_once(learner, message, 4)
+    return int(np.count_nonzero(fresh))
+
+
+def _check_usage(learner: Learner[Any], keys: Sequence[Key]) -> None:
+    """Warn if the decisions so far suggest misuse, such as missing zeros or users as keys.
+
+    Sets the number of decisions at which to check again: 10,000, then never.
+    """
+    early = learner.decisions < SECOND_CHECK
+    learner._check_after = SECOND_CHECK if early else math.inf
+    if learner.logs_learned or isinstance(learner.policy, UniformRandom):
+        return
+    _warn_of_dropped_keys(learner)
+    messages = [learner.watch.check_missing(learner.decisions)]
+    has_user_keys = len(learner) >= USER_KEY_SHARE * learner.decisions and not any(
+        key in learner for key in keys
+    )
+    if has_user_keys and not early and all(learner.lanes.rows):
+        what = f"key: {learner.decisions:,} decisions are for {len(learner):,} keys, and each begins anew"
+        messages.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")
+    for message in filter(None, messages):
+        _warn_once(learner, message, 4)
+
+
+def _warn_once(learner: Learner[Any], message: str, depth: int) -> None:
+    """Issue a warning that points at the caller ``depth`` calls up, and end all checks for misuse."""
+    learner._check_after, learner.watch.remaining = math.inf, 0
+    warnings.warn(message, AssumptionWarning, stacklevel=depth)
 
 
 def _warn_of_dropped_keys(learner: Learner) -> None:

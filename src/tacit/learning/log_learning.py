@@ -22,7 +22,7 @@ from tacit.core.parallel import report_progress
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, to_matrix
 from tacit.learning.batch import Batch
-from tacit.learning.columns import ColumnLearner
+from tacit.learning.columns import ColumnLearner, check_propensities, find_catalogue, replay_rows
 from tacit.learning.decisions import SECOND_CHECK, describe_small_rewards
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
@@ -352,7 +352,7 @@ def _learn_rows(learner: ColumnLearner, batches: Iterator[LogBatch]) -> tuple[in
             for batch in batches:
                 mark = crc32(batch.feedback.tobytes(), mark)
                 most = max(most, batch.feedback.max(initial=0.0))
-                learner.replay(batch.batch, batch.actions, batch.feedback, batch.propensities)
+                replay_rows(learner, batch.batch, batch.actions, batch.feedback, batch.propensities)
                 report(learner.decisions - count_before)
     except BaseException:
         learner.lanes.roll_back(backup)
@@ -363,7 +363,7 @@ def _learn_rows(learner: ColumnLearner, batches: Iterator[LogBatch]) -> tuple[in
 
 def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:
     """Return the items that a log was opened with, or else the learner's items; None if there are neither."""
-    catalogue = learner.items_or_none
+    catalogue = find_catalogue(learner)
     return get_items(log) or (ItemTable(catalogue) if catalogue is not None and len(catalogue) else None)
 
 
@@ -461,7 +461,8 @@ class _BatchReader:
         batch, arm_indices = self._read_impressions(chunk, first, first)
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         propensities = numbers(chunk.batch, "propensity")
-        self._learner.check_propensities(
+        check_propensities(
+            self._learner,
             propensities,
             batch.stops - batch.starts,
             lambda row, wrong: UnfitLog(f"{chunk.row_location(row)}: {wrong}"),

@@ -23,6 +23,7 @@ import numpy as np
 from tacit.classifiers.base import Classifier
 from tacit.core.arrays import Floats, lane_rows, leaves
 from tacit.errors import InvalidValue
+from tacit.learning.columns import refit_sums
 from tacit.learning.learner import Learner
 from tacit.policies.base import Counts, Policy
 from tacit.policies.exploration_floor import HistoryHash
@@ -209,7 +210,7 @@ def add_shared(learner: Learner, increments: Mapping[str, Floats]) -> None:
     """
     for name, array in read_shared_sums(learner.policy, learner.state).items():
         array += increments[name]
-    learner.refit()
+    refit_sums(learner)
 
 
 def join_states(classifier: Classifier, states: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 from tacit.learning.catalogue import CandidateSet, Catalogue
+from tacit.learning.columns import find_catalogue
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
@@ -200,7 +201,9 @@ class CatalogueHistory:
 
     def __init__(self, policy: Policy, base: Snapshot | None) -> None:
         """Begin with the catalogue of the snapshot, or an empty one."""
-        catalogue = None if base is None else from_bytes(base.learner, "base", restore_learner).items_or_none
+        catalogue = (
+            None if base is None else find_catalogue(from_bytes(base.learner, "base", restore_learner))
+        )
         self._items = Catalogue(policy.feature_dims[0]) if catalogue is None else catalogue
 
     def apply_change(self, change: ChangeRow) -> None:

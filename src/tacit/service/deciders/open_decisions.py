@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.batch import Batch
+from tacit.learning.columns import build_decisions
 from tacit.learning.decisions import (
     Decision,
     Decisions,
@@ -122,8 +123,8 @@ class OpenDecisions:
     def decisions(self, entries: Ints) -> Decisions:
         """Return stored decisions in the form with which the learner corrects rewards, without their keys."""
         batch, actions = self._batch(entries)
-        return self._learner.build_decisions(
-            batch, actions, self._epochs[entries], self._propensities[entries]
+        return build_decisions(
+            self._learner, batch, actions, self._epochs[entries], self._propensities[entries]
         )
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:

@@ -21,6 +21,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.errors import UnknownName
+from tacit.learning.columns import count_plays
 from tacit.learning.snapshot import LearnerSnapshot, iter_views
 from tacit.policies.base import ArmBeliefs, Counts
 from tacit.policies.baselines.position_based import PositionCounts
@@ -214,7 +215,7 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     restarts = None
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
-    plays = learner.count_plays(lane)
+    plays = count_plays(learner, lane)
     if believed is not None and np.isnan(plays).any() and not learner.policy.forgets:
         plays = believed.plays
     return KeyFacts(key, rounds, epoch, believed, placed, restarts, plays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.core import checks
 from tacit.errors import InvalidValue
-from tacit.learning.columns import ROUNDING
+from tacit.learning.columns import ROUNDING, check_propensities
 from tacit.service.deciders.propensity_floor import compute_floor
 from tacit.service.log.requests import ClientDecision, DecisionRequest, Impression
 from tacit.service.placements.placement import Placement
@@ -49,8 +49,8 @@ def check_client_decision(
         raise InvalidValue("arm", client_decision.arm, f"on offer were {list(impression.arms)}")
     if client_decision.propensity is not None:
         checks.number("propensity", client_decision.propensity, 0.0, 1.0, open_low=True)
-    placement.learner.check_propensities(
-        [client_decision.propensity], [len(placement.shows.get_offer(impression))]
+    check_propensities(
+        placement.learner, [client_decision.propensity], [len(placement.shows.get_offer(impression))]
     )
     least_propensity = _least_propensity(placement)
     if client_decision.propensity is not None and client_decision.propensity < least_propensity:

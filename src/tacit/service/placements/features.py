@@ -18,6 +18,7 @@ from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
 from tacit.learning.catalogue import AllIds, CandidateSet
+from tacit.learning.columns import find_catalogue
 from tacit.learning.decisions import Arm, Decision
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
@@ -264,7 +265,7 @@ class FeatureReader(RequestReader):
         """
         if not isinstance(impression.details, CandidateQuery):
             return impression
-        if self._policy.learner.items_or_none is None:
+        if find_catalogue(self._policy.learner) is None:
             dim, _ = self._config.policy.feature_dims
             remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
             raise InvalidValue("relevance", None, remedy)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.learning.columns import build_decisions, observe_decisions
 from tacit.learning.decisions import Decision
 from tacit.service.deciders.modes import Modes
 from tacit.service.deciders.policy import PolicyDecider
@@ -64,7 +65,7 @@ class Recall:
             # This policy never restarts, but an earlier policy that made some of them may have.
             epochs = [0] * len(rows)
         decisions = self.restore_decisions(rows, epochs)
-        self.policy.learner.observe_decisions(decisions)
+        observe_decisions(self.policy.learner, decisions)
         self.learning.open_decisions(rows, decisions)
 
     def restore_decisions(
@@ -77,7 +78,8 @@ class Recall:
         contexts = np.zeros((len(rows), learner.policy.context_dim))
         if learner.policy.context_dim:
             contexts[:] = list(map(json.loads, rows.column("context")))
-        return learner.build_decisions(
+        return build_decisions(
+            learner,
             learner.loops.make_plain_batch(learner.lanes.admit(rows.column("key")), contexts),
             self.shows.get_actions(rows),
             np.array(epochs, np.int64),

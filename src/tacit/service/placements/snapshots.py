@@ -21,6 +21,7 @@ import numpy as np
 
 from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, TacitError
+from tacit.learning.columns import find_catalogue
 from tacit.learning.learner import Learner, get_arrays, make_snapshot, restore_learner
 from tacit.learning.snapshot import CopyBuffer, LearnerSnapshot, from_bytes, iter_pieces
 from tacit.policies import policy_to_spec
@@ -151,7 +152,7 @@ def export_open_windows(placement: Placement) -> list[Any]:
 
 def _count_size(placement: Placement) -> int:
     """Return the size of a snapshot: number of keys, open windows and items."""
-    items = placement.learner.items_or_none
+    items = find_catalogue(placement.learner)
     return len(placement.learner) + len(placement.windows) + (0 if items is None else len(items))
 
 
@@ -334,7 +335,7 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     if learner is not None:
         match_arms(learner, lifecycle.logged_arms)
         # The catalogue does not depend on the policy.
-        learner.items_or_none = saved_learner.items_or_none
+        learner.catalogue = find_catalogue(saved_learner) or learner.catalogue
     placement.policy.set_learner(learner or saved_learner, lifecycle.initial_indices)
     placement.update_arms()
     if placement.secondary is not None and snapshot.shadow is not None:
