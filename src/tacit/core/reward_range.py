@@ -77,6 +77,18 @@ class RewardRange(NamedTuple):
         high = math.inf if self.high is None else self.high
         return np.isfinite(rewards) & (rewards >= low) & (rewards <= high)
 
+    def read_number(self, field: str, reward: Any) -> float:
+        """Return one reward in the unit of a policy's state.
+
+        Raises InvalidValue unless it is a number within the range.
+        """
+        if self is UNIT_RANGE and type(reward) is float and 0.0 <= reward <= 1.0:
+            return reward
+        value = checks.number(field, reward, -math.inf, math.inf)
+        if not self.contains(value):
+            raise InvalidValue(field, reward, self.remedy(value))
+        return float(self.to_unit(value))
+
     def check(self, field: str, rewards: Any) -> None:
         """Raise InvalidValue for the first reward of an array that is not finite or outside the range."""
         rewards = np.atleast_1d(floats(rewards)).ravel()
@@ -125,4 +137,4 @@ def read_range(field: str, value: Any) -> RewardRange:
     for end in (low, high):
         if end is not None and not math.isfinite(end):
             raise InvalidValue(field, value, REMEDY)
-    return RewardRange(low, high)
+    return UNIT_RANGE if (low, high) == UNIT_RANGE else RewardRange(low, high)

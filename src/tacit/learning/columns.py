@@ -268,7 +268,7 @@ class ColumnLearner(Generic[ArmT_co]):
         """Replace already learned rewards ``before`` by ``after`` in the learner's state, in any order of
         decisions.
 
-        ``before`` and ``after`` have a reward in [0, 1] for each decision. Only for policies that can unlearn
+        ``before`` and ``after`` have a reward for each decision. Only for policies that can unlearn
         (``correctable``); others raise InvalidValue. Return how many were corrected: not those from before
         their lane's last restart.
 
@@ -285,8 +285,9 @@ class ColumnLearner(Generic[ArmT_co]):
         if not is_correctable(self.policy):
             remedy = "take one of sums, such as tacit.auto(arms=…, sums=True)"
             raise InvalidValue("policy", self.policy, f"it cannot take out what it has learned; {remedy}")
-        old = self.decision_reader.read_feedback("before", before, decisions)
-        new = self.decision_reader.read_feedback("after", after, decisions)
+        to_unit = self.policy.reward_range.to_unit
+        old = to_unit(self.decision_reader.read_feedback("before", before, decisions))
+        new = to_unit(self.decision_reader.read_feedback("after", after, decisions))
         if not decisions:
             return 0
         batch, actions, propensities, epochs = self.decision_reader.read_columns(decisions)

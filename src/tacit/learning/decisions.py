@@ -499,21 +499,21 @@ class LearningWatch:
     warned : bool
         Whether a repetition was warned of; then no more are searched for.
     has_zero : bool
-        Whether any reward of 0 was learned; for duels, whose 0 is a win, True from the start.
+        Whether any reward of 0 was learned; True from the start if rewards are not clicks.
     largest : float
-        The largest reward learned.
+        The largest reward learned; infinite if rewards are not clicks.
     remaining : int
         Number of further decisions whose order is watched.
     """
 
-    def __init__(self, compared: bool, watches_order: bool) -> None:
-        """Start watching: rewards if not ``compared`` (duels), and the order of learning if
+    def __init__(self, clicks: bool, watches_order: bool) -> None:
+        """Start watching: rewards if they are ``clicks``, of which most are 0, and the order of learning if
         ``watches_order``.
         """
         self.ring = array("q", [-1]) * RING_SIZE
         self.warned = False
-        self.has_zero, self.largest = compared, 0.0
-        self.remaining, self._stopped = 0 if compared else WATCHED_COUNT, False
+        self.has_zero, self.largest = not clicks, 0.0 if clicks else math.inf
+        self.remaining, self._stopped = WATCHED_COUNT if clicks else 0, False
         self._tests_order = watches_order
         self._newest: dict[str, int] = {}
         self._late = [[0, 0], [0, 0]]

@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats
+from tacit.core.reward_range import RewardRange
 from tacit.core.text import ByName, Column, Tabulated, format_table
 from tacit.learning.lanes import Offer
 from tacit.policies.base import ArmBeliefs, Policy
@@ -216,6 +217,20 @@ class Estimates(ByName[ArmEstimate], Tabulated):
 
     by = "arm"
     confidence: float
+
+    def in_range(self, unit: RewardRange) -> Estimates:
+        """Return the estimates, of rewards in [0, 1], as they are of rewards in a range."""
+
+        def rescale(value: float | None) -> float | None:
+            """Return a reward in the unit of the range; None stays."""
+            return None if value is None else float(unit.from_unit(value))
+
+        estimates = Estimates(
+            estimate._replace(**{name: rescale(getattr(estimate, name)) for name in ("mean", "low", "high")})
+            for estimate in self
+        )
+        estimates.confidence = self.confidence
+        return estimates
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per arm with the fields of :class:`ArmEstimate`."""

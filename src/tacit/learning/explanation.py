@@ -31,7 +31,7 @@ from tacit.learning.estimates import (
 )
 from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
 from tacit.policies.abilities import can_weigh_places
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, read_unit
 from tacit.policies.context import list_column_fields, list_columns
 
 MAX_FIELDS_NAMED = 3
@@ -258,6 +258,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         holiday      1          1  1.000  [0.224, 1.000]  83.3 %
         """
         by_context = self.policy.context_dim and hasattr(self.policy, "reward_draws")
+        unit = read_unit(self.policy, self.state)
         if self.policy.feature_dims == (0, 0) and not by_context:
             if not self.policy.context_dim:
                 # Raises if arguments were passed that the policy does not read.
@@ -267,7 +268,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             if self.policy.showing.compared:
                 otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
             beliefs = require_method(self, "beliefs", otherwise)(self.state, self.lane(key))
-            return compute_estimates(beliefs, count_plays(self, self.lane(key)), self.offer, confidence, arms)
+            plays = count_plays(self, self.lane(key))
+            return compute_estimates(beliefs, plays, self.offer, confidence, arms).in_range(unit)
         draws = require_method(
             self, "reward_draws", "says nothing of what arms with these features would earn"
         )
@@ -281,7 +283,9 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         impression = Impression(slots, contexts[0], *blocks)
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAW_COUNT)
         names = self.offer.names or arms or range(len(slots))
-        return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence)
+        return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence).in_range(
+            unit
+        )
 
     @with_suggestions
     def explain(

@@ -257,6 +257,9 @@ class FeedbackWindow(Generic[ArmT_co]):
         if not isinstance(learner, Learner):
             raise InvalidValue("learner", learner, "give a tacit.Learner")
         checks.number("seconds", seconds, 1e-3, MAX_SECONDS)
+        if not learner.policy.reward_range.contains(0.0):
+            remedy = f"without feedback a decision counts as 0, outside of {learner.policy.reward_range.text}"
+            raise InvalidValue("learner", learner, f"{remedy}: call its learn when a reward comes")
         clear_open(learner)
         self._initialize(learner, round(seconds * MICROSECONDS))
 
@@ -493,8 +496,8 @@ class FeedbackWindow(Generic[ArmT_co]):
             return "repeated"
         if not is_open and not is_first:
             return "late"
-        default = self._default_reward
-        amount = 0.0 if (more == default).all() else 1.0 if default else float(more.max())
+        default, to_unit = self._default_reward, self.learner.policy.reward_range.to_unit
+        amount = 0.0 if (more == default).all() else 1.0 if to_unit(default) else float(to_unit(more.max()))
         self._open.rewards[place] = more
         # More clicks on a list may come.
         final = not listed or amount == 0.0
@@ -508,7 +511,7 @@ class FeedbackWindow(Generic[ArmT_co]):
 
     @property
     def _default_reward(self) -> float:
-        """The value that is learned without feedback: 0, or 0.5 (a tie) for duels."""
+        """The reward that is learned without feedback: 0, or 0.5 (a tie) for duels."""
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
     def _read_id(self, decision: Any) -> int:
@@ -689,7 +692,8 @@ def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
 def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
     """Learn validated decisions with their rewards in their order; ``values`` has a row for each decision."""
     batch, actions, propensities, epochs = learner.decision_reader.read_columns(decisions)
-    learner.learn_rows(batch, actions, values, propensities, epochs)
+    unit_values = learner.policy.reward_range.to_unit(values)
+    learner.learn_rows(batch, actions, unit_values, propensities, epochs)
 
 
 def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:

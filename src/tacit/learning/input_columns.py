@@ -546,12 +546,13 @@ class DecisionReader(NamedTuple):
     def read_feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
         """Validate the feedback of decisions and return it as an array, shape (decisions, positions).
 
-        Rewards of lists that are not full get 0 at empty positions. ``field`` names the argument in errors.
+        It is in the caller's unit. Rewards of lists that are not full get 0 at empty positions. ``field``
+        names the argument in errors.
 
         Raises
         ------
         InvalidValue
-            If there is not one number within [0, 1] for each, or one for each position.
+            If there is not one number within the policy's range for each, or one for each position.
         """
         if isinstance(decisions, Decision) or not hasattr(decisions, "__len__"):
             raise InvalidValue("decisions", decisions, "give a list of what choose returned, or learn one")
@@ -567,11 +568,11 @@ class DecisionReader(NamedTuple):
             expected = "one" if width == 1 else f"{width} numbers"
             raise InvalidValue(field, rewards, f"give {expected} for each of {rows} decisions")
         values = np.ascontiguousarray(array, dtype=np.float64)
-        wrong = ~((values >= 0.0) & (values <= 1.0))
-        if wrong.any():
-            first = np.unravel_index(int(np.argmax(wrong)), shape)
-            place = ", ".join(map(str, first))
-            raise InvalidValue(f"{field}[{place}]", float(values[first]), "give a number in [0, 1]")
+        within = self.policy.reward_range.contains(values)
+        if not within.all():
+            first = np.unravel_index(int(np.argmin(within)), shape)
+            place, value = ", ".join(map(str, first)), float(values[first])
+            raise InvalidValue(f"{field}[{place}]", value, self.policy.reward_range.remedy(value))
         return values.reshape(rows, width)
 
     def _make_mismatch_error(self, decisions: Sequence[Decision]) -> InvalidValue:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tacit.core import checks
 from tacit.core.arrays import Floats, leaves
 from tacit.core.checks import ONLY_KEY
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.core.seeds import Seed, generator
 from tacit.core.text import html_table
 from tacit.errors import AssumptionWarning, InvalidValue, refuse_options, with_suggestions
@@ -126,7 +127,8 @@ class Learner(EstimatingLearner[ArmT_co]):
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
         super().__init__(policy, generator("learner", seed), propensities)
-        self.watch = LearningWatch(policy.showing.compared, not is_correctable(policy))
+        clicks = not policy.showing.compared and policy.reward_range == UNIT_RANGE
+        self.watch = LearningWatch(clicks, not is_correctable(policy))
         self._ring = self.watch.ring
         self._check_after: float = FIRST_CHECK
         self._warned_of_keys = False
@@ -290,9 +292,9 @@ class Learner(EstimatingLearner[ArmT_co]):
         decision : Decision
             A decision of this learner, or of another learner with the same kind of policy.
         reward : float or sequence of float
-            In [0, 1]. For an arm: a click (1.0), none (0.0), or a reward between. For a duel: 1.0
-            if the left arm won, 0.0 if the right arm won, 0.5 for a tie. For a slate: a number
-            for each position, or for each arm shown if these are fewer.
+            Within the policy's ``reward_range``, [0, 1] by default. For an arm: a click (1.0), none (0.0),
+            or a reward between. For a duel: 1.0 if the left arm won, 0.0 if the right arm won, 0.5 for a
+            tie. For a slate: a number for each position, or for each arm shown if these are fewer.
         seen : bool, optional
             Whether the user saw the shown arm, if known; for policies with examination features.
 
@@ -304,13 +306,14 @@ class Learner(EstimatingLearner[ArmT_co]):
         require_decision(decision)
         loops = self.loops
         if self.policy.feedback_width > 1:
-            loops.feedback[:] = self.decision_reader.read_feedback("reward", [reward], [decision])
-            refuse_unfilled("reward", loops.feedback, decision.slots[None])
-            value = loops.feedback.max()
+            feedback = self.decision_reader.read_feedback("reward", [reward], [decision])
+            refuse_unfilled("reward", feedback, decision.slots[None])
+            loops.feedback[:] = self.policy.reward_range.to_unit(feedback)
+            value = feedback.max()
         else:
             value = float(reward) if isinstance(reward, BOOLEANS) else reward
             try:
-                loops.feedback[0, 0] = checks.number("reward", value, 0.0, 1.0)
+                loops.feedback[0, 0] = self.policy.reward_range.read_number("reward", value)
             except InvalidValue as error:
                 if not self.policy.showing.compared:
                     raise
@@ -366,7 +369,7 @@ class Learner(EstimatingLearner[ArmT_co]):
             learner, in the order passed, with an :class:`~tacit.errors.AssumptionWarning` if their ids
             do not ascend.
         rewards : array of float, shape (decisions,) or, for slates, (decisions, positions)
-            Each in [0, 1].
+            Each within the policy's ``reward_range``.
         seen : sequence of bool or None, optional
             For each decision as for :meth:`learn`; None if unknown.
 
@@ -375,7 +378,8 @@ class Learner(EstimatingLearner[ArmT_co]):
         int
             How many were learned; the others were made before their lane's last restart.
         """
-        values = checked_rewards = self.decision_reader.read_feedback("rewards", rewards, decisions)
+        checked_rewards = self.decision_reader.read_feedback("rewards", rewards, decisions)
+        values = self.policy.reward_range.to_unit(checked_rewards)
         if seen is not None:
             values = encode_seen(self.policy, values, seen)
         if not len(decisions):

@@ -400,6 +400,11 @@ class DriftMixture(shift_mixture.ShiftMixture):
         return self.spread == "arm"
 
     @param
+    def counts_open(self) -> bool:
+        """Whether decisions not yet learned count in beliefs: if rewards range from 0 to a highest one."""
+        return bool(self.ends == 2 and self.reward_range.low == 0.0)
+
+    @param
     def ends(self) -> int:
         """Number of known ends of the range of rewards."""
         return int(self.reward_range.ends)
@@ -440,8 +445,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
         They are integers in units of 1/OPEN_UNIT.
         """
-        # In an open range, a reward's place in [0, 1] changes until it is learned.
-        if params.ends == 2:
+        if params.counts_open:
             state.open[lane, arm, 0] += hits
             state.open[lane, arm, 1] += plays
 
