@@ -55,6 +55,13 @@ class RewardRange(NamedTuple):
             return "None"
         return f"({self.low:g}, {'None' if self.high is None else f'{self.high:g}'})"
 
+    def holds(self, other: RewardRange) -> bool:
+        """Return whether no reward of the other range is outside of this one."""
+        low, high = (-math.inf if end is None else end for end in (self.low, other.low))
+        below = low <= high
+        low, high = (math.inf if end is None else end for end in (other.high, self.high))
+        return below and low <= high
+
     def to_unit(self, rewards: Any) -> Any:
         """Return rewards, numbers or an array, in the unit of a policy's state.
 
@@ -84,7 +91,10 @@ class RewardRange(NamedTuple):
         """
         if self is UNIT_RANGE and type(reward) is float and 0.0 <= reward <= 1.0:
             return reward
-        value = checks.number(field, reward, -math.inf, math.inf)
+        try:
+            value = checks.number(field, reward, -math.inf, math.inf)
+        except InvalidValue:
+            value = math.nan
         if not self.contains(value):
             raise InvalidValue(field, reward, self.remedy(value))
         return float(self.to_unit(value))
@@ -99,11 +109,14 @@ class RewardRange(NamedTuple):
 
     def remedy(self, value: float) -> str:
         """Return what to do about a reward outside the range."""
+        if self.low is None:
+            return "give a finite number"
+        high = "infinity)" if self.high is None else f"{self.high:g}]"
+        allowed = f"give a number in [{self.low:g}, {high}"
         if not math.isfinite(value):
-            return "give a finite number; leave out what is unknown"
-        open_range = "None" if self.low is None or value < min(self.low, 0.0) else "(0, None)"
-        allowed = "a number in [0, 1]" if self == UNIT_RANGE else f"a number in {self.text}"
-        return f"give {allowed}, or say what rewards there can be, as reward_range={open_range}"
+            return allowed
+        wider = "None" if value < min(self.low, 0.0) else "(0, None)"
+        return f"{allowed}, or say what rewards there can be, as reward_range={wider}"
 
 
 UNIT_RANGE = RewardRange()

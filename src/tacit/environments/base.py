@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from tacit.core import checks, dispatch
 from tacit.core.arrays import Floats, Generator
 from tacit.core.part import Part, int_range, set_field
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.errors import AssumptionWarning, InvalidValue
 
 registry: dict[str, type[Environment]] = {}
@@ -78,6 +79,9 @@ class Environment(Part, abstract=True):
         else:
             least = most = self.delay
         return checks.integer("delay", least, 0, 2**31), checks.integer("delay", most, 0, 2**31)
+
+    reward_range = UNIT_RANGE
+    """The lowest and the highest reward there can be."""
 
     @property
     def arm_count(self) -> int:

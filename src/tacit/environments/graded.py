@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import set_field
+from tacit.core.part import param, set_field
+from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
@@ -20,7 +21,7 @@ CLICK, NORMAL, SALE, PARETO, LEVELS = range(5)
 PARAMETERS = {"click": 1, "normal": 2, "sale": 3, "pareto": 2}
 """The names of families, and how many numbers follow each."""
 FAMILIES = (*PARAMETERS, "levels")
-MOST_LEVELS = 8
+MOST_LEVELS, LARGE = 8, 1e12
 EXAMPLE = '("normal", 0.7, 0.05), ("click", 0.6) or ("sale", 0.03, 40, 1)'
 
 
@@ -46,16 +47,16 @@ class GradedArms(Environment):
     ----------
     arms : sequence of tuples
         For each arm the name of a distribution and its numbers. ``("click", p)``: 1 with probability p, else
-        0. ``("normal", mean, deviation)``: normal, clipped to [``low``, ``high``]. ``("sale", p, mean,
-        sigma)``: with probability p a log-normal amount of this mean, whose logarithm has the deviation
-        ``sigma``, else 0. ``("pareto", shape, mean)``: Pareto; a shape above 1. ``("levels", value, p, value,
-        p, ...)``: at most eight values with their probabilities, which sum to 1.
+        0. ``("normal", mean, deviation)``. ``("sale", p, mean, sigma)``: with probability p a log-normal
+        amount of this mean, whose logarithm has the deviation ``sigma``, else 0. ``("pareto", shape, mean)``:
+        Pareto; a shape above 1. ``("levels", value, p, value, p, ...)``: at most eight values with their
+        probabilities, which sum to 1.
     events : sequence of int, default ()
         Rounds before which distributions move: arm i gets that of arm i + 1, the last one that of the first.
-    price : float, default 0
-        Subtracted from each reward.
-    low, high : float, default 0 and 1
-        Ends to which normal rewards are clipped.
+    price : float or sequence of float, default 0
+        Subtracted from each reward, for all arms or for each.
+    reward_range : (float, float), (float, None) or None, default (0, 1)
+        The lowest and the highest reward, to which rewards are clipped; None where there is none.
     delay, batch
         See :class:`~tacit.environments.Environment`.
 
@@ -78,6 +79,7 @@ class GradedArms(Environment):
         impression: Impression
         families: Ints  # (arms,)
         numbers: Floats  # (arms, 16)
+        prices: Floats  # (arms,)
         means: Floats  # (arms,)
         starts: Ints  # (events + 1,) the rounds of shifts, and one that never comes
         shifts: Ints  # (1,) shifts so far
@@ -85,9 +87,8 @@ class GradedArms(Environment):
 
     arms: Any
     events: Any = ()
-    price: float = 0.0
-    low: float = 0.0
-    high: float = 1.0
+    price: Any = 0.0
+    reward_range: Annotated[Any, read_range] = UNIT_RANGE
 
     def __post_init__(self) -> None:
         """Validate the parameters; raise InvalidValue for an unknown distribution or numbers out of range."""
@@ -101,7 +102,8 @@ class GradedArms(Environment):
             raise InvalidValue("events", self.events, "give rounds in increasing order")
         set_field(self, "arms", arms)
         set_field(self, "events", tuple(rounds))
-        set_field(self, "high", checks.number("high", self.high, self.low, math.inf, open_low=True))
+        prices = np.broadcast_to(np.asarray(self.price, np.float64), len(arms)).tolist()
+        set_field(self, "price", tuple(checks.number("price", price, -LARGE, LARGE) for price in prices))
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
@@ -127,20 +129,40 @@ class GradedArms(Environment):
             impression=Impression(np.arange(self.arm_count), np.zeros(0)),
             families=np.array([FAMILIES.index(arm[0]) for arm in self.arms], np.int64),
             numbers=numbers,
-            means=np.array([self._mean(arm) for arm in self.arms]) - self.price,
+            prices=np.array(self.price),
+            means=np.array(
+                [self._mean(arm, price) for arm, price in zip(self.arms, self.price, strict=True)]
+            ),
             starts=np.array([*self.events, 2**62], np.int64),
             shifts=np.zeros(1, np.int64),
             draws=RewardDraws(np.zeros(2), np.zeros(1)),
         )
 
-    def _mean(self, arm: Any) -> float:
-        """Return the mean of a distribution before the price."""
+    @param
+    def low(self) -> float:
+        """The lowest reward, which may be infinite."""
+        return -math.inf if self.reward_range.low is None else float(self.reward_range.low)
+
+    @param
+    def high(self) -> float:
+        """The highest reward, which may be infinite."""
+        return math.inf if self.reward_range.high is None else float(self.reward_range.high)
+
+    def _mean(self, arm: Any, price: float) -> float:
+        """Return the mean of a distribution minus a price, clipped to the range."""
         family, *numbers = arm
-        if family == "levels":
-            return sum(value * share for value, share in zip(numbers[::2], numbers[1::2], strict=True))
+        low, high = self.low + price, self.high + price
         if family == "normal":
-            return _clipped_mean(*numbers, self.low, self.high)
-        return {"click": numbers[0], "sale": math.prod(numbers[:2]), "pareto": numbers[-1]}[family]
+            return _clipped_mean(*numbers, low, high) - price
+        if family in ("click", "levels"):
+            pairs = (1.0, numbers[0], 0.0, 1.0 - numbers[0]) if family == "click" else numbers
+            levels = zip(pairs[::2], pairs[1::2], strict=True)
+            return sum(min(max(value, low), high) * share for value, share in levels) - price
+        if low > 0.0:
+            raise InvalidValue("reward_range", self.reward_range.text, f"let it hold {-price:g}, of no sale")
+        if family == "sale":
+            return numbers[0] * _limited_sale(*numbers[1:], high) - price
+        return _limited_pareto(*numbers, high) - price
 
     @staticmethod
     def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
@@ -162,7 +184,7 @@ class GradedArms(Environment):
         if family == CLICK:
             value = 1.0 if uniform[0] < numbers[0] else 0.0
         elif family == NORMAL:
-            value = min(max(numbers[0] + numbers[1] * normal, params.low), params.high)
+            value = numbers[0] + numbers[1] * normal
         elif family == SALE:
             if uniform[0] < numbers[0]:
                 value = numbers[1] * math.exp(numbers[2] * normal - 0.5 * numbers[2] ** 2)
@@ -175,7 +197,7 @@ class GradedArms(Environment):
                 if remaining < 0.0:
                     value = numbers[k]
                     break
-        return float(value - params.price)
+        return float(min(max(value - world.prices[place], params.low), params.high))
 
     @staticmethod
     def expected(params: Any, world: World, lane: int, arm: int) -> float:
@@ -216,6 +238,26 @@ def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> flo
         """Return the mean of the variable's part above ``end``."""
         z = (mean - end) / deviation
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        return deviation * (z * 0.5 * math.erfc(-z / math.sqrt(2.0)) + density)
+        return deviation * (z * _normal_share(z) + density)
 
-    return low + excess(low) - excess(high)
+    most = 0.0 if math.isinf(high) else excess(high)
+    return mean - most if math.isinf(low) else low + excess(low) - most
+
+
+def _normal_share(z: float) -> float:
+    """Return the probability that a standard normal variable is below ``z``."""
+    return 0.5 * math.erfc(-z / math.sqrt(2.0))
+
+
+def _limited_sale(mean: float, sigma: float, high: float) -> float:
+    """Return the mean of a log-normal amount of this mean, of which ``high`` is the most."""
+    if math.isinf(high) or sigma == 0.0:
+        return min(mean, high)
+    z = (math.log(high) - math.log(mean) + 0.5 * sigma**2) / sigma
+    return mean * _normal_share(z - sigma) + high * _normal_share(-z)
+
+
+def _limited_pareto(shape: float, mean: float, high: float) -> float:
+    """Return the mean of a Pareto variable of this mean, of which ``high`` is the most."""
+    least = mean * (1.0 - 1.0 / shape)
+    return min(high, mean - least * (least / max(high, least)) ** (shape - 1.0) / (shape - 1.0))

@@ -101,6 +101,8 @@ class Learner(EstimatingLearner[ArmT_co]):
         for bit. Nothing else should draw from a Generator that is passed here.
     propensities : bool, default True
         Whether decisions carry their propensity; this costs time if it must be integrated.
+    reward_range : (float, float), (float, None) or None, optional
+        The lowest and the highest reward there can be; by default the policy's ``reward_range``.
 
     Attributes
     ----------
@@ -122,10 +124,13 @@ class Learner(EstimatingLearner[ArmT_co]):
     """
 
     @with_suggestions
-    def __init__(self, policy: Policy, seed: Seed = None, *, propensities: bool = True) -> None:
+    def __init__(
+        self, policy: Policy, seed: Seed = None, *, propensities: bool = True, reward_range: Any = ...
+    ) -> None:
         """Create a learner without keys; raise InvalidValue if ``policy`` is no policy."""
         if not isinstance(policy, Policy):
             raise InvalidValue("policy", policy, "give a policy, such as UCB1(arms=5)")
+        policy = policy if reward_range is ... else policy.with_range(reward_range)
         super().__init__(policy, generator("learner", seed), propensities)
         clicks = not policy.showing.compared and policy.reward_range == UNIT_RANGE
         self.watch = LearningWatch(clicks, not is_correctable(policy))

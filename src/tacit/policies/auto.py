@@ -43,6 +43,7 @@ def auto(
     sums: bool = False,
     priors: Any = None,
     at_least: Any = None,
+    reward_range: Any = (0.0, 1.0),
 ) -> Policy:
     """Return the recommended policy; it needs no tuning.
 
@@ -92,6 +93,10 @@ def auto(
         Minimum probabilities with which arms are shown, whatever is learned: ``{"control": 0.1}``;
         at most 0.5 in all. See :class:`MinimumShares`; for duels, where the arm is one of the two,
         :class:`MinimumDuelShares`; for lists, where it is at any position, :class:`ListMix`.
+    reward_range : (float, float), (float, None) or None, default (0, 1)
+        The lowest and the highest reward there can be. For named arms without a context there need be no
+        highest one, such as of revenue, ``(0, None)``, or neither, such as of profit, ``None``. Give an end
+        only if it is one: a range far wider than rewards makes learning slow.
 
     Raises
     ------
@@ -117,6 +122,8 @@ def auto(
     'EmbeddingMixture(relevance_dim=384, context_dim=32)'
     >>> tacit.auto(relevance_dim=384, shows="slate", positions=10).label
     'ItemListMix(relevance_dim=384, positions=10)'
+    >>> tacit.auto(arms=["short", "long"], reward_range=(0, None)).label
+    'DriftMixture(reward_range=(0, None))'
     """
     by_features = bool(relevance_dim or examination_dim)
     schema = () if context is None else normalize_schema("context", context)
@@ -145,6 +152,17 @@ def auto(
     _check_arms(
         arms, shows, bool(relevance_dim) if shows == "slate" else by_features and shows == "arm", schema
     )
+    return _recommend(arms, shows, length, options).with_range(reward_range)
+
+
+def _recommend(arms: Any, shows: str, length: int, options: dict[str, Any]) -> Policy:
+    """Return the recommended policy for rewards in [0, 1]; ``length`` is that of a list.
+
+    Raises InvalidValue for an option that this policy does not read.
+    """
+    relevance_dim, examination_dim = options["relevance_dim"], options["examination_dim"]
+    context_dim, schema, per_key = options["context_dim"], options["context"], options["per_key"]
+    at_least = options["at_least"]
     if shows == "duel":
         _check_options(options, "a duel", ("at_least",))
         draw = HorizonDraw(_require_arms(arms))
@@ -155,9 +173,9 @@ def auto(
         return ItemListMix(relevance_dim, context_dim, positions=length, context=schema, per_key=per_key)
     if shows == "slate":
         _check_options(options, "a slate", ("own_order", "at_least"))
-        mix = SafeListMix if own_order else ListMix
+        mix = SafeListMix if options["own_order"] else ListMix
         return mix(_require_arms(arms), positions=length, at_least=at_least or ())
-    if by_features:
+    if relevance_dim or examination_dim:
         if not relevance_dim:
             raise InvalidValue("examination_dim", examination_dim, "give relevance_dim, too, at least 1")
         reads = ("relevance_dim", "examination_dim", "context_dim", "context", "per_key")

@@ -383,6 +383,17 @@ class Policy(Part, abstract=True):
         """Return a copy of the policy with the same hyperparameters over other arms (a number or names)."""
         return replace(self, arms=arms)
 
+    def with_range(self, reward_range: Any) -> Self:
+        """Return a copy of the policy, and of the policy that it wraps, for another range of rewards.
+
+        Raises InvalidValue if the policy cannot learn rewards of this range.
+        """
+        if read_range("reward_range", reward_range) == self.reward_range:
+            return self
+        inner = getattr(self, "policy", None)
+        wrapped = {"policy": inner.with_range(reward_range)} if isinstance(inner, Policy) else {}
+        return replace(self, reward_range=reward_range, **wrapped)
+
     @property
     def arm_count(self) -> int:
         """Number of arms."""

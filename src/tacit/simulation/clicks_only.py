@@ -46,10 +46,11 @@ from tacit.policies.base import Policy
 from tacit.simulation.rounds import (
     Curve,
     InFlight,
-    RoundBuffers,
     Run,
     learn_row,
+    make_buffers,
     record_round,
+    scale_feedback,
     schedule_row,
     store_impression,
 )
@@ -288,6 +289,7 @@ def play_clicks_only(
         flight.counts[row] = len(impression.arms)
         store_impression(flight, row, impression)
         record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
+        scale_feedback(feedback, flight.unit)
         if clicks.counted:
             open_feedback.lane[row], open_feedback.arm[row] = lane, action[0] if clicks.single else -1
         clicks.status[row] = WAITING
@@ -330,8 +332,9 @@ class ClicksOnlyRun(Run):
         policy, (window, table) = self.policy, self.clicks
         span, has_fixed_arms = window + 2, policy.arms is not None
         single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms
-        now = RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
-        silence = np.full(policy.feedback_width, 0.5 if policy.showing.compared else 0.0)
+        now = make_buffers(policy)
+        silent = 0.5 if policy.showing.compared else policy.reward_range.to_unit(0.0)
+        silence = np.full(policy.feedback_width, silent)
         took, status = np.zeros((2, span), np.int64)
         classes = policy.arm_count if single else 1
         return play_clicks_only, (

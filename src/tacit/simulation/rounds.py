@@ -49,6 +49,10 @@ class Curve(NamedTuple):
     position: Ints
 
 
+UNIT = np.array([0.0, 1.0])
+"""The lowest reward and the width of the range of rewards in [0, 1]."""
+
+
 class RoundBuffers(NamedTuple):
     """Buffers for the action and the feedback of a round.
 
@@ -56,10 +60,13 @@ class RoundBuffers(NamedTuple):
     ----------
     action : array of int64, shape (action_width,)
     feedback : array of float64, shape (feedback_width,)
+    unit : array of float64, shape (2,)
+        The lowest reward and the width of the policy's range, by which feedback is scaled to be learned.
     """
 
     action: Ints
     feedback: Floats
+    unit: Floats = UNIT
 
 
 class InFlight(NamedTuple):
@@ -81,6 +88,8 @@ class InFlight(NamedTuple):
     relevance, examination : array of float64, shape (span, arms, d)
     first, last, next : array of int64, shape (span,)
         The linked lists; −1 marks an end.
+    unit : array of float64, shape (2,)
+        As in :class:`RoundBuffers`.
     """
 
     lanes: Ints
@@ -96,6 +105,7 @@ class InFlight(NamedTuple):
     first: Ints
     last: Ints
     next: Ints
+    unit: Floats
 
     @classmethod
     def empty(cls, span: int, round_buffers: RoundBuffers, impression: Impression) -> InFlight:
@@ -111,7 +121,15 @@ class InFlight(NamedTuple):
         lanes, epochs, counts, *lists = np.full((6, span), -1, np.int64)
         offered, *features = map(like, impression)
         buffers = like(round_buffers.action), like(round_buffers.feedback), np.zeros(span)
-        return cls(lanes, epochs, *buffers, offered, counts, *features, *lists)
+        return cls(lanes, epochs, *buffers, offered, counts, *features, *lists, round_buffers.unit)
+
+
+@kernel
+def scale_feedback(feedback: Floats, unit: Floats) -> None:
+    """Bring feedback, in place, to the unit of a policy's state."""
+    if unit[0] != 0.0 or unit[1] != 1.0:
+        for i in range(len(feedback)):
+            feedback[i] = (feedback[i] - unit[0]) / unit[1]
 
 
 @kernel
@@ -154,6 +172,7 @@ def play(
         propensity = learned_propensity(params, state, lane, impression, shown_arms)
         react(env, world, lane, shown_arms, feedback)
         record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
+        scale_feedback(feedback, buffers.unit)
         learn(params, state, lane, make_outcome(params, impression, action, feedback, propensity))
     write_back_generator(policy_rng, rng)
     write_back_generator(users, env_rng)
@@ -255,6 +274,7 @@ def play_delayed(
         flight.counts[row] = len(impression.arms)
         store_impression(flight, row, impression)
         record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
+        scale_feedback(feedback, flight.unit)
         delay = least + int(delays.random() * (most - least + 1))
         due = (round + delay + batch) // batch * batch
         schedule_row(flight, row, due % span)
@@ -267,6 +287,12 @@ def play_delayed(
 
 
 ENVIRONMENT_STREAM, POLICY_STREAM, DELAY_STREAM = range(3)
+
+
+def make_buffers(policy: Policy) -> RoundBuffers:
+    """Return the buffers of a round of a policy."""
+    unit = np.array([policy.reward_range.low or 0.0, policy.reward_range.width])
+    return RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width), unit)
 
 
 class Run:
@@ -324,7 +350,7 @@ class Run:
         ones.
         """
         policy, environment = self.policy, self.environment
-        now = RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width))
+        now = make_buffers(policy)
         least, most = environment.delays
         if most == 0 and environment.batch == 1:
             return play, (now,)

@@ -406,6 +406,12 @@ def _check_policies(policies: Policy | Sequence[Policy], environment: Environmen
                 f"the environment gives {environment.feature_dims} relevance and examination "
                 "features; give as many",
             )
+        if not policy.reward_range.holds(environment.reward_range):
+            raise InvalidValue(
+                f"{type(policy).__name__}.reward_range",
+                policy.reward_range.text,
+                f"the environment's rewards are in {environment.reward_range.text}; give that",
+            )
         if policy.arms is not None and policy.arm_count != environment.arm_count:
             raise InvalidValue(
                 f"{type(policy).__name__}.arms",
