@@ -51,7 +51,6 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.errors import TacitError
-from tacit.learning.columns import find_catalogue
 from tacit.learning.learner import make_snapshot
 from tacit.policies import policy_to_spec
 from tacit.policies.base import registry
@@ -415,8 +414,8 @@ def describe(placement):
             else:
                 arrays[f"{number}.{field}"] = digest(array)
         arrays[f"{number}.plays"] = digest(make_snapshot(learner).plays)
-        if find_catalogue(learner) is not None:
-            item_ids, segments, vectors = find_catalogue(learner).columns()
+        if learner.catalogue is not None and learner.catalogue.version:
+            item_ids, segments, vectors = learner.catalogue.columns()
             arrays[f"{number}.items"] = [*map(str, item_ids), *map(str, segments), digest(vectors)]
     fields = defaultdict(bytes)
     for field, piece in draft_snapshot(placement, 0, 0).pieces:

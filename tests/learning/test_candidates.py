@@ -14,7 +14,6 @@ from scipy import stats
 import tacit
 from tacit.core import dispatch
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue
 from tacit.evaluate import IPS, Table, off_policy
 from tacit.learning.merging import merge_states
@@ -28,7 +27,7 @@ ARMS = 3
 # One Gibbs sweep in place of ten: these tests run plain Python.
 UNKNOWN = [
     replace(policy, sweeps=1) if isinstance(policy, tacit.policies.PolyaGammaTS) else policy
-    for policy in (kind.example(ARMS, 2) for kind in list_parts(registry, "policies"))
+    for policy in (kind.example(ARMS, 2) for kind in dispatch.list_parts(registry, "policies"))
     if policy.shows != "slate" and not policy.knows_propensity
 ]
 FEATURES = np.array([[0.3, -1.0], [1.0, 0.2], [-0.4, 0.9]])

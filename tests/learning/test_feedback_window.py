@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import AssumptionWarning, InvalidValue, SnapshotError, UnknownName
-from tacit.learning.columns import observe_decisions
 
 ARMS = ["film", "holiday", "shop"]
 RATES = [0.3, 0.5, 0.1]
@@ -51,7 +50,7 @@ def test_clicks_alone_earn_what_clicks_and_zeros_do(seconds):
 def test_decisions_are_learned_once_and_in_their_order():
     plain, window = named(), tacit.FeedbackWindow(named(), seconds=10)
     made = [window.choose("home", time=float(second)) for second in range(5)]
-    observe_decisions(plain, made)
+    plain.observe_decisions(made)
     assert window.feedback(made[3], time=4.5) == "pending"
     assert window.feedback(made[1].id, time=5.0) == "pending"
     assert window.feedback(made[1], 0.0, time=5.5) == "repeated"

@@ -15,7 +15,6 @@ from policies_of_ones_own import Pooled
 import tacit
 from tacit.core.arrays import leaves
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.columns import observe_decisions
 from tacit.policies.base import Impression
 
 pytestmark = pytest.mark.interpreted
@@ -261,7 +260,7 @@ def test_what_was_learned_is_a_fold_of_what_happened(policy, steps, tmp_path):
         decision = take_step(live, what, number, waiting)
         take_step(stopped, what, number, after_stops)
         if decision is not None:
-            observe_decisions(fold, [decision])
+            fold.observe_decisions([decision])
             logged.append(decision)
         else:
             take_step(fold, what, number, logged)
@@ -279,7 +278,7 @@ def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, st
     for what, number in steps:
         decision = take_step(live, what, number, waiting)
         if decision is not None:
-            observe_decisions(whole, [decision])
+            whole.observe_decisions([decision])
             logged.append(decision)
         elif what == "learn" and logged:
             whole.learn(logged.pop(number % len(logged)), reward_for(live, number))

@@ -8,7 +8,6 @@ import pytest
 
 import tacit
 from tacit.errors import InvalidValue, UnknownName
-from tacit.learning.columns import observe_decisions
 from tests.policies.states import assert_same_states
 
 pytestmark = pytest.mark.interpreted
@@ -224,7 +223,7 @@ def test_features_of_many_impressions_may_differ_in_number():
     learner.learn_many(decisions, [1.0, 1.0])
     assert learner.state.seen[:2].tolist() == [[1.0, 0.0], [0.0, 1.0]]
     again = tacit.Learner(LargestFeature(), seed=1)
-    observe_decisions(again, list(decisions))
+    again.observe_decisions(list(decisions))
     again.learn_many(list(decisions), [1.0, 1.0])
     assert_same_states(learner.state, again.state)
 

@@ -5,7 +5,6 @@ import pytest
 
 import tacit
 from tacit.errors import InvalidValue
-from tacit.learning.columns import observe_decisions
 from tacit.policies.features.context_models import RECENT
 from tests.policies.states import assert_same_states
 
@@ -121,7 +120,7 @@ def test_what_was_learned_folds_and_is_stored(tmp_path):
         made.append(learner.choose("all", context=context))
         learner.learn(made[-1], float(made[-1].slot == 0))
     for decision in made:
-        observe_decisions(again, [decision])
+        again.observe_decisions([decision])
         again.learn(decision, float(decision.slot == 0))
     learner.save(tmp_path / "learner")
     for other in (again, tacit.Learner.load(tmp_path / "learner")):

@@ -12,8 +12,6 @@ import tacit
 from tacit.checking.kernels import Trial
 from tacit.core import dispatch
 from tacit.core.arrays import lane_rows, leaves
-from tacit.core.dispatch import list_parts
-from tacit.learning.columns import observe_decisions
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import make_outcome, registry
 from tests.policies.states import VARIANTS, assert_same_states
@@ -30,7 +28,7 @@ def each(policies):
     return pytest.mark.parametrize("policy", policies, ids=lambda policy: policy.label)
 
 
-POLICIES = [*(kind.example(3, 2) for kind in list_parts(registry, "policies")), *VARIANTS]
+POLICIES = [*(kind.example(3, 2) for kind in dispatch.list_parts(registry, "policies")), *VARIANTS]
 RESTARTED = [policy for policy in POLICIES if hasattr(policy, "restart")]
 FEATURED = [policy for policy in POLICIES if isinstance(policy, tacit.policies.FeaturePolicy)]
 # They keep the first contexts and items, by which they measure.
@@ -74,7 +72,7 @@ def test_decisions_in_batches_and_recalled_ones_teach_as_one_by_one(policy):
     many.learn_many(together, rewards)
     assert_same_states(one.lanes.view_all(), many.lanes.view_all())
     if not policy.remembers:
-        observe_decisions(again, singles)
+        again.observe_decisions(singles)
         again.learn_many(singles, rewards)
         assert_same_states(one.lanes.view_all(), again.lanes.view_all())
 

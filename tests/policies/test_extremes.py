@@ -11,14 +11,13 @@ import pytest
 import tacit
 from tacit.core import dispatch
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import list_parts
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.learning.estimates import compute_estimates, estimate_from_draws
 from tacit.learning.lanes import Offer
 from tacit.policies.base import make_outcome, registry
 
 POLICIES = [
-    *(kind.example(arms=3, dim=2) for kind in list_parts(registry, "policies")),
+    *(kind.example(arms=3, dim=2) for kind in dispatch.list_parts(registry, "policies")),
     tacit.ExplorationFloor(tacit.policies.EXP3(3), epsilon=0.1),
     tacit.policies.baselines.RankedBandit(tacit.policies.EXP3(3), positions=3),
 ]

@@ -17,7 +17,6 @@ from scipy import integrate, stats
 import tacit
 from tacit.core import dispatch
 from tacit.core.arrays import leaves
-from tacit.core.dispatch import list_parts, register_name
 from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, make_outcome, registry
@@ -25,9 +24,9 @@ from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_l
 from tacit.policies.stationary.ucb import bernoulli_kl, kl_upper_bound
 from tests.policies.states import assert_propensities_are_frequencies, chances_of
 
-SHIPPED = list_parts(registry, "policies")
+SHIPPED = dispatch.list_parts(registry, "policies")
 POLICIES = [
-    *(kind.example(3) for kind in list_parts(registry, "policies.stationary")),
+    *(kind.example(3) for kind in dispatch.list_parts(registry, "policies.stationary")),
     tacit.Thompson(3, discount=0.9),
     tacit.policies.baselines.EXP3S(3, gamma=0.2, alpha=0.01),
     tacit.ExplorationFloor(tacit.UCB1(3), epsilon=0.3),
@@ -320,10 +319,10 @@ def test_the_name_of_a_policy_of_the_package_is_taken_only_where_it_was_defined(
     registry = {"ucb1": tacit.UCB1}
     for module in ("mine", "tacit.policies.shifting.ucb"):
         with pytest.raises(TypeError, match=r"UCB1 is the name of .*; choose another one"):
-            register_name(define(module), registry)
+            dispatch.register_name(define(module), registry)
     assert registry == {"ucb1": tacit.UCB1}
     again = define(tacit.UCB1.__module__)
-    register_name(again, registry)  # as importlib.reload does
+    dispatch.register_name(again, registry)  # as importlib.reload does
     assert registry == {"ucb1": again}
 
 

@@ -13,7 +13,6 @@ from placement_access import get_learner
 
 import tacit
 from tacit.errors import ConfigError, InvalidValue
-from tacit.learning.columns import refit_sums
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.spec import is_compatible
 from tests.policies.states import assert_propensities_are_frequencies
@@ -90,7 +89,7 @@ def test_the_default_begins_at_what_is_told_and_stays_there_until_keys_teach_oth
     betas = learner.state.shared.priors.beta[0]
     assert betas[1:].tolist() == told
     # Imaginary keys that are as told say nothing else than what was told.
-    refit_sums(learner)
+    learner.loops.refit(learner.loops.params, learner.state)
     assert betas[1:] == pytest.approx(np.array(told), rel=1e-9)
     assert betas[0].tolist() == pytest.approx([1.0, 1.0])
     # Forty keys that click on holiday every time know better, and one to come begins so.

@@ -16,7 +16,6 @@ from scipy import integrate, optimize, special, stats
 import tacit
 from tacit.classifiers.concepts import UsualRange, is_unusual
 from tacit.core.arrays import byte_count, leaves
-from tacit.learning.columns import refit_sums
 from tacit.learning.merging import add_shared, read_shared_sums
 from tacit.policies.base import Outcome
 from tacit.policies.shifting.hypotheses import accept_change, add_hypothesis, posterior, weigh_warning
@@ -757,6 +756,6 @@ def test_learners_of_other_keys_add_up_what_they_share():
     np.testing.assert_array_equal(*tails)
     for learner in (together, apart[0]):
         for _ in range(40):
-            refit_sums(learner)
+            learner.loops.refit(learner.loops.params, learner.state)
     betas = [each.state.shared.priors.beta for each in (together, apart[0])]
     np.testing.assert_allclose(*betas, rtol=1e-3)

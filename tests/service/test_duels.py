@@ -16,7 +16,6 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credit_clicks
-from tacit.learning.columns import observe_decisions
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
@@ -105,7 +104,7 @@ async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, w
             chance = credit_clicks(interleaved, clicks).chance
             duels.append((left, right, chance))
             decision = access.restore_decision(placement, row, row.epoch)
-            observe_decisions(expected, [decision])
+            expected.observe_decisions([decision])
             told = worth if chance == 0.5 else chance
             if told is not None:
                 expected.learn(decision, told)

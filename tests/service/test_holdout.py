@@ -17,7 +17,6 @@ from tacit.client import Client, InvalidRequest
 from tacit.core.arrays import leaves
 from tacit.core.run_mode import compile_loop
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
-from tacit.learning.columns import observe_decisions
 from tacit.learning.decisions import NO_VALUES, Decision
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import ControlTable, HoldoutConfig
@@ -114,7 +113,7 @@ def alone(policy, rows, rewards):
         made = Decision(
             0, row.key, (row.arm,), row.would_propensity or None, 0, np.arange(2), slots, NO_VALUES
         )
-        observe_decisions(learner, [made])
+        learner.observe_decisions([made])
         learner.learn(made, rewards.get(row.id, 0.0))
     return by_key(learner)
 

@@ -11,7 +11,6 @@ from harness import SECOND, START, folding, with_home
 from placement_access import decide, get_config, get_learner, restore_decision
 
 from tacit.core.arrays import leaves
-from tacit.learning.columns import observe_decisions
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
@@ -54,7 +53,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         placement = engine.placements["home"]
         expected = Learner(get_config(placement).policy, seed=0)
         for row, _ in shown:
-            observe_decisions(expected, [restore_decision(placement, row, row.epoch)])
+            expected.observe_decisions([restore_decision(placement, row, row.epoch)])
         for row, clicks in shown:
             rewards = [float(k in (clicks or ())) for k in range(3)]
             expected.learn(restore_decision(placement, row, row.epoch), rewards)

@@ -25,7 +25,6 @@ from tacit.core.run_mode import compile_loop, compiles_loops
 from tacit.core.text import Tabulated, align_left
 from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, get_impression
-from tacit.learning.columns import observe_decisions
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
 from tacit.policies.abilities import is_correctable
@@ -580,7 +579,7 @@ def check_unlearning(trial: Trial) -> str:
     corrected, direct = trial.make_learner(), trial.make_learner()
     rewards = [float(trial.compute_reward(round, d.slots)) for round, d in enumerate(decisions)]
     for fresh_learner in (corrected, direct):
-        observe_decisions(fresh_learner, decisions)
+        fresh_learner.observe_decisions(decisions)
     corrected.learn_many(decisions, [1 - reward for reward in rewards])
     corrected.correct_many(decisions, [1 - reward for reward in rewards], rewards)
     direct.learn_many(decisions, rewards)

@@ -294,6 +294,25 @@ class ColumnLearner(Generic[ArmT_co]):
         columns = batch, actions, old, new, propensities, epochs
         return int(self.loops.correct(self.loops.params, self.state, *columns))
 
+    def observe_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Update the state by the impressions of decisions read from a log, without deciding again; count
+        them.
+
+        Learning their feedback afterwards restores the exact state of the learner that made them.
+        """
+        batches: Iterable[Batch]
+        if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
+            batches = [decisions.batch]
+        elif decisions:
+            self.lanes.admit([d.key for d in decisions])
+            parts = split_by_size([len(d.offered) for d in decisions], count_features_per_arm(self.policy))
+            batches = (self.decision_reader.read_batch(decisions[part]) for part in parts)
+        else:
+            return
+        for batch in batches:
+            self.loops.observe(self.loops.params, self.lanes.state, batch)
+        self.decisions += len(decisions)
+
 
 def refit_sums(learner: ColumnLearner[Any]) -> None:
     """Compute again the quantities derived from the sums that all keys share; nothing if there are no
@@ -363,26 +382,6 @@ def count_plays(learner: ColumnLearner[Any], lane: int) -> Floats:
     # Beliefs count all plays, and plays from ``priors``, which are subtracted.
     plays: Floats = beliefs(learner.state, lane).plays - beliefs(learner.policy.init(1), 0).plays
     return plays
-
-
-def observe_decisions(learner: ColumnLearner[Any], decisions: Sequence[Decision]) -> None:
-    """Update the state by the impressions of decisions read from a log, without deciding again; count
-    them.
-
-    Learning their feedback afterwards restores the exact state of the learner that made them.
-    """
-    batches: Iterable[Batch]
-    if isinstance(decisions, Decisions) and decisions.lanes is learner.lanes.lane_of_key:
-        batches = [decisions.batch]
-    elif decisions:
-        learner.lanes.admit([d.key for d in decisions])
-        parts = split_by_size([len(d.offered) for d in decisions], count_features_per_arm(learner.policy))
-        batches = (learner.decision_reader.read_batch(decisions[part]) for part in parts)
-    else:
-        return
-    for batch in batches:
-        learner.loops.observe(learner.loops.params, learner.lanes.state, batch)
-    learner.decisions += len(decisions)
 
 
 def replay_rows(

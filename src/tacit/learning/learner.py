@@ -201,49 +201,11 @@ class Learner(EstimatingLearner[ArmT_co]):
         if self._no_features and arms is None and relevance is None and examination is None:
             if context is not None or self.reads_contexts:
                 self.loops.context[:] = self.impression_reader.read_context(self.policy, context)
-            return self._choose_plain(name)
+            return _choose_plain(self, name)
         if relevance is not None and self.catalogue is not None:
             self.catalogue.warn_of_passed_vectors([arms])
         decision = self.choose_rows([name], as_rows(context, arms, relevance, examination))[0]
         return decision.lean() if relevance is None and len(decision.relevance) else decision
-
-    def _choose_plain(self, key: str) -> Decision[ArmT_co]:
-        """Choose among all arms on offer and return the decision, whose number is counted.
-
-        The context, if the policy reads one, must be in ``loops.context``.
-        """
-        loops, lanes, names = self.loops, self.lanes, self.offer.names
-        lane = lanes.lane_of_key.get(key)
-        loops.single_batch.lanes[0] = lanes.admit([key])[0] if lane is None else lane
-        loops.choose(
-            loops.params,
-            lanes.state,
-            loops.single_batch,
-            self.rng,
-            loops.action,
-            loops.epoch,
-            loops.propensity_buffer,
-        )
-        slots = loops.action_row.copy()
-        if len(slots) == 1:
-            arms: Any = (names[slots.item()],)
-        else:
-            arms = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
-        propensity = None if loops.propensity_buffer is None else loops.propensity_buffer.item()
-        if propensity != propensity:
-            propensity = None
-        prefixes = places = NO_VALUES
-        if self.reports_places:
-            loops.place(
-                loops.params, lanes.state, loops.single_batch, loops.action, loops.prefixes, loops.places
-            )
-            prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
-        id, epoch, offered = self.decisions, loops.epoch.item(), self.offer.arm_indices
-        self.decisions += 1
-        context = loops.context.copy() if self.reads_contexts else loops.context
-        features = context, NO_FEATURES, NO_FEATURES
-        # Calling Decision() instead would make this method half as slow again.
-        return Decision._make((id, key, arms, propensity, epoch, offered, slots, *features, prefixes, places))
 
     def choose_many(
         self,
@@ -483,6 +445,43 @@ class Learner(EstimatingLearner[ArmT_co]):
         learner = read_snapshot(checks.path(path), restore_learner)
         clear_open(learner)
         return learner
+
+
+def _choose_plain(learner: Learner[ArmT_co], key: str) -> Decision[ArmT_co]:
+    """Choose among all arms on offer and return the decision, whose number is counted.
+
+    The context, if the policy reads one, must be in ``loops.context``.
+    """
+    loops, lanes, names = learner.loops, learner.lanes, learner.offer.names
+    lane = lanes.lane_of_key.get(key)
+    loops.single_batch.lanes[0] = lanes.admit([key])[0] if lane is None else lane
+    loops.choose(
+        loops.params,
+        lanes.state,
+        loops.single_batch,
+        learner.rng,
+        loops.action,
+        loops.epoch,
+        loops.propensity_buffer,
+    )
+    slots = loops.action_row.copy()
+    if len(slots) == 1:
+        arms: Any = (names[slots.item()],)
+    else:
+        arms = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
+    propensity = None if loops.propensity_buffer is None else loops.propensity_buffer.item()
+    if propensity != propensity:
+        propensity = None
+    prefixes = places = NO_VALUES
+    if learner.reports_places:
+        loops.place(loops.params, lanes.state, loops.single_batch, loops.action, loops.prefixes, loops.places)
+        prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
+    id, epoch, offered = learner.decisions, loops.epoch.item(), learner.offer.arm_indices
+    learner.decisions += 1
+    context = loops.context.copy() if learner.reads_contexts else loops.context
+    features = context, NO_FEATURES, NO_FEATURES
+    # Calling Decision() instead would make this method half as slow again.
+    return Decision._make((id, key, arms, propensity, epoch, offered, slots, *features, prefixes, places))
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:

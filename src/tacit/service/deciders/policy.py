@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints, leaves
-from tacit.learning.columns import observe_decisions
 from tacit.learning.decisions import Decision, Decisions
 from tacit.learning.learner import Learner
 from tacit.policies.abilities import is_correctable
@@ -148,7 +147,7 @@ class PolicyDecider:
         """Observe a logged decision; return the learner's form of it, in the current epoch of its key."""
         decision = drop_unread_context(self.learner, self._shows.restore_decision(row, row.epoch))
         with restore_on_exit(self.learner, row.key) if keeps_state and self.observes else nullcontext():
-            observe_decisions(self.learner, [decision])
+            self.learner.observe_decisions([decision])
         # The epoch of this fold, not of the log: another policy may restart at other times.
         return decision._replace(epoch=self.learner.epoch(row.key))
 

@@ -51,7 +51,7 @@ class FencedStore(PostgresStore):
         """Take ownership: increment the epoch and end the connections of the previous owner, then lock."""
         has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if has_owner and not self.epoch:
-            self._check_version(self._one(connection, "SELECT version FROM store"), VERSION)
+            self._check_version(self.select_one(connection, "SELECT version FROM store"), VERSION)
             number = (self._lock_number,)
             # A hanging transaction must end before the epoch can change; and a process that reconnects
             # before the change has the lock again, and is ended a second time.
@@ -92,7 +92,7 @@ class LayoutStore(PostgresStore):
 
     def layout(self) -> Layout | None:
         """Return the latest layout; None if the log is that of a single server."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
                 return None
             row = connection.execute(
@@ -113,7 +113,7 @@ class LayoutStore(PostgresStore):
                 f"store.schema: {self.schema!r} is too long for shards; give at most "
                 f"{LONGEST_SCHEMA} characters"
             )
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             writer.execute(
                 "CREATE TABLE IF NOT EXISTS shards (generation integer PRIMARY KEY, shards integer NOT NULL)"
             )
@@ -122,7 +122,7 @@ class LayoutStore(PostgresStore):
     def clear(self, layout: Layout) -> None:
         """Delete the schemas of all shards of a layout with their rows, if they exist."""
         for shard in range(layout.shards):
-            with self._transaction() as writer:
+            with self.transaction() as writer:
                 writer.execute(
                     sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(
                         sql.Identifier(name_schema(self.schema, layout, shard))
@@ -243,27 +243,27 @@ class ReadStore(LayoutStore):
             self._reader = cleanup.enter_context(psycopg.connect(self._conninfo))
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._reader.read_only = True
-            if self._one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
-                raise StoreError(f"{self._where}: there is no log; give the schema that was served")
-            self._check_version(self._one(self._reader, "SELECT version FROM store"), VERSION)
-            self.salt = self._one(self._reader, "SELECT salt FROM store")
+            if self.select_one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
+                raise StoreError(f"{self.location}: there is no log; give the schema that was served")
+            self._check_version(self.select_one(self._reader, "SELECT version FROM store"), VERSION)
+            self.salt = self.select_one(self._reader, "SELECT salt FROM store")
             self._cleanup = cleanup.pop_all()
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+    def reading(self) -> Iterator[psycopg.Connection[Any]]:
         """Context manager that yields the connection; all reads see one moment, until :meth:`renew`."""
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """Raise StoreError: the store is read-only."""
-        raise StoreError(f"{self._where} is open for reading only")
+        raise StoreError(f"{self.location} is open for reading only")
         yield
 
     def end(self) -> End:
         """Return the number and the time of the last row that this view sees."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._last(connection)
 
     def renew(self) -> None:

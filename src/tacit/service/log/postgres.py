@@ -151,7 +151,7 @@ class PostgresStore(Store):
                 f"store.schema: {schema!r} is not allowed; give lower-case letters, digits and underscores"
             )
         self.schema = schema
-        self._where = f"store.url: schema {schema} of {_strip_password(url)}"
+        self.location = f"store.url: schema {schema} of {_strip_password(url)}"
         self._size, self._size_after = 0, 0.0
         self._owner: tuple[int, int] | None = None
         self._committed = 0
@@ -169,7 +169,7 @@ class PostgresStore(Store):
         """Take ownership of the store, create its tables if missing, and open connections that read."""
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(self._disconnect)
-            with self._transaction() as writer:
+            with self.transaction() as writer:
                 self._prepare(writer)
             self._pool: ConnectionPool[Any] = ConnectionPool(
                 self._conninfo,
@@ -194,11 +194,11 @@ class PostgresStore(Store):
             what = str(error).strip().partition("\n")[0]
             if _is_about_data(error):
                 raise Refused(REFUSED.format(what)) from error
-            raise StoreError(f"{self._where}: {type(error).__name__}: {what}") from error
+            raise StoreError(f"{self.location}: {type(error).__name__}: {what}") from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise Refused(REFUSED.format(error)) from error
         except UNREADABLE as error:
-            raise Damaged(f"{self._where}: {UNREADABLE_ROW}: {error}") from error
+            raise Damaged(f"{self.location}: {UNREADABLE_ROW}: {error}") from error
 
     def _disconnect(self) -> None:
         """Close the writing connection, if there is one."""
@@ -229,17 +229,17 @@ class PostgresStore(Store):
         self._check_owner(connection)
         # The server takes a moment to notice the end of a connection of this or a dead process.
         deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
-        while not self._one(connection, "SELECT pg_try_advisory_lock(?)", self._lock_number):
+        while not self.select_one(connection, "SELECT pg_try_advisory_lock(?)", self._lock_number):
             if time.monotonic() >= deadline:
                 raise StoreError(
-                    f"{self._where} is in use by another process; stop it, or give another schema"
+                    f"{self.location} is in use by another process; stop it, or give another schema"
                 )
             time.sleep(0.05)
         if self.epoch:
             last = self._last(connection).seq
             if last < self._committed:
                 raise StoreError(
-                    f"{self._where} ends at row {last}, although row {self._committed} "
+                    f"{self.location} ends at row {last}, although row {self._committed} "
                     "was committed: the database went back to an earlier state; start again to go "
                     "on from there"
                 )
@@ -252,11 +252,12 @@ class PostgresStore(Store):
         self._check_epoch(owner and owner[0])
         if owner != self._owner:
             raise Fenced(
-                f"{self._where} was replaced while it was served; start again to go on from what it holds now"
+                f"{self.location} was replaced while it was served; start again to go on from what it "
+                "holds now"
             )
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """Context manager that yields the writing connection in a transaction, after a check of the owner.
 
         If the connection fails, it is closed, and the next transaction connects again.
@@ -280,16 +281,16 @@ class PostgresStore(Store):
         encoding = writer.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             raise StoreError(
-                f"{self._where} is encoded in {encoding}, which cannot keep every key; move it: "
+                f"{self.location} is encoded in {encoding}, which cannot keep every key; move it: "
                 "createdb --encoding UTF8 --template template0 NEW, and then "
                 f"pg_dump --schema {self.schema} OLD | psql NEW"
             )
         writer.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.schema)))
-        if self._one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
+        if self.select_one(writer, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
             writer.execute(CREATE_TABLES)
             writer.execute("UPDATE store SET version = %s", (VERSION,))
         else:
-            self._check_version(self._one(writer, "SELECT version FROM store"), VERSION)
+            self._check_version(self.select_one(writer, "SELECT version FROM store"), VERSION)
         self.salt = self._ensure_salt(writer)
         self._committed = self._last(writer).seq
         self._owner = writer.execute(NEXT_EPOCH).fetchone()
@@ -297,15 +298,15 @@ class PostgresStore(Store):
         self.epoch = self._owner[0]
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[psycopg.Connection[Any]]:
+    def reading(self) -> Iterator[psycopg.Connection[Any]]:
         """Context manager that yields a reading connection from the pool."""
         with self._translate_errors(), self._pool.connection() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _streaming(self) -> Iterator[Read]:
+    def streaming(self) -> Iterator[Read]:
         """Context manager that yields a function to stream rows of statements, all in one transaction."""
-        with self._reading() as connection, connection.transaction(), contextlib.ExitStack() as stack:
+        with self.reading() as connection, connection.transaction(), contextlib.ExitStack() as stack:
             numbers = count()
 
             def read(
@@ -319,24 +320,24 @@ class PostgresStore(Store):
 
             yield read
 
-    def _run(
+    def run(
         self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] = ()
     ) -> psycopg.Cursor[Any]:
         """Run a statement with question marks for its values, and return the cursor."""
         return connection.execute(_with_placeholders(statement), values)
 
-    def _run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
+    def run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
         """Run a statement with question marks once for each tuple of values."""
         with connection.cursor() as cursor:
             cursor.executemany(_with_placeholders(statement), rows)
 
-    def _select_decisions(
+    def select_decisions(
         self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]
     ) -> Iterable[Any]:
         """Return the rows of the existing decisions among pairs of placement number and id."""
         return connection.execute(FIND_DECISIONS, ([p for p, _ in wanted], [id for _, id in wanted]))
 
-    def _feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
+    def select_feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
         """Return the rows of all feedback on decisions, given by their numbers, in order of the log."""
         return connection.execute(FEEDBACK, (list(decisions),))
 
@@ -351,7 +352,7 @@ class PostgresStore(Store):
         super().append(rows)
         self._committed = max([self._committed, *(row.seq for row in rows.all())])
 
-    def _insert(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
+    def insert_rows(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
         """Insert rows with checksums, by COPY if there are many; every 10 seconds, update the cached size."""
         decisions = [
             (
@@ -371,20 +372,20 @@ class PostgresStore(Store):
                         for row in part:
                             stream.write_row(row)
                 elif part:
-                    self._run_many(writer, insert, part)
+                    self.run_many(writer, insert, part)
         if time.monotonic() > self._size_after:
             self._size_after = time.monotonic() + SIZE_SECONDS
-            self._size = self._one(writer, SIZE, self.schema)
+            self._size = self.select_one(writer, SIZE, self.schema)
 
     def end(self) -> End:
         """Return the number and the time of the log's last row, read by the writing connection."""
         # Read by the writer: with its lock, all earlier transactions have ended.
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             return self._last(writer)
 
     def check(self) -> None:
         """Raise StoreError if new commits would be lost, or another process owns the store."""
-        with self._transaction():
+        with self.transaction():
             pass
 
     def scrub(self) -> None:
@@ -393,13 +394,13 @@ class PostgresStore(Store):
     def find_damage(self) -> list[str]:
         """Read all rows; return a message for each unique index that does not find all rows of its table."""
         wrong = []
-        with self._reading() as connection, connection.transaction():
+        with self.reading() as connection, connection.transaction():
             for setting in INDEX_SETTINGS:
                 connection.execute(setting)
             for table, fields in UNIQUE:
                 key_columns = ", ".join(f"t.{field}" for field in fields)
                 same = " AND ".join(f"i.{field} = t.{field}" for field in (*fields, "ctid"))
-                missing = self._one(connection, COUNT_MISSING.format(table, key_columns, table, same))
+                missing = self.select_one(connection, COUNT_MISSING.format(table, key_columns, table, same))
                 if missing:
                     wrong.append(
                         f"{missing} rows of {table} are not found by {', '.join(fields)}: an index "

@@ -178,42 +178,42 @@ UNIQUE = (
 class SqlDatabase(ABC):
     """The operations that each database implements."""
 
-    _where: str
+    location: str
     """Start of messages: the configuration field of the store, and its value."""
 
     @abstractmethod
-    def _transaction(self) -> contextlib.AbstractContextManager[Any]:
+    def transaction(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context with the writing connection, which commits at its end or rolls back on error.
 
         Raises Fenced if another process owns the store.
         """
 
     @abstractmethod
-    def _reading(self) -> contextlib.AbstractContextManager[Any]:
+    def reading(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context with a reading connection."""
 
     @abstractmethod
-    def _streaming(self) -> contextlib.AbstractContextManager[Read]:
+    def streaming(self) -> contextlib.AbstractContextManager[Read]:
         """Return a context with a function that streams the rows of statements."""
 
     @abstractmethod
-    def _run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+    def run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
         """Run a statement with values for its question marks, and return the cursor."""
 
     @abstractmethod
-    def _run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
+    def run_many(self, connection: Any, statement: str, rows: Iterable[Any]) -> None:
         """Run a statement once for each tuple of values."""
 
     @abstractmethod
-    def _insert(self, writer: Any, rows: Rows) -> None:
+    def insert_rows(self, writer: Any, rows: Rows) -> None:
         """Insert rows in the open transaction; sequence numbers must be unique over all tables."""
 
     @abstractmethod
-    def _select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
+    def select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
         """Yield the rows of decisions with these placements and ids, as far as they exist."""
 
     @abstractmethod
-    def _feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
+    def select_feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
         """Yield the rows of the feedback on decisions, in order for each decision."""
 
     @abstractmethod
@@ -240,19 +240,19 @@ class SqlDatabase(ABC):
         """Return a decision from a row of the database's values."""
         return DecisionRow._make(row)
 
-    def _one(self, connection: Any, statement: str, *values: Any) -> Any:
+    def select_one(self, connection: Any, statement: str, *values: Any) -> Any:
         """Run a statement, and return the first value of its first row; None without a row."""
-        row = self._run(connection, statement, values).fetchone()
+        row = self.run(connection, statement, values).fetchone()
         return None if row is None else row[0]
 
     def _check_version(self, version: int, newest: int) -> None:
         """Raise StoreError if the version of a store's tables is not ``newest``, the one of this tacit."""
         if version > newest:
             raise StoreError(
-                f"{self._where} is of version {version}, this tacit reads up to {newest}; update tacit"
+                f"{self.location} is of version {version}, this tacit reads up to {newest}; update tacit"
             )
         if version < newest:
-            raise StoreError(f"{self._where} is of version {version} and {BEFORE_0_3}")
+            raise StoreError(f"{self.location} is of version {version} and {BEFORE_0_3}")
 
 
 class Store(SqlDatabase):
@@ -283,29 +283,29 @@ class Store(SqlDatabase):
 
     def _last(self, connection: Any) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
-        rows = self._run(connection, LASTS)
+        rows = self.run(connection, LASTS)
         return max((End(*row) for row in rows), default=End(0, 0))
 
     def _check_epoch(self, epoch: int | None) -> None:
         """Raise Fenced if the stored epoch is not this owner's: then another process has opened the store."""
         if epoch != self.epoch:
             raise Fenced(
-                f"{self._where} was taken over in epoch {epoch}, this is the owner of epoch "
+                f"{self.location} was taken over in epoch {epoch}, this is the owner of epoch "
                 f"{self.epoch}; leave it to the other one"
             )
 
     def _ensure_salt(self, writer: Any) -> str:
         """Return the salt of the store; create it if missing."""
-        self._run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
-        salt: str = self._one(writer, "SELECT salt FROM store")
+        self.run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
+        salt: str = self.select_one(writer, "SELECT salt FROM store")
         return salt
 
     # Write -----------------------------------------------------------------------------------
 
     def append(self, rows: Rows) -> None:
         """Append rows, which have sequence numbers, in one transaction; durable when it returns."""
-        with self._transaction() as writer:
-            self._insert(writer, rows)
+        with self.transaction() as writer:
+            self.insert_rows(writer, rows)
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement by its name; create it in the store with ``spec`` and ``seed`` if it is new.
@@ -314,29 +314,29 @@ class Store(SqlDatabase):
         Damaged if the stored policy is damaged or missing.
         """
         digest = hashlib.sha256(spec.encode()).hexdigest()
-        with self._transaction() as writer:
-            self._run(writer, NEW_POLICY, (digest, spec, __version__, name))
-            self._run(writer, NEW_PLACEMENT, (name, seed, digest))
-            row = self._run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
+        with self.transaction() as writer:
+            self.run(writer, NEW_POLICY, (digest, spec, __version__, name))
+            self.run(writer, NEW_PLACEMENT, (name, seed, digest))
+            row = self.run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
         if row is None:
-            raise Damaged(f"{self._where}: the policy of placement {name!r} is not there; {RESTORE}")
+            raise Damaged(f"{self.location}: the policy of placement {name!r} is not there; {RESTORE}")
         return self._parse_placement(row)
 
     def _parse_placement(self, row: Any) -> StoredPlacement:
         """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match its hash."""
         name, id, policy, spec, seed, digest = row
         if hashlib.sha256(spec.encode()).hexdigest() != digest:
-            raise Damaged(f"{self._where}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
+            raise Damaged(f"{self.location}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
         return StoredPlacement(id, policy, spec, seed, self.salt)
 
     def add_records(self, records: Sequence[RecordRow]) -> list[str | None]:
         """Add records whose ids are new; return for each None, or the content of the existing record."""
         before: list[str | None] = []
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             for row in records:
-                new = self._one(writer, ADD_RECORD, *row, row_checksum(row)) is not None
+                new = self.select_one(writer, ADD_RECORD, *row, row_checksum(row)) is not None
                 key = row.id, row.placement, row.kind
-                before.append(None if new else self._one(writer, FIND_RECORD, *key))
+                before.append(None if new else self.select_one(writer, FIND_RECORD, *key))
         return before
 
     def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
@@ -348,16 +348,16 @@ class Store(SqlDatabase):
         """
         # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
         # number is written last, in one statement.
-        with self._transaction() as writer:
-            number = self._one(writer, NEXT_PIECES)
+        with self.transaction() as writer:
+            number = self.select_one(writer, NEXT_PIECES)
         # The sweep of another snapshot must spare these pieces.
         self._unfinished.add(number)
         try:
             checksum = Checksum(draft[:4])
             for batch in draft.batches():
                 checksum.add(batch)
-                with self._transaction() as writer:
-                    self._run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
+                with self.transaction() as writer:
+                    self.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
                 yield
             self._write_head(draft, what, checksum, number)
         finally:
@@ -373,18 +373,18 @@ class Store(SqlDatabase):
             f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
             "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
         )
-        with self._transaction() as writer:
-            self._run(writer, stands, (*draft[:4], checksum.value(), number))
+        with self.transaction() as writer:
+            self.run(writer, stands, (*draft[:4], checksum.value(), number))
 
     def _sweep_pieces(self) -> int:
         """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
-            return len(self._run(writer, SWEEP, (oldest,)).fetchall())
+            return len(self.run(writer, SWEEP, (oldest,)).fetchall())
 
     def drop(self, old: OldRows) -> None:
         """Delete decisions, feedback, change events and records in one transaction."""
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             # Feedback refers to decisions, so it goes first.
             for table, rows in (
                 ("feedback", old.rows.feedback),
@@ -392,33 +392,33 @@ class Store(SqlDatabase):
                 ("marks", old.rows.changes),
             ):
                 delete = f"DELETE FROM {table} WHERE seq = ?"
-                self._run_many(writer, delete, [(row.seq,) for row in rows])
+                self.run_many(writer, delete, [(row.seq,) for row in rows])
             keys = [(row.placement, row.kind, row.id) for row in old.records]
-            self._run_many(writer, DROP_RECORD, keys)
+            self.run_many(writer, DROP_RECORD, keys)
 
     def drop_later_states(self, placement: int, end: int) -> None:
         """Delete the snapshot and the states of a placement that include rows after ``end``."""
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             for what in (SNAPSHOTS, STATES):
-                self._run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
+                self.run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
 
     def probe(self, time: int) -> None:
         """Commit a small change, which stores ``time``; raise StoreError if commits do not work."""
-        with self._transaction() as writer:
-            self._run(writer, "UPDATE store SET probed = ?", (time,))
+        with self.transaction() as writer:
+            self.run(writer, "UPDATE store SET probed = ?", (time,))
 
     def policy(self, spec: str) -> int:
         """Return the number of a policy, given as JSON; add the policy to the store if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()
-        with self._transaction() as writer:
-            self._run(writer, ADD_POLICY, (digest, spec, __version__))
-            number: int = self._one(writer, POLICY_OF, digest)
+        with self.transaction() as writer:
+            self.run(writer, ADD_POLICY, (digest, spec, __version__))
+            number: int = self.select_one(writer, POLICY_OF, digest)
         return number
 
     def store_configuration(self, placement: int, configuration: str) -> None:
         """Store the configuration of a placement, as JSON, in place of the one before."""
-        with self._transaction() as writer:
-            self._run(writer, CONFIGURE, (configuration, placement))
+        with self.transaction() as writer:
+            self.run(writer, CONFIGURE, (configuration, placement))
 
     # Read ------------------------------------------------------------------------------------
 
@@ -427,53 +427,55 @@ class Store(SqlDatabase):
 
         Raises Damaged if it is no configuration.
         """
-        with self._reading() as connection:
-            settings: str | None = self._one(connection, CONFIGURED, placement)
+        with self.reading() as connection:
+            settings: str | None = self.select_one(connection, CONFIGURED, placement)
         if settings is not None and not _is_configuration(settings):
-            raise Damaged(f"{self._where}: how placement {placement} was configured {NOT_WRITTEN}; {RESTORE}")
+            raise Damaged(
+                f"{self.location}: how placement {placement} was configured {NOT_WRITTEN}; {RESTORE}"
+            )
         return settings
 
     def changes(self, placement: int) -> list[ChangeRow]:
         """Return the change events of a placement's history, in order; raise Damaged at a damaged row."""
-        with self._reading() as connection:
-            return list(self._check_rows("marks", self._run(connection, CHANGES, (placement,))))
+        with self.reading() as connection:
+            return list(self.check_rows("marks", self.run(connection, CHANGES, (placement,))))
 
     def placements(self) -> dict[str, StoredPlacement]:
         """Return all placements by their names."""
-        with self._reading() as connection:
-            rows = self._run(connection, PLACEMENT)
+        with self.reading() as connection:
+            rows = self.run(connection, PLACEMENT)
             return {row[0]: self._parse_placement(row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
         """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
-        with self._reading() as connection:
-            decisions = self._check_rows("decisions", self._select_decisions(connection, wanted))
+        with self.reading() as connection:
+            decisions = self.check_rows("decisions", self.select_decisions(connection, wanted))
             by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
             if by_seq:
-                for feedback in self._check_rows("feedback", self._feedback(connection, [*by_seq])):
+                for feedback in self.check_rows("feedback", self.select_feedback(connection, [*by_seq])):
                     by_seq[feedback.decision].feedback.append(feedback)
         return {(f.decision.placement, f.decision.id): f for f in by_seq.values()}
 
     def events(self, after: int) -> Iterator[Event]:
         """Yield all rows of the log after row ``after``, in order; raise Damaged at a damaged row."""
-        with self._streaming() as read:
+        with self.streaming() as read:
             yield from merge_rows(
-                [self._check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
+                [self.check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
             )
 
     def records(self) -> Iterator[RecordRow]:
         """Yield all records of User Behavior Insights in order of their arrival."""
-        with self._streaming() as read:
-            yield from self._check_rows("records", read(READS["records"], (0,)))
+        with self.streaming() as read:
+            yield from self.check_rows("records", read(READS["records"], (0,)))
 
-    def _check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
+    def check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of a cursor over :func:`list_columns`; raise Damaged at a wrong checksum."""
-        for number, row, sound in self._verify_rows(table, cursor):
+        for number, row, sound in self.verify_rows(table, cursor):
             if not sound:
-                raise Damaged(f"{self._where}: row {number} of {table} is not what was written; {DAMAGE}")
+                raise Damaged(f"{self.location}: row {number} of {table} is not what was written; {DAMAGE}")
             yield row
 
-    def _verify_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
+    def verify_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
         """Yield each row of a cursor as its number, the row, and True if its checksum is right or missing."""
         make = self.parse_decision if table == "decisions" else KINDS[table]._make
         for values in cursor:
@@ -501,7 +503,7 @@ class Store(SqlDatabase):
         done: dict[str, BlankedRows] = {}
         marks = []
         placements = self.placements()
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             for name, stored in placements.items():
                 counts = BlankedRows(
                     self._forget_decisions(writer, subject, stored),
@@ -513,7 +515,7 @@ class Store(SqlDatabase):
                     # The forgotten name must not be logged.
                     note = encode_json(counts._asdict())
                     marks.append(ChangeRow(seq, stored.id, end.time, FORGET, note, who))
-            self._insert(writer, Rows([], [], marks))
+            self.insert_rows(writer, Rows([], [], marks))
         # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
         with contextlib.suppress(StoreError):
             self.scrub()
@@ -523,11 +525,11 @@ class Store(SqlDatabase):
         """Remove the hash of a subject from decisions of a placement; return the number of rows changed."""
         blank = []
         for unit in subject.units(stored.salt, stored.id, stored.seed):
-            rows = self._run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
+            rows = self.run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
             for row in map(self.parse_decision, rows):
                 blanked_row = row._replace(asked=remove_unit(row.asked))
                 blank.append((blanked_row.asked, row_checksum(blanked_row), row.seq))
-        self._run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
+        self.run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
         return len(blank)
 
     def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
@@ -538,14 +540,14 @@ class Store(SqlDatabase):
         name = encode_json(subject.name)
         pattern = re.sub(r"([%_!])", r"!\1", name)
         blank = []
-        for number, *row in self._run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
+        for number, *row in self.run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
             record = RecordRow._make(row)
             content = subject.blank_record(record.content)
             if content is not None:
                 blanked_record = record._replace(content=content)
                 blank.append((content, row_checksum(blanked_record), number))
         change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
-        self._run_many(writer, change, blank)
+        self.run_many(writer, change, blank)
         return len(blank)
 
     def find_damaged_rows(self) -> dict[str, list[int]]:
@@ -560,9 +562,9 @@ class Store(SqlDatabase):
         after, at_once = 0, MANY
         while True:
             try:
-                with self._streaming() as read:
+                with self.streaming() as read:
                     rows = read(READS[table], (after,), at_once)
-                    for number, _, sound in self._verify_rows(table, rows):
+                    for number, _, sound in self.verify_rows(table, rows):
                         if not sound:
                             yield number
                         after = number
@@ -570,8 +572,8 @@ class Store(SqlDatabase):
             except Damaged:
                 # An unreadable row is located by reading row by row.
                 if at_once == 1:
-                    with self._reading() as connection:
-                        after = self._one(connection, FOLLOWING[table], after)
+                    with self.reading() as connection:
+                        after = self.select_one(connection, FOLLOWING[table], after)
                     yield after
                 at_once = MANY if at_once == 1 else 1
 
@@ -593,21 +595,21 @@ class Store(SqlDatabase):
         """
         if "marks" in damaged:
             raise Damaged(
-                f"{self._where}: {describe_rows({'marks': damaged['marks']})}, which say what was "
+                f"{self.location}: {describe_rows({'marks': damaged['marks']})}, which say what was "
                 "changed and cannot be left out; restore a backup"
             )
         end, note = self.end(), encode_json({"left_out": damaged})
         mark = ChangeRow(end.seq + 1, None, end.time, TICK, note)
-        with self._transaction() as writer:
+        with self.transaction() as writer:
             for table, numbers in damaged.items():
                 for statement in LEAVE_OUT[table]:
-                    self._run_many(writer, statement, [(number,) for number in numbers])
-            self._run(writer, f"DELETE FROM {SNAPSHOTS}")
-            self._insert(writer, Rows([], [], [mark]))
+                    self.run_many(writer, statement, [(number,) for number in numbers])
+            self.run(writer, f"DELETE FROM {SNAPSHOTS}")
+            self.insert_rows(writer, Rows([], [], [mark]))
 
     def end(self) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._last(connection)
 
     def snapshot(self, placement: int) -> Snapshot | None:
@@ -623,7 +625,7 @@ class Store(SqlDatabase):
 
     def _load_snapshot(self, what: str, placement: int, *seq: int) -> Snapshot | None:
         """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
-        with self._streaming() as read:
+        with self.streaming() as read:
             query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
             for *head, checksum, number in read(query, (placement, *seq)):
                 return assemble_snapshot(head, checksum, read(PIECES, (number,), at_once=1))
@@ -631,8 +633,8 @@ class Store(SqlDatabase):
 
     def states(self, placement: int) -> list[End]:
         """Return the last row's number and the time of each stored state of a placement, in order."""
-        with self._reading() as connection:
-            return [End(*row) for row in self._run(connection, STATES_OF, (placement,))]
+        with self.reading() as connection:
+            return [End(*row) for row in self.run(connection, STATES_OF, (placement,))]
 
     def state(self, placement: int, seq: int) -> Snapshot | None:
         """Return a placement's stored state by the last row that it includes; None if it is missing."""
@@ -640,9 +642,9 @@ class Store(SqlDatabase):
 
     def find_base_end(self, placement: int) -> End | None:
         """Return the last row and the time of a placement's base; None without one."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             query = "SELECT seq, time FROM bases WHERE placement = ?"
-            row = self._run(connection, query, (placement,)).fetchone()
+            row = self.run(connection, query, (placement,)).fetchone()
         return None if row is None else End(*row)
 
     def find_old_rows(self, placement: int | None, before: int, time: int, limit: int) -> OldRows:
@@ -653,15 +655,15 @@ class Store(SqlDatabase):
 
         Decisions are returned with their feedback, and only if all of it is before row ``before``.
         """
-        with self._reading() as connection:
-            cursor = self._run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
-            decisions = list(self._check_rows("decisions", cursor))
-            feedback_cursor = self._feedback(connection, [row.seq for row in decisions])
-            feedback = list(self._check_rows("feedback", feedback_cursor))
-            cursor = self._run(connection, OLD_MARKS, (placement, before, time, limit))
-            marks = list(self._check_rows("marks", cursor))
-            cursor = self._run(connection, OLD_RECORDS, (placement, time, limit))
-            return OldRows(Rows(decisions, feedback, marks), list(self._check_rows("records", cursor)))
+        with self.reading() as connection:
+            cursor = self.run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
+            decisions = list(self.check_rows("decisions", cursor))
+            feedback_cursor = self.select_feedback(connection, [row.seq for row in decisions])
+            feedback = list(self.check_rows("feedback", feedback_cursor))
+            cursor = self.run(connection, OLD_MARKS, (placement, before, time, limit))
+            marks = list(self.check_rows("marks", cursor))
+            cursor = self.run(connection, OLD_RECORDS, (placement, time, limit))
+            return OldRows(Rows(decisions, feedback, marks), list(self.check_rows("records", cursor)))
 
     def close(self) -> None:
         """Release all connections and locks; the store cannot be used afterwards."""

@@ -86,7 +86,7 @@ class SqliteStore(sql.Store):
     def __init__(self, path: str | Path) -> None:
         super().__init__()
         self.path = Path(path)
-        self._where = f"store.path: {self.path}"
+        self.location = f"store.path: {self.path}"
         with contextlib.ExitStack() as cleanup:
             self._file = OwnedFile(self.path)
             cleanup.callback(self._file.close)
@@ -112,16 +112,16 @@ class SqliteStore(sql.Store):
         if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
-                return StoreError(f"{self._where}: {error}")
+                return StoreError(f"{self.location}: {error}")
             return Refused(sql.REFUSED.format(error))
         if isinstance(error, apsw.NotADBError):
-            return StoreError(f"{self._where} is no SQLite file; give another path")
+            return StoreError(f"{self.location} is no SQLite file; give another path")
         if isinstance(error, apsw.Error):
-            return StoreError(f"{self._where}: {type(error).__name__}: {error}")
-        return Damaged(f"{self._where}: {sql.UNREADABLE_ROW}: {error}")
+            return StoreError(f"{self.location}: {type(error).__name__}: {error}")
+        return Damaged(f"{self.location}: {sql.UNREADABLE_ROW}: {error}")
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
+    def transaction(self) -> Iterator[apsw.Connection]:
         """Context manager that yields the writing connection in a transaction, after a check of the owner.
 
         It commits at the end, or rolls back after an error.
@@ -156,7 +156,7 @@ class SqliteStore(sql.Store):
         """
         try:
             self._writer.execute("BEGIN IMMEDIATE")
-            self._insert(self._writer, rows)
+            self.insert_rows(self._writer, rows)
         except BaseException as error:
             self._undo(error)
             raise
@@ -188,7 +188,7 @@ class SqliteStore(sql.Store):
         writer = self._writer
         tables = writer.execute("SELECT count(*) FROM sqlite_schema").get
         if tables and writer.pragma("application_id") != APPLICATION_ID:
-            raise StoreError(f"{self._where} is no tacit store; give another path")
+            raise StoreError(f"{self.location} is no tacit store; give another path")
         if tables:
             # The version is checked before the file is changed.
             self._check_version(writer.execute("SELECT version FROM store").get, VERSION)
@@ -197,7 +197,7 @@ class SqliteStore(sql.Store):
         writer.pragma("foreign_keys", True)
         # Dropped and blanked data must not remain in the file.
         writer.pragma("secure_delete", True)
-        with self._transaction():
+        with self.transaction():
             if not tables:
                 writer.execute(CREATE_TABLES)
                 writer.execute("UPDATE store SET version = ?", (VERSION,))
@@ -209,38 +209,38 @@ class SqliteStore(sql.Store):
         self.epoch = epoch
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
+    def reading(self) -> Iterator[apsw.Connection]:
         """Context manager that yields the reading connection."""
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
-    def _streaming(self) -> Iterator[sql.Read]:
+    def streaming(self) -> Iterator[sql.Read]:
         """Context manager that yields a function to stream the rows of statements."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
-    def _run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
+    def run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
         """Run a statement with values for its question marks, and return the cursor."""
         return connection.execute(statement, values)
 
-    def _run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
+    def run_many(self, connection: apsw.Connection, statement: str, rows: Iterable[Any]) -> None:
         """Run a statement once for each tuple of values."""
         connection.executemany(statement, rows)
 
-    def _select_decisions(
+    def select_decisions(
         self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]
     ) -> Iterator[Any]:
         """Yield the rows of the existing decisions among pairs of placement number and id."""
         for placement, id in wanted:
             yield from connection.execute(FIND_DECISIONS, (id, placement))
 
-    def _feedback(self, connection: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
+    def select_feedback(self, connection: apsw.Connection, decisions: Sequence[int]) -> Iterator[Any]:
         """Yield the rows of all feedback on decisions, given by their numbers, decision by decision."""
         for seq in decisions:
             yield from connection.execute(FEEDBACK, (seq,))
 
-    def _insert(self, writer: apsw.Connection, rows: Rows) -> None:
+    def insert_rows(self, writer: apsw.Connection, rows: Rows) -> None:
         """Insert rows with checksums in the open transaction.
 
         Raises Fenced if another process owns the store, and StoreError if a sequence number is taken.
@@ -253,7 +253,7 @@ class SqliteStore(sql.Store):
         # A table's key prevents duplicates within the table; numbers above the last row are new in all.
         old = [seq for seq in seqs if seq <= last]
         if len(set(seqs)) < len(seqs) or any(writer.execute(SEQ_EXISTS, (seq,)).get for seq in old):
-            raise StoreError(f"{self._where}: another row has this seq")
+            raise StoreError(f"{self.location}: another row has this seq")
         for insert, part in zip(sql.INSERTS, parts, strict=True):
             if part:
                 writer.executemany(insert, part)
@@ -271,7 +271,7 @@ class SqliteStore(sql.Store):
 
     def find_damage(self) -> list[str]:
         """Return a message for each damage of the file, including indexes that differ from their tables."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return self._check_integrity(connection, "")
 
     def check_indexes(self) -> None:
@@ -280,7 +280,7 @@ class SqliteStore(sql.Store):
         Small tables are checked completely, the others up to a time limit: :data:`CHECK_SECONDS`, or
         :data:`CLEAN_SECONDS` after a clean end. A check that is incomplete after an unclean end is logged.
         """
-        with self._reading() as connection:
+        with self.reading() as connection:
             wrong = [
                 text for table in SMALL_TABLES for text in self._check_integrity(connection, f"({table})")
             ]
@@ -293,12 +293,12 @@ class SqliteStore(sql.Store):
                 if not self._clean:
                     logger.warning(
                         "%s: its last end was not a clean one, and its indexes were looked at for "
-                        "%g s alone; see them all with: tacit log verify", self._where, CHECK_SECONDS,
+                        "%g s alone; see them all with: tacit log verify", self.location, CHECK_SECONDS,
                     )  # fmt: skip
             finally:
                 connection.set_progress_handler(None)
         if wrong:
-            raise Damaged(f"{self._where}: {wrong[0]}; {REBUILD.format(self.path)}")
+            raise Damaged(f"{self.location}: {wrong[0]}; {REBUILD.format(self.path)}")
         self._clean = True
 
     def _check_integrity(self, connection: apsw.Connection, table: str) -> list[str]:
@@ -317,7 +317,7 @@ class SqliteStore(sql.Store):
         """Mark the store as cleanly closed if its indexes were checked, and release everything."""
         if self._clean:
             # If this fails, the next start checks the indexes for longer.
-            with contextlib.suppress(StoreError), self._transaction() as writer:
+            with contextlib.suppress(StoreError), self.transaction() as writer:
                 writer.execute("UPDATE store SET clean = 1")
         super().close()
 
@@ -345,15 +345,15 @@ class ReadSqlite(SqliteStore):
     def __init__(self, path: str | Path) -> None:
         sql.Store.__init__(self)
         self.path = Path(path)
-        self._where = f"store.path: {self.path}"
+        self.location = f"store.path: {self.path}"
         if not self.path.is_file():
-            raise StoreError(f"{self._where}: there is no store; give the path of one that was served")
+            raise StoreError(f"{self.location}: there is no store; give the path of one that was served")
         with contextlib.ExitStack() as cleanup, self._translate_errors():
             self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
             cleanup.callback(self._reader.close)
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:
-                raise StoreError(f"{self._where} is no tacit store; give another path")
+                raise StoreError(f"{self.location} is no tacit store; give another path")
             self._check_version(self._reader.execute("SELECT version FROM store").get, VERSION)
             self.salt = self._reader.execute("SELECT salt FROM store").get
             # All reads are in one transaction, which begins with the first statement.
@@ -366,7 +366,7 @@ class ReadSqlite(SqliteStore):
             self._reader.execute("COMMIT; BEGIN")
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
+    def transaction(self) -> Iterator[apsw.Connection]:
         """Raise StoreError: the store is read-only."""
         self.commit()
         yield self._reader
@@ -377,7 +377,7 @@ class ReadSqlite(SqliteStore):
 
     def commit(self) -> None:
         """Raise StoreError: the store is read-only."""
-        raise StoreError(f"{self._where} is open for reading only")
+        raise StoreError(f"{self.location} is open for reading only")
 
     def close(self) -> None:
         """Close the reading connection; the view cannot be used afterwards."""

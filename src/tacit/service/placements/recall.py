@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.learning.columns import build_decisions, observe_decisions
+from tacit.learning.columns import build_decisions
 from tacit.learning.decisions import Decision
 from tacit.service.deciders.modes import Modes
 from tacit.service.deciders.policy import PolicyDecider
@@ -65,7 +65,7 @@ class Recall:
             # This policy never restarts, but an earlier policy that made some of them may have.
             epochs = [0] * len(rows)
         decisions = self.restore_decisions(rows, epochs)
-        observe_decisions(self.policy.learner, decisions)
+        self.policy.learner.observe_decisions(decisions)
         self.learning.open_decisions(rows, decisions)
 
     def restore_decisions(
