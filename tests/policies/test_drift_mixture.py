@@ -176,7 +176,7 @@ def test_where_changes_are_announced_a_first_warning_is_believed_less():
 def test_who_began_without_a_word_of_announcements_goes_on_as_before():
     spec = {"name": "DriftMixture", "arms": 3, "context_dim": 2, "margin": 0.1, "notice_within": None}
     stored = policy_from_stored(spec)
-    assert stored == DriftMixture(3, context_dim=2)
+    assert stored == DriftMixture(3, context_dim=2, spread="all")
     assert stored.announced == 0.0
     assert "announced" not in policy_to_spec(stored)
     assert policy_to_spec(tacit.auto(3, signals_dim=2))["announced"] == 0.9

@@ -264,7 +264,7 @@ def test_one_hypothesis_is_the_beta_posterior():
     for _ in range(2):
         learn(policy, state, 0, 1, 0.0)
     assert state.own.weight[0].tolist() == [1.0] + [0.0] * 7
-    betas = [stats.beta(*posterior(state.own, state.shared.priors, 0, 0, arm)) for arm in (0, 1)]
+    betas = [stats.beta(*posterior(state.own, state.shared.priors, 0, 0, arm, 1.0)) for arm in (0, 1)]
     assert [beta.mean() for beta in betas] == pytest.approx([6 / 9, 1 / 4])
     assert [beta.var() for beta in betas] == pytest.approx([6 * 3 / 81 / 10, 3 / 16 / 5])
     assert type(policy).estimate(policy.params, state, 0, 0) == pytest.approx(5 / 7)
@@ -526,7 +526,7 @@ def enumerated(policy, state, lane, arms):
     own, told = state.own, np.zeros(len(arms))
     deciding = [h for h in range(8) if own.weight[lane, h] >= 1e-3]
     for h in deciding:
-        a, b = np.array([posterior(own, state.shared.priors, lane, h, arm) for arm in arms]).T
+        a, b = np.array([posterior(own, state.shared.priors, lane, h, arm, 1.0) for arm in arms]).T
         mean, deviation = np.log(a / b), np.sqrt(1 / a + 1 / b)
         order = list(zip(mean, deviation, strict=True))
         leaders = [i for i, each in enumerate(order) if each == max(order)]

@@ -33,6 +33,10 @@ class RewardRange(NamedTuple):
     low: float | None = 0.0
     high: float | None = 1.0
 
+    def __repr__(self) -> str:
+        """Return the range as it is given: a pair or None."""
+        return self.text
+
     @property
     def is_open(self) -> bool:
         """True if there is no highest reward."""
@@ -133,7 +137,7 @@ def read_range(field: str, value: Any) -> RewardRange:
     Examples
     --------
     >>> read_range("reward_range", (-1, 1)), read_range("reward_range", None)
-    (RewardRange(low=-1.0, high=1.0), RewardRange(low=None, high=None))
+    ((-1, 1), None)
     """
     ends = () if value is None else checks.as_list(value)
     if not isinstance(ends, list | tuple) or len(ends) > 2:

@@ -46,7 +46,9 @@ IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors
 SPARE = 16
 """A copy buffer has one spare lane for each 16 lanes."""
 OPEN_SUFFIX = "open"
-"""Suffix of state arrays that snapshots of version 0.3 lack; they are zero there."""
+"""Suffix of state arrays that count decisions not yet learned."""
+ADDED_ARRAYS = frozenset({OPEN_SUFFIX, "graded"})
+"""Parts of the names of state arrays that snapshots of version 0.3 lack; they are as at the start there."""
 
 
 class LearnerSnapshot(NamedTuple):
@@ -384,7 +386,7 @@ def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str
     members = frozenset(archive.namelist())
     arrays = [
         expected
-        if name.endswith(OPEN_SUFFIX) and f"{name}.npy" not in members
+        if ADDED_ARRAYS.intersection(name.split(".")) and f"{name}.npy" not in members
         else read_array(archive, name, expected)
         for name, expected in leaves(like)
     ]

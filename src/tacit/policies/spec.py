@@ -16,6 +16,7 @@ from typing import Any
 
 from tacit.core.dispatch import canonical_name
 from tacit.core.part import GRAMMAR, find_class, match_arguments, parse_call, read_call
+from tacit.core.reward_range import RewardRange
 from tacit.errors import AssumptionWarning, InvalidValue, TacitError
 from tacit.policies.action_kind import ActionKind, get_action_kind
 from tacit.policies.auto import auto
@@ -244,6 +245,8 @@ def _to_plain(value: Any) -> Any:
     """Return a policy or a classifier as a table of name and hyperparameters, any other value as it is."""
     if isinstance(value, Policy):
         return policy_to_spec(value)
+    if isinstance(value, RewardRange):
+        return None if value.low is None else list(value)
     if is_dataclass(value):
         from tacit.classifiers.base import classifier_to_spec
 
@@ -265,8 +268,10 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
         spec["arms"] = policy.arms if isinstance(policy.arms, int) else list(policy.arms)
     for field in fields(policy):
         value = getattr(policy, field.name)
-        # Fields added in later versions are omitted at their default, so that older specs stay equal.
-        if field.name != "arms" and not (field.metadata.get("later") and value == field.default):
+        # Fields added in later versions are omitted at their default, so that older specs stay equal, unless
+        # an older spec has another default.
+        is_later = field.metadata.get("later") and field.name not in policy.earlier
+        if field.name != "arms" and not (is_later and value == field.default):
             spec[field.name] = _to_plain(value)
     return spec
 

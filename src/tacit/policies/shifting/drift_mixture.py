@@ -378,7 +378,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     announced: Annotated[float, float_range(0.0, MOST_ANNOUNCED)] = field(
         default=0.0, kw_only=True, metadata=ADDED_LATER
     )
-    spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True)
+    spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True, metadata=ADDED_LATER)
 
     @property
     def further_weakness(self) -> str:  # type: ignore[override]

@@ -150,8 +150,8 @@ def grow_width(graded: GradedRewards, arm: int, reward: float, ends: int) -> flo
     records[HIGHEST] = max(records[HIGHEST], reward)
     records[LOWEST] = min(records[LOWEST], reward)
     graded.largest[0] = max(graded.largest[0], abs(size))
-    if size != 0.0 and np.ldexp(abs(size) * HEADROOM, -graded.exponent[0]) > 1.0:
-        graded.exponent[0] = int(np.ceil(np.log2(abs(size) * HEADROOM)))
+    if size != 0.0:
+        graded.exponent[0] = max(graded.exponent[0], int(np.ceil(np.log2(abs(size) * HEADROOM))))
     return float(size)
 
 
