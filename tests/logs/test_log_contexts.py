@@ -231,6 +231,19 @@ def test_contexts_of_several_lengths_have_models_of_their_own(log):
         off_policy(Uniform(), pa.table(both | {"context": ragged}), LEAN, arms=ARMS)
 
 
+def test_numbers_that_a_missing_context_hides_are_not_read(log):
+    whole = with_contexts(log)
+    offsets = pa.array(2 * np.arange(ROWS + 1), pa.int32())
+    numbers, missing = pa.array(np.ravel(whole["context"])), np.arange(ROWS) % 3 == 0
+    hidden = pa.ListArray.from_arrays(offsets, numbers, mask=pa.array(missing))
+    plain = pa.array([None if none else row for none, row in zip(missing, whole["context"], strict=True)])
+    found, expected = (
+        off_policy(Uniform(), pa.table(whole | {"context": contexts}), LEAN, arms=ARMS).estimates
+        for contexts in (hidden, plain)
+    )
+    assert [one.value for one in found] == [one.value for one in expected]
+
+
 def test_the_regressions_are_the_same_however_many_work_at_them(log, tmp_path):
     whole = pa.table(with_contexts(log, 1e6))
     for part in range(4):

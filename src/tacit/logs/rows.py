@@ -689,10 +689,11 @@ def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
 
 def _is_not_finite(contexts: Any) -> Bools:
     """Return a mask of the contexts that contain a null, an infinity or NaN."""
-    is_bad_value = ~np.isfinite(_fill_null(contexts.flatten(), np.nan))
-    rows = pc.list_parent_indices(contexts).to_numpy()[is_bad_value]
+    is_finite = np.isfinite(_fill_null(contexts.flatten(), np.nan))
     is_wrong = np.zeros(len(contexts), bool)
-    is_wrong[rows] = True
+    if not is_finite.all():
+        # Not by list_parent_indices, which counts the elements of a null list that flatten leaves out.
+        is_wrong[np.repeat(np.arange(len(contexts)), lengths(contexts))[~is_finite]] = True
     return is_wrong
 
 
