@@ -70,7 +70,7 @@ def list_functions(call: Callable[[], object]) -> list[str]:
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(PACKAGE):
-            passed.add(f"{code.co_filename[len(PACKAGE) + 1 :]} {code.co_qualname}")
+            passed.add(f"{code.co_filename[len(PACKAGE) + 1 :]} {code.co_firstlineno} {code.co_qualname}")
 
     call()
     sys.setprofile(note)

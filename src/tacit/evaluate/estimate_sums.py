@@ -184,8 +184,10 @@ class LogSummation:
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
-        weights = probabilities / rows.propensity, given_above / rows.given_above
-        weighted = WeightedRows(rows, *weights, self._target)
+        weights = weights_above = probabilities / rows.propensity
+        if given_above is not probabilities or rows.given_above is not rows.propensity:
+            weights_above = given_above / rows.given_above
+        weighted = WeightedRows(rows, weights, weights_above, self._target)
         possible = 0.0 if self._lengths else largest_possible(rows, probabilities)
         lists = None
         if self._lengths:
@@ -246,7 +248,9 @@ class LogSummation:
         if self._given_above and unknown.any():
             raise missing_propensity_error(rows, int(np.argmax(unknown)))
         remainder = 1.0 - rows.propensity
-        certain = (remainder <= MIN_REMAINDER) & (1 - target_probability > HOPELESS_RATIO * remainder + 1e-9)
+        certain = remainder <= MIN_REMAINDER
+        if certain.any():
+            certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
         if certain.any():
             row = int(np.argmax(certain))
             arm = rows.arm.names[rows.arm.codes[row]]
@@ -336,12 +340,18 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     probabilities : array of float64, shape (rows,)
         The target's probability of the arm that each row shows.
     """
-    other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
+    other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)
+    # In place: what a batch allocates at once, the system takes back and fills with zeros again.
+    other_weights = 1.0 - probabilities
+    other_weights *= other_counts[rows.offer] if len(other_counts) > 1 else other_counts[0]
     remainder = 1.0 - rows.propensity
-    other_weights = np.divide(
-        (1.0 - probabilities) * other_counts, remainder, out=np.zeros(len(remainder)), where=remainder > 0
-    )
-    return float(np.maximum(probabilities / rows.propensity, other_weights).max(initial=0.0))
+    if remainder.min(initial=1.0) > 0:
+        other_weights /= remainder
+    else:
+        zeros = np.zeros(len(remainder))
+        other_weights = np.divide(other_weights, remainder, out=zeros, where=remainder > 0)
+    shown_weights = np.divide(probabilities, rows.propensity, out=remainder)
+    return max(float(shown_weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:

@@ -271,18 +271,22 @@ class RowReader:
         """
         batch = chunk.batch
         offer = self._find_offer_indices(batch)
-        propensity = numbers(batch, "propensity")
+        propensity = given_above = numbers(batch, "propensity")
+        is_missing = np.isnan(given_above)
         at_position = numbers(batch, "position_propensity")
-        self.given_above |= bool((np.isnan(at_position) & ~np.isnan(propensity)).any())
+        if not np.isnan(at_position).all():
+            propensity = np.where(np.isnan(at_position), given_above, at_position)
+            is_missing |= ~np.isnan(at_position)
+        self.given_above |= not is_missing.all()
         rows = LoggedRows(
             chunk,
             self._first + self.rows,
             self._vocabularies["arm"].encode_column(batch["arm"]),
             offer,
             self._offers,
-            np.where(np.isnan(at_position), propensity, at_position),
-            numbers(batch, "reward", self._missing_reward or 0.0),
             propensity,
+            numbers(batch, "reward", self._missing_reward or 0.0),
+            given_above,
             {
                 name: self._vocabularies[name].encode_column(batch[name])
                 for name in NAMES
