@@ -5,10 +5,11 @@ Parts of a log can be summed separately and merged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import GROUPS, Sums, empty_sums, sum_units
 from tacit.evaluate.learners import Ranking
+from tacit.evaluate.options import LOGGED, OffPolicyEvaluation
 from tacit.evaluate.rows import (
     LoggedRows,
     RowReader,
@@ -33,6 +35,7 @@ from tacit.evaluate.rows import (
     missing_propensity_error,
 )
 from tacit.evaluate.targets import Target
+from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.schema import SEGMENT
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
@@ -316,6 +319,40 @@ class LogSummation:
         )
 
 
+def sum_log(
+    question: OffPolicyEvaluation, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None
+) -> LogSums:
+    """Read a log once and return each estimator's sums, with counts of rows, rewards and arms.
+
+    ``first`` is the number of rows before this part of the log. Propensities that are not logged are
+    computed by the propensity model. ``progress`` is called with the number of rows read so far. Raises
+    UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
+    target.
+    """
+    names = {key: column for model in question.models for key, column in model.names.items()}
+    reader = RowReader(
+        question.columns,
+        question.missing_reward,
+        need_propensity=question.propensities == LOGGED,
+        first=first,
+        names=names,
+        whole=question.has_slate_estimator,
+    )
+    summing = LogSummation(
+        question.target, question.estimators, question.cluster, question.logging, question.by is not None
+    )
+    propensity_model: Any = None if question.propensities == LOGGED else question.propensities
+    if hasattr(propensity_model, "begin"):
+        propensity_model = propensity_model.begin()
+    logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
+    for rows in reader.read(log):
+        checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
+        summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
+        if progress is not None:
+            progress(reader.rows)
+    return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
+
+
 def _tally_arms(rows: LoggedRows) -> Floats:
     """Return, shape (4, arms): rows that show an arm, rows that offer it, Σ1/p and Σ1/p² of the former."""
     size, often = len(rows.arm.names), np.bincount(rows.offer)
@@ -374,3 +411,17 @@ def _begin_model(estimator: Estimator) -> Estimator:
     if not isinstance(estimator, DirectMethod) or estimator.model is None:
         return estimator
     return replace(estimator, model=estimator.model.begin(True))
+
+
+def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:
+    """Return the rows with the propensities that a fitted model or a logging policy gives.
+
+    Raises UnfitLog if that of a row is 0.
+    """
+    chances = model.evaluate_shown(rows)
+    if not chances.all():
+        row = int(np.argmin(chances))
+        arm = rows.arm.names[rows.arm.codes[row]]
+        remedy = "give what may show each arm that was shown, or leave such rows out"
+        raise UnfitLog(f"{rows.locate_row(row)}: propensity: {arm!r} has 0, as given; {remedy}")
+    return rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))
