@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.refusals import Refusal, refuse_rows
 from tacit.errors import UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
@@ -30,9 +32,9 @@ from tacit.evaluate.rows import (
     LoggedRows,
     RowReader,
     check_segments,
+    describe_missing_propensity,
     group_lists,
     hash_clusters,
-    missing_propensity_error,
 )
 from tacit.evaluate.targets import Target
 from tacit.logs.data_warnings import MIN_ROWS
@@ -183,7 +185,7 @@ class LogSummation:
         given_above = probabilities
         if isinstance(self._target, Ranking):
             probabilities = self._target.position_probabilities(rows)
-        self._check_support(rows, probabilities)
+        refuse_rows(rows.locate_row, self._list_refusals(rows, probabilities))
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
@@ -198,7 +200,7 @@ class LogSummation:
             lists = group_lists(rows, min(self._lengths))
         cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
-            cluster_groups = hash_clusters(self._cluster_column(rows), GROUPS)
+            cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
@@ -240,56 +242,32 @@ class LogSummation:
             sums[place] = _add_units(sums[place], segment_units, None if cluster is None else cluster[picked])
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
-    def _check_support(self, rows: LoggedRows, target_probability: Floats) -> None:
-        """Raise UnfitLog if the log could not have shown an arm that the target shows.
+    def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
+        """Yield the rules by which rows are refused that could not have shown an arm that the target shows.
 
         That is so if the logged arm was certain, or nearly, and the target's is not, or if the logging
-        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above
-        is needed and missing.
+        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above,
+        or the name of a cluster, is needed and missing.
         """
-        unknown = np.isnan(rows.given_above)
-        if self._given_above and unknown.any():
-            raise missing_propensity_error(rows, int(np.argmax(unknown)))
+        if self._given_above:
+            text = partial(describe_missing_propensity, rows)
+            yield Refusal("propensity", np.isnan(rows.given_above), text)
         remainder = 1.0 - rows.propensity
         certain = remainder <= MIN_REMAINDER
         if certain.any():
             certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
-        if certain.any():
-            row = int(np.argmax(certain))
-            arm = rows.arm.names[rows.arm.codes[row]]
-            was, ever = (
-                ("certain", "never")
-                if not remainder[row]
-                else (f"certain but for {remainder[row]:.1g}", "hardly")
-            )
-            raise UnfitLog(
-                f"{rows.locate_row(row)}: propensity: {arm!r} was {was} to be shown, so the log could "
-                f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
-                f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
-                'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
-                "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
-                "give that chance"
-            )
+            text = partial(_describe_certain, rows, remainder, target_probability)
+            yield Refusal("propensity", certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
             self._logging.evaluate_shown(rows)
             never = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
-            if never.any():
-                row, code = np.argwhere(never)[0].tolist()
-                raise UnfitLog(
-                    f"{rows.locate_row(row)}: arm: the target policy shows {rows.arm.names[code]!r} "
-                    f"with probability {probabilities[row, code]:g}, the logging policy never; leave it "
-                    "out of the target policy"
-                )
-
-    def _cluster_column(self, rows: LoggedRows) -> Any:
-        """Return the column of cluster names; raise UnfitLog, naming the first such row, if one is null."""
-        column = rows.batch[self._cluster]
-        if column.null_count:
-            row = int(np.argmax(np.asarray(column.is_null())))
-            remedy = "give such rows ids of their own, or leave them out"
-            raise UnfitLog(f"{rows.locate_row(row)}: cluster: {self._cluster} is missing; {remedy}")
-        return column
+            text = partial(_describe_never, rows, probabilities, never)
+            yield Refusal("arm", never.any(axis=1), text)
+        if self._cluster is not None and len(self._lengths) < len(self._estimators):
+            is_missing = np.asarray(rows.batch[self._cluster].is_null())
+            remedy = f"{self._cluster} is missing; give such rows ids of their own, or leave them out"
+            yield Refusal("cluster", is_missing, remedy)
 
     def _note_slates(self, rows: LoggedRows) -> None:
         """Store the decision ids of the first and of the last row so far in ``slate_ids``."""
@@ -351,6 +329,30 @@ def sum_log(
         if progress is not None:
             progress(reader.rows)
     return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
+
+
+def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
+    """Return the text of an error that the logged arm was certain, or nearly, and the target's is not."""
+    arm, was, ever = rows.name_arm(row), "certain", "never"
+    if remainder[row]:
+        was, ever = f"certain but for {remainder[row]:.1g}", "hardly"
+    return (
+        f"{arm!r} was {was} to be shown, so the log could "
+        f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
+        f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
+        'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
+        "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
+        "give that chance"
+    )
+
+
+def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, row: int) -> str:
+    """Return the text of an error that the logging policy never shows an arm that the target shows."""
+    code = int(np.argmax(never[row]))
+    return (
+        f"the target policy shows {rows.arm.names[code]!r} with probability {probabilities[row, code]:g}, "
+        "the logging policy never; leave it out of the target policy"
+    )
 
 
 def _tally_arms(rows: LoggedRows) -> Floats:
@@ -419,9 +421,7 @@ def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:
     Raises UnfitLog if that of a row is 0.
     """
     chances = model.evaluate_shown(rows)
-    if not chances.all():
-        row = int(np.argmin(chances))
-        arm = rows.arm.names[rows.arm.codes[row]]
-        remedy = "give what may show each arm that was shown, or leave such rows out"
-        raise UnfitLog(f"{rows.locate_row(row)}: propensity: {arm!r} has 0, as given; {remedy}")
+    text = "{!r} has 0, as given; give what may show each arm that was shown, or leave such rows out"
+    impossible = Refusal("propensity", chances == 0, lambda row: text.format(rows.name_arm(row)))
+    refuse_rows(rows.locate_row, [impossible])
     return rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))

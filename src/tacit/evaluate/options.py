@@ -7,16 +7,18 @@ validate and hold them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict, Unpack
 
 from tacit.core import checks
 from tacit.core.part import Checked, float_range, int_range, optional
-from tacit.errors import InvalidValue, LogError
+from tacit.core.refusals import Refusal, refuse_options
+from tacit.errors import LogError
 from tacit.evaluate.estimators import (
     IPS,
     NAMES,
+    NO_LOGGING,
     SNIPS,
     CascadeIPS,
     DirectMethod,
@@ -24,8 +26,8 @@ from tacit.evaluate.estimators import (
     IndependentIPS,
     SlateEstimator,
     SlateIPS,
-    check_logging,
     estimators_from_names,
+    lacks_methods,
 )
 from tacit.evaluate.intervals import CONFIDENCE, check_confidence
 from tacit.evaluate.learners import Frozen, Learning, Ranking
@@ -99,6 +101,13 @@ class Options(Checked):
 # ---- The question of an off-policy evaluation: target policy, estimators and options, validated together
 
 LOGGED, ESTIMATED = "logged", "estimated"
+NO_PROPENSITIES = (
+    f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log, such as Uniform() "
+    "or Table({'film': 0.8, …}); one probability for all rows goes into constants={'propensity': 0.5}"
+)
+NO_LIST_PROPENSITIES = (
+    "propensities that are not logged are those of arms at positions; of those for lists, give IndependentIPS"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,36 +133,39 @@ class OffPolicyEvaluation(Options):
         together.
         """
         super().__post_init__()
-        target = _as_target(self.target, self.seed)
-        if isinstance(target, type) or not (hasattr(target, "evaluate_shown") and hasattr(target, "begin")):
-            raise InvalidValue("target", self.target, _suggest_target(self.target))
-        if not isinstance(self.cluster, str | None):
-            raise InvalidValue("cluster", self.cluster, "give the name of a column, such as 'key' or 'user'")
-        self._set("target", target)
-        check_logging(self.logging)
-        self._set("propensities", _check_propensities(self.propensities))
-        estimators = self.estimators
-        if estimators is None:
-            estimators = _default_estimators(target, self.propensities == LOGGED)
-        is_list = isinstance(estimators, list | tuple)
-        if (
-            not is_list
-            or not estimators
-            or not all(isinstance(estimator, Estimator) for estimator in estimators)
-        ):
-            raise InvalidValue("estimators", estimators, f"give {_suggest_estimators(estimators)}")
-        self._set("estimators", _with_models(estimators))
-        if isinstance(target, Ranking) and not all(isinstance(x, SlateEstimator) for x in estimators):
-            remedy = "give such as weigh lists, as IndependentIPS and CascadeIPS do"
-            raise InvalidValue("estimators", estimators, remedy)
-        if self.propensities != LOGGED and any(getattr(x, "given_above", False) for x in estimators):
-            remedy = (
-                "propensities that are not logged are those of arms at positions; of those for "
-                "lists, give IndependentIPS"
-            )
-            raise InvalidValue("estimators", estimators, remedy)
-        if self.has_slate_estimator and self.cluster not in (None, "decision_id"):
-            raise InvalidValue("cluster", self.cluster, "slates are units of their own; leave it out")
+        self._set("target", _as_target(self.target, self.seed))
+        if self.propensities == ESTIMATED:
+            self._set("propensities", Frequencies())
+        if self.estimators is None:
+            self._set("estimators", _default_estimators(self.target, self.propensities == LOGGED))
+        refuse_options(self._list_refusals())
+        self._set("estimators", _with_models(self.estimators))
+
+    def _list_refusals(self) -> Iterator[Refusal]:
+        """Yield the rules by which options are refused: each alone, then those that do not fit together."""
+        target, propensities, estimators = self.target, self.propensities, self.estimators
+        no_target = lacks_methods(target, "evaluate_shown", "begin")
+        yield Refusal("target", no_target, lambda: _suggest_target(target), target)
+        no_name = not isinstance(self.cluster, str | None)
+        yield Refusal("cluster", no_name, "give the name of a column, such as 'key' or 'user'", self.cluster)
+        no_target = self.logging is not None and lacks_methods(self.logging, "evaluate_shown")
+        yield Refusal("logging", no_target, NO_LOGGING, self.logging)
+        no_target = propensities != LOGGED and lacks_methods(propensities, "evaluate_shown")
+        is_class = isinstance(propensities, type)
+        instead = _suggest_target(propensities) if is_class else NO_PROPENSITIES
+        yield Refusal("propensities", no_target, instead, propensities)
+        is_list = isinstance(estimators, list | tuple) and bool(estimators)
+        no_estimators = not is_list or not all(isinstance(x, Estimator) for x in estimators)
+        yield Refusal(
+            "estimators", no_estimators, lambda: f"give {_suggest_estimators(estimators)}", estimators
+        )
+        is_single = isinstance(target, Ranking) and not self.has_only_slate_estimators
+        remedy = "give such as weigh lists, as IndependentIPS and CascadeIPS do"
+        yield Refusal("estimators", is_single, remedy, estimators)
+        needs_lists = propensities != LOGGED and any(getattr(x, "given_above", False) for x in estimators)
+        yield Refusal("estimators", needs_lists, NO_LIST_PROPENSITIES, estimators)
+        is_split = self.has_slate_estimator and self.cluster not in (None, "decision_id")
+        yield Refusal("cluster", is_split, "slates are units of their own; leave it out", self.cluster)
 
     @property
     def schema(self) -> Any:
@@ -288,25 +300,6 @@ def _suggest_estimators(estimators: Any) -> str:
             return "estimators, such as [IPS(), SNIPS()]"
         calls.append(f"{estimator_class.__name__}({'slots' * issubclass(estimator_class, SlateEstimator)})")
     return f"[{', '.join(calls)}]" if calls else "estimators, such as [IPS(), SNIPS()]"
-
-
-def _check_propensities(propensities: Any) -> Any:
-    """Return the option ``propensities`` if it is valid; replace "estimated" by a model of frequencies.
-
-    Raises InvalidValue for other values than "logged", "estimated" and target policies.
-    """
-    if propensities == ESTIMATED:
-        return Frequencies()
-    is_instance = not isinstance(propensities, type)
-    if propensities == LOGGED or (is_instance and hasattr(propensities, "evaluate_shown")):
-        return propensities
-    remedy = (
-        f"give {LOGGED!r}, {ESTIMATED!r} or a target policy: the one that wrote the log, such as Uniform() "
-    )
-    remedy += (
-        "or Table({'film': 0.8, …}); one probability for all rows goes into constants={'propensity': 0.5}"
-    )
-    raise InvalidValue("propensities", propensities, remedy if is_instance else _suggest_target(propensities))
 
 
 def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
