@@ -124,11 +124,6 @@ def conclude(
     return replace(estimate, warnings=(*notes, *_list_doubts(estimator, sums, estimate.intervals)))
 
 
-def _unit(estimator: Estimator) -> str:
-    """Return the word for an estimator's units in messages: "lists" or "rows"."""
-    return "lists" if isinstance(estimator, SlateEstimator) else "rows"
-
-
 def _length(estimator: Estimator) -> float:
     """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
@@ -156,8 +151,9 @@ def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.B
     """
     doubts = []
     if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
+        unit = "lists" if isinstance(estimator, SlateEstimator) else "rows"
         doubts.append(
-            f"the {sums.n:,} {_unit(estimator)}, weighted, tell as much as {sums.effective_sample_size:.3g} "
+            f"the {sums.n:,} {unit}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
     low, high = bounds.get("normal", (0.0, 0.0))

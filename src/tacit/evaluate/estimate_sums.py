@@ -164,7 +164,12 @@ class LogSummation:
         if isinstance(self._target, Ranking):
             self._target.needs_positions = any(isinstance(x, PositionBasedIPS) for x in estimators)
         self._logging = logging.begin(True) if logging else None
-        self._estimators = [_begin_model(estimator) for estimator in estimators]
+        self._estimators = [
+            replace(x, model=x.model.begin(True))
+            if isinstance(x, DirectMethod) and x.model is not None
+            else x
+            for x in estimators
+        ]
         self._cluster = cluster
         self._given_above = any(getattr(estimator, "given_above", False) for estimator in estimators)
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
@@ -406,13 +411,6 @@ def _group_by_code(codes: Ints) -> Iterator[tuple[int, Ints]]:
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for indices in np.split(order, starts[1:]) if len(order) else ():
         yield int(codes[indices[0]]), indices
-
-
-def _begin_model(estimator: Estimator) -> Estimator:
-    """Return the estimator with its reward model reset for a new log; unchanged if it has none."""
-    if not isinstance(estimator, DirectMethod) or estimator.model is None:
-        return estimator
-    return replace(estimator, model=estimator.model.begin(True))
 
 
 def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:

@@ -154,7 +154,7 @@ def off_policy(
     reader = question.open_log(log, **reading)
     if isinstance(getattr(question.target, "policy", None), Policy) and not question.models:
         warn_unread_context(reader, question.target.policy)
-    if question.has_unfitted_models:
+    if not all(model.is_fitted for model in question.models):
         if reader.is_stream:
             remedy = "give a log that can be read twice, or an estimator with a fitted model"
             raise InvalidValue("log", log, remedy)

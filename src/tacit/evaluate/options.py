@@ -182,7 +182,8 @@ class OffPolicyEvaluation(Options):
             raise LogError(
                 missing_columns_error(str(reader.files[0].path), {"key": "key"}, reader.files[0].names)
             )
-        return reader.with_columns(extra_columns(self.columns), self.cluster)
+        extra = extra_columns(self.columns)
+        return reader.with_columns(extra, self.cluster) if extra else reader
 
     @property
     def models(self) -> list[ModelOfLog]:
@@ -190,11 +191,6 @@ class OffPolicyEvaluation(Options):
         reward_models: list[Any] = [x.model for x in self.estimators if isinstance(x, DirectMethod)]
         log_models = {id(x): x for x in [*reward_models, self.propensities] if isinstance(x, ModelOfLog)}
         return list(log_models.values())
-
-    @property
-    def has_unfitted_models(self) -> bool:
-        """True if at least one of ``models`` has not been fitted to the log yet."""
-        return any(not model.is_fitted for model in self.models)
 
     @property
     def is_sequential(self) -> bool:

@@ -164,17 +164,6 @@ class ArmRidges(ArmValues, ModelOfLog):
         self.strength = checks.positive("strength", strength)
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
         self._models: dict[int, LengthModels] | None = None
-        self._arms: list[str] = []
-
-    @property
-    def is_fitted(self) -> bool:
-        """True if the model has been fitted to a log."""
-        return self._models is not None
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The arms that the model was fitted to, as {"arm": arms}, in the order of their codes."""
-        return {"arm": self._arms}
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Products:
         """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
@@ -185,7 +174,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
         for rows in reader.read(log):
-            fold = (rows.first + np.arange(len(rows.reward))) % self.folds
+            fold = rows.folds(self.folds)
             for picked, context_rows in group_by_length(rows):
                 length, arms = context_rows.shape[1], len(reader.arms)
                 origin = origins.setdefault(length, context_rows[0].copy())
@@ -216,7 +205,7 @@ class ArmRidges(ArmValues, ModelOfLog):
     def from_counts(self, counts: Products) -> Self:
         """Return a copy of the model that is fitted to sums of a log."""
         model = copy.copy(self)
-        model._arms = counts.arms
+        model.is_fitted, model.names = True, {"arm": counts.arms}
         model._models = {size: self._fit_length(x, counts.origins[size]) for size, x in counts.sums.items()}
         return model
 
@@ -274,10 +263,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         if self._models is None:
             raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
         arms = len(rows.arm.names)
-        if self._arms[:arms] != rows.arm.names:
+        if self.names["arm"][:arms] != rows.arm.names:
             raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
         rewards = np.zeros((len(rows.reward), arms))
-        fold = (rows.first + np.arange(len(rewards))) % self.folds
+        fold = rows.folds(self.folds)
         for picked, context_rows in group_by_length(rows):
             models = self._models.get(context_rows.shape[1])
             if models is None:

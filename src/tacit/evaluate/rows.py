@@ -107,6 +107,10 @@ class LoggedRows(NamedTuple):
         name: str = self.arm.names[self.arm.codes[row]]
         return name
 
+    def folds(self, count: int) -> Ints:
+        """Return the fold of each row: its number in the log modulo ``count``."""
+        return (self.first + np.arange(len(self.reward))) % count
+
     def get_column(self, per: str | None) -> Coded:
         """Return the column ``per`` as codes with their names; for None, all codes are 0.
 
