@@ -18,9 +18,11 @@ from typing import Any, Unpack
 from tacit.core import checks
 from tacit.core.parallel import Report, run_tasks
 from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.evaluate.conclusions import compute_result
+from tacit.evaluate.estimate_sums import sum_log
 from tacit.evaluate.estimators import Estimator
-from tacit.evaluate.evaluation import OffPolicyEvaluation, warn_of_doubts
-from tacit.evaluate.options import OffPolicyOptions, ReplayOptions
+from tacit.evaluate.evaluation import warn_of_doubts, warn_of_lists
+from tacit.evaluate.options import OffPolicyEvaluation, OffPolicyOptions, ReplayOptions
 from tacit.evaluate.rejection import ReplayCounts, ReplayResult, replay_passes
 from tacit.evaluate.results import OffPolicyResult
 from tacit.evaluate.rows import collect_arms, sort_arms
@@ -84,29 +86,30 @@ def off_policy(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = off_policy(Uniform(), "s3://bucket/clicks/")
     """
-    weighing = OffPolicyEvaluation(target=target, estimators=estimators, **options)
-    reader = weighing.open_log(_open_reader(log))
+    question = OffPolicyEvaluation(target=target, estimators=estimators, **options)
+    reader = question.open_log(_open_reader(log))
     shards = checks.integer("shards", shards, 1, 2**20)
-    if shards > 1 and not weighing.is_sequential:
+    if shards > 1 and not question.is_sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
     parts: list[Any] = (
         _split_shards(reader, shards)
-        if weighing.is_sequential
-        else split_log(reader, whole_files=weighing.has_slate_estimator)
+        if question.is_sequential
+        else split_log(reader, whole_files=question.has_slate_estimator)
     )
     first_rows = [0] * len(parts)
-    if weighing.models:
-        model_counts = _evaluate_parts("counting", partial(_count_rows, weighing), parts, workers, reader)
-        weighing = weighing.with_fitted_models(
+    if question.models:
+        model_counts = _evaluate_parts("counting", partial(_count_rows, question), parts, workers, reader)
+        question = question.with_fitted_models(
             [reduce(_merge, model) for model in zip(*model_counts, strict=True)]
         )
         first_rows = [0, *accumulate(part[0].rows for part in model_counts[:-1])]
     sums = _evaluate_parts(
-        "weighting", weighing.sum_log, parts, workers, reader, [(first_row,) for first_row in first_rows]
+        "weighting", partial(sum_log, question), parts, workers, reader, [(first,) for first in first_rows]
     )
-    weighing.warn_of_lists(reader.report)
+    warn_of_lists(question, reader.report)
     notes = warn_rejected(reader, reader)
-    return warn_of_doubts(replace(weighing.compute_result(reduce(weighing.merge_sums, sums)), notes=notes))
+    log_sums = reduce(lambda before, after: before.merge(after, question.in_turn), sums)
+    return warn_of_doubts(replace(compute_result(question, log_sums), notes=notes))
 
 
 def replay(
@@ -243,9 +246,9 @@ def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tupl
     return result, log.report
 
 
-def _count_rows(weighing: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
+def _count_rows(question: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
     """Return, for each reward model, the counts that it needs of a part of the log."""
-    return [model.count_log(part, weighing.missing_reward) for model in weighing.models]
+    return [model.count_log(part, question.missing_reward) for model in question.models]
 
 
 def _merge(before: Any, after: Any) -> Any:

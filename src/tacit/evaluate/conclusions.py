@@ -1,21 +1,33 @@
-"""The estimate of an estimator, with its intervals and warnings, from its sums over a log."""
+"""The conclusion of an evaluation: estimates with intervals and warnings, from sums over a log."""
 
 # Needs the sums alone, so that parts of a log can be summed on different machines.
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from tacit.errors import InvalidValue
 from tacit.evaluate import intervals
-from tacit.evaluate.estimators import DoublyRobust, Estimator, SlateEstimator
+from tacit.evaluate.estimate_sums import LogSums, SegmentSums
+from tacit.evaluate.estimators import DoublyRobust, Estimator, IndependentIPS, SlateEstimator
 from tacit.evaluate.intervals import Sums
-from tacit.evaluate.results import NO_OVERLAP, Estimate, bounds_text
-from tacit.evaluate.rewards import ModelOfLog
+from tacit.evaluate.options import OffPolicyEvaluation
+from tacit.evaluate.results import (
+    NO_OVERLAP,
+    ByEstimator,
+    Estimate,
+    OffPolicyResult,
+    Segment,
+    bounds_text,
+    describe_propensity_doubt,
+)
+from tacit.evaluate.rewards import ASSUMES, ModelOfLog
 
+FITTED = "the learner was fitted to this very log, and is judged too well by it; judge it by later rows"
 MIN_EFFECTIVE_SIZE = 100
 """Effective sample size below which asymptotic intervals are not trusted."""
 MODEL_ONLY = (
@@ -112,11 +124,6 @@ def conclude(
     return replace(estimate, warnings=(*notes, *_list_doubts(estimator, sums, estimate.intervals)))
 
 
-def _unit(estimator: Estimator) -> str:
-    """Return the word for an estimator's units in messages: "lists" or "rows"."""
-    return "lists" if isinstance(estimator, SlateEstimator) else "rows"
-
-
 def _length(estimator: Estimator) -> float:
     """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
@@ -144,8 +151,9 @@ def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.B
     """
     doubts = []
     if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
+        unit = "lists" if isinstance(estimator, SlateEstimator) else "rows"
         doubts.append(
-            f"the {sums.n:,} {_unit(estimator)}, weighted, tell as much as {sums.effective_sample_size:.3g} "
+            f"the {sums.n:,} {unit}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
     low, high = bounds.get("normal", (0.0, 0.0))
@@ -200,3 +208,77 @@ def _anytime(
     if not unclipped or threshold < weight_bound:
         return None
     return intervals.anytime_in_range(sums, -weight_bound, 1.0 + weight_bound, confidence)
+
+
+def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolicyResult:
+    """Return the result of the evaluation: estimates with intervals, in total and by segment.
+
+    It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
+    """
+    return OffPolicyResult(
+        target=question.target.label,
+        estimates=_estimates(question, log_sums.sums, given_above=log_sums.given_above),
+        logged=_mean_logged_reward(question, log_sums),
+        rows=log_sums.rows,
+        lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
+        by=question.by,
+        segments={
+            name: Segment(
+                _estimates(question, part.sums, len(log_sums.segments)),
+                part.rows,
+                _mean_logged_reward(question, part),
+            )
+            for name, part in sorted(log_sums.segments.items(), key=lambda item: -item[1].rows)
+        },
+        assumes="; ".join(filter(None, _list_result_doubts(question, log_sums))),
+        unanswered=log_sums.unanswered,
+        never_shown=tuple(
+            arm for arm, counts in log_sums.arms.items() if not counts[0] and arm in log_sums.reachable
+        ),
+        confidence=question.confidence,
+        missing_reward=question.missing_reward,
+    )
+
+
+def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
+    """Yield texts on why to doubt the result; a text is empty if its doubt does not apply.
+
+    They are: propensities are not logged, the target was fitted to this log, propensities contradict
+    the log.
+    """
+    yield question.assumes
+    yield FITTED * log_sums.learned
+    if question.assumes != ASSUMES and not question.has_slate_estimator and log_sums.arms:
+        yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
+
+
+def _estimates(
+    question: OffPolicyEvaluation,
+    estimator_sums: Sequence[Sums],
+    segments: int = 1,
+    *,
+    given_above: bool = False,
+) -> ByEstimator:
+    """Return one estimate with intervals per estimator, from the estimators' sums.
+
+    With several segments, intervals are wider, so that they hold in all segments simultaneously.
+    """
+    return ByEstimator(
+        conclude(
+            estimator,
+            sums,
+            clustered=question.cluster is not None,
+            confidence=question.confidence,
+            weight_bound=question.weight_bound,
+            seed=question.seed,
+            segments=segments,
+            given_above=given_above and isinstance(estimator, IndependentIPS),
+        )
+        for estimator, sums in zip(question.estimators, estimator_sums, strict=True)
+    )
+
+
+def _mean_logged_reward(question: OffPolicyEvaluation, log_sums: LogSums | SegmentSums) -> float:
+    """Return the log's mean reward per row, or per list if all estimators are for lists; NaN if empty."""
+    units = log_sums.sums[0].n if question.has_only_slate_estimators else log_sums.rows
+    return log_sums.reward / units if units else math.nan

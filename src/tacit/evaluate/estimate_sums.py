@@ -5,14 +5,17 @@ Parts of a log can be summed separately and merged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.refusals import Refusal, refuse_rows
 from tacit.errors import UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
@@ -24,15 +27,17 @@ from tacit.evaluate.estimators import (
 )
 from tacit.evaluate.intervals import GROUPS, Sums, empty_sums, sum_units
 from tacit.evaluate.learners import Ranking
+from tacit.evaluate.options import LOGGED, OffPolicyEvaluation
 from tacit.evaluate.rows import (
     LoggedRows,
     RowReader,
     check_segments,
+    describe_missing_propensity,
     group_lists,
     hash_clusters,
-    missing_propensity_error,
 )
 from tacit.evaluate.targets import Target
+from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.schema import SEGMENT
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
@@ -159,7 +164,12 @@ class LogSummation:
         if isinstance(self._target, Ranking):
             self._target.needs_positions = any(isinstance(x, PositionBasedIPS) for x in estimators)
         self._logging = logging.begin(True) if logging else None
-        self._estimators = [_begin_model(estimator) for estimator in estimators]
+        self._estimators = [
+            replace(x, model=x.model.begin(True))
+            if isinstance(x, DirectMethod) and x.model is not None
+            else x
+            for x in estimators
+        ]
         self._cluster = cluster
         self._given_above = any(getattr(estimator, "given_above", False) for estimator in estimators)
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
@@ -180,12 +190,14 @@ class LogSummation:
         given_above = probabilities
         if isinstance(self._target, Ranking):
             probabilities = self._target.position_probabilities(rows)
-        self._check_support(rows, probabilities)
+        refuse_rows(rows.locate_row, self._list_refusals(rows, probabilities))
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
-        weights = probabilities / rows.propensity, given_above / rows.given_above
-        weighted = WeightedRows(rows, *weights, self._target)
+        weights = weights_above = probabilities / rows.propensity
+        if given_above is not probabilities or rows.given_above is not rows.propensity:
+            weights_above = given_above / rows.given_above
+        weighted = WeightedRows(rows, weights, weights_above, self._target)
         possible = 0.0 if self._lengths else largest_possible(rows, probabilities)
         lists = None
         if self._lengths:
@@ -193,7 +205,7 @@ class LogSummation:
             lists = group_lists(rows, min(self._lengths))
         cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
-            cluster_groups = hash_clusters(self._cluster_column(rows), GROUPS)
+            cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)
         segments = self._segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
@@ -235,54 +247,32 @@ class LogSummation:
             sums[place] = _add_units(sums[place], segment_units, None if cluster is None else cluster[picked])
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
-    def _check_support(self, rows: LoggedRows, target_probability: Floats) -> None:
-        """Raise UnfitLog if the log could not have shown an arm that the target shows.
+    def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
+        """Yield the rules by which rows are refused that could not have shown an arm that the target shows.
 
         That is so if the logged arm was certain, or nearly, and the target's is not, or if the logging
-        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above
-        is needed and missing.
+        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above,
+        or the name of a cluster, is needed and missing.
         """
-        unknown = np.isnan(rows.given_above)
-        if self._given_above and unknown.any():
-            raise missing_propensity_error(rows, int(np.argmax(unknown)))
+        if self._given_above:
+            text = partial(describe_missing_propensity, rows)
+            yield Refusal("propensity", np.isnan(rows.given_above), text)
         remainder = 1.0 - rows.propensity
-        certain = (remainder <= MIN_REMAINDER) & (1 - target_probability > HOPELESS_RATIO * remainder + 1e-9)
+        certain = remainder <= MIN_REMAINDER
         if certain.any():
-            row = int(np.argmax(certain))
-            arm = rows.arm.names[rows.arm.codes[row]]
-            was, ever = (
-                ("certain", "never")
-                if not remainder[row]
-                else (f"certain but for {remainder[row]:.1g}", "hardly")
-            )
-            raise UnfitLog(
-                f"{rows.locate_row(row)}: propensity: {arm!r} was {was} to be shown, so the log could "
-                f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
-                f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
-                'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
-                "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
-                "give that chance"
-            )
+            certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
+            text = partial(_describe_certain, rows, remainder, target_probability)
+            yield Refusal("propensity", certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
             self._logging.evaluate_shown(rows)
             never = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
-            if never.any():
-                row, code = np.argwhere(never)[0].tolist()
-                raise UnfitLog(
-                    f"{rows.locate_row(row)}: arm: the target policy shows {rows.arm.names[code]!r} "
-                    f"with probability {probabilities[row, code]:g}, the logging policy never; leave it "
-                    "out of the target policy"
-                )
-
-    def _cluster_column(self, rows: LoggedRows) -> Any:
-        """Return the column of cluster names; raise UnfitLog, naming the first such row, if one is null."""
-        column = rows.batch[self._cluster]
-        if column.null_count:
-            row = int(np.argmax(np.asarray(column.is_null())))
-            remedy = "give such rows ids of their own, or leave them out"
-            raise UnfitLog(f"{rows.locate_row(row)}: cluster: {self._cluster} is missing; {remedy}")
-        return column
+            text = partial(_describe_never, rows, probabilities, never)
+            yield Refusal("arm", never.any(axis=1), text)
+        if self._cluster is not None and len(self._lengths) < len(self._estimators):
+            is_missing = np.asarray(rows.batch[self._cluster].is_null())
+            remedy = f"{self._cluster} is missing; give such rows ids of their own, or leave them out"
+            yield Refusal("cluster", is_missing, remedy)
 
     def _note_slates(self, rows: LoggedRows) -> None:
         """Store the decision ids of the first and of the last row so far in ``slate_ids``."""
@@ -312,6 +302,64 @@ class LogSummation:
         )
 
 
+def sum_log(
+    question: OffPolicyEvaluation, log: Any, first: int = 0, *, progress: Callable[[int], None] | None = None
+) -> LogSums:
+    """Read a log once and return each estimator's sums, with counts of rows, rewards and arms.
+
+    ``first`` is the number of rows before this part of the log. Propensities that are not logged are
+    computed by the propensity model. ``progress`` is called with the number of rows read so far. Raises
+    UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
+    target.
+    """
+    names = {key: column for model in question.models for key, column in model.names.items()}
+    reader = RowReader(
+        question.columns,
+        question.missing_reward,
+        need_propensity=question.propensities == LOGGED,
+        first=first,
+        names=names,
+        whole=question.has_slate_estimator,
+    )
+    summing = LogSummation(
+        question.target, question.estimators, question.cluster, question.logging, question.by is not None
+    )
+    propensity_model: Any = None if question.propensities == LOGGED else question.propensities
+    if hasattr(propensity_model, "begin"):
+        propensity_model = propensity_model.begin()
+    logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
+    for rows in reader.read(log):
+        checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
+        summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
+        if progress is not None:
+            progress(reader.rows)
+    return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
+
+
+def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
+    """Return the text of an error that the logged arm was certain, or nearly, and the target's is not."""
+    arm, was, ever = rows.name_arm(row), "certain", "never"
+    if remainder[row]:
+        was, ever = f"certain but for {remainder[row]:.1g}", "hardly"
+    return (
+        f"{arm!r} was {was} to be shown, so the log could "
+        f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
+        f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
+        'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
+        "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
+        "give that chance"
+    )
+
+
+def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, row: int) -> str:
+    """Return the text of an error that the logging policy never shows an arm that the target shows."""
+    code = int(np.argmax(never[row]))
+    return (
+        f"the target policy shows {rows.arm.names[code]!r} with probability {probabilities[row, code]:g}, "
+        "the logging policy never; leave it out of the target policy"
+    )
+
+
 def _tally_arms(rows: LoggedRows) -> Floats:
     """Return, shape (4, arms): rows that show an arm, rows that offer it, Σ1/p and Σ1/p² of the former."""
     size, often = len(rows.arm.names), np.bincount(rows.offer)
@@ -336,12 +384,18 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     probabilities : array of float64, shape (rows,)
         The target's probability of the arm that each row shows.
     """
-    other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)[rows.offer]
+    other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)
+    # In place: what a batch allocates at once, the system takes back and fills with zeros again.
+    other_weights = 1.0 - probabilities
+    other_weights *= other_counts[rows.offer] if len(other_counts) > 1 else other_counts[0]
     remainder = 1.0 - rows.propensity
-    other_weights = np.divide(
-        (1.0 - probabilities) * other_counts, remainder, out=np.zeros(len(remainder)), where=remainder > 0
-    )
-    return float(np.maximum(probabilities / rows.propensity, other_weights).max(initial=0.0))
+    if remainder.min(initial=1.0) > 0:
+        other_weights /= remainder
+    else:
+        zeros = np.zeros(len(remainder))
+        other_weights = np.divide(other_weights, remainder, out=zeros, where=remainder > 0)
+    shown_weights = np.divide(probabilities, rows.propensity, out=remainder)
+    return max(float(shown_weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
@@ -359,8 +413,13 @@ def _group_by_code(codes: Ints) -> Iterator[tuple[int, Ints]]:
         yield int(codes[indices[0]]), indices
 
 
-def _begin_model(estimator: Estimator) -> Estimator:
-    """Return the estimator with its reward model reset for a new log; unchanged if it has none."""
-    if not isinstance(estimator, DirectMethod) or estimator.model is None:
-        return estimator
-    return replace(estimator, model=estimator.model.begin(True))
+def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:
+    """Return the rows with the propensities that a fitted model or a logging policy gives.
+
+    Raises UnfitLog if that of a row is 0.
+    """
+    chances = model.evaluate_shown(rows)
+    text = "{!r} has 0, as given; give what may show each arm that was shown, or leave such rows out"
+    impossible = Refusal("propensity", chances == 0, lambda row: text.format(rows.name_arm(row)))
+    refuse_rows(rows.locate_row, [impossible])
+    return rows._replace(propensity=chances, given_above=np.full(len(rows.reward), np.nan))

@@ -18,7 +18,8 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Floats
 from tacit.core.part import Checked, int_range, set_field
-from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.core.refusals import Refusal, refuse_options, refuse_rows
+from tacit.errors import InvalidValue, UnknownName
 from tacit.evaluate.rewards import RewardModel
 from tacit.evaluate.rows import Lists, LoggedRows
 from tacit.evaluate.targets import Target
@@ -448,12 +449,16 @@ class PositionBasedIPS(SlateEstimator):
             effects = np.asarray(probabilities, np.float64)
         except (TypeError, ValueError):
             effects = np.zeros(0)
-        if effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any():
-            raise InvalidValue("examination", self.examination, "give numbers ≥ 0, one a position")
+        is_wrong = effects.ndim != 1 or not len(effects) or not (effects >= 0).all() or not effects.any()
+        remedy = "give the logging policy, such as Uniform()"
+        refuse_options(
+            [
+                Refusal("examination", is_wrong, "give numbers ≥ 0, one a position", self.examination),
+                Refusal("logging", self.logging is None, remedy),
+                Refusal("logging", lacks_methods(self.logging, "evaluate_shown"), NO_LOGGING, self.logging),
+            ]
+        )
         set_field(self, "examination", tuple(effects.tolist()))
-        if self.logging is None:
-            raise InvalidValue("logging", None, "give the logging policy, such as Uniform()")
-        check_logging(self.logging)
 
     @property
     def columns(self) -> frozenset[str]:
@@ -469,13 +474,11 @@ class PositionBasedIPS(SlateEstimator):
         assert self.logging is not None
         target_exposure = self._target_exposure(weighted)
         logged_exposure = self._compute_exposure(self.logging, weighted.rows)
-        if (logged_exposure <= 0).any():
-            row = int(np.argmax(logged_exposure <= 0))
-            arm = weighted.rows.arm.names[weighted.rows.arm.codes[row]]
-            raise UnfitLog(
-                f"{weighted.rows.locate_row(row)}: arm: {arm!r} was shown, but the logging policy gives it "
-                "probability 0 wherever it would be examined; give the policy that wrote the log"
-            )
+        rows = weighted.rows
+        text = "was shown, but the logging policy gives it probability 0 wherever it would be examined; "
+        text += "give the policy that wrote the log"
+        unseen = Refusal("arm", logged_exposure <= 0, lambda row: f"{rows.name_arm(row)!r} {text}")
+        refuse_rows(rows.locate_row, [unseen])
         return target_exposure / logged_exposure
 
     def _target_exposure(self, weighted: WeightedRows) -> Floats:
@@ -504,11 +507,12 @@ class PositionBasedIPS(SlateEstimator):
         return weights
 
 
-def check_logging(logging: Any) -> None:
-    """Raise InvalidValue if the logging policy is neither None nor a target."""
-    if logging is not None and (isinstance(logging, type) or not hasattr(logging, "evaluate_shown")):
-        remedy = "give its probabilities as a target, such as Uniform() or Table({'film': 0.8, ...})"
-        raise InvalidValue("logging", logging, remedy)
+def lacks_methods(value: Any, *names: str) -> bool:
+    """True if a value is a class, or lacks a method, and so is no target."""
+    return isinstance(value, type) or not all(hasattr(value, name) for name in names)
+
+
+NO_LOGGING = "give its probabilities as a target, such as Uniform() or Table({'film': 0.8, ...})"
 
 
 def _move_to_position(rows: LoggedRows, position: int) -> LoggedRows:

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.refusals import Refusal, refuse_options, refuse_rows
 from tacit.core.text import Column, Tabulated, format_table
-from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog
+from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, check_confidence, normal_quantile, wilson
 from tacit.evaluate.options import Options
 from tacit.evaluate.rows import LoggedRows, RowReader, hash_clusters, positions
@@ -30,7 +31,7 @@ GROUPS = 20
 
 
 UNKNOWN = (
-    "propensity: there is none, by which randomization tells examination from relevance; if all arms were as "
+    "there is none, by which randomization tells examination from relevance; if all arms were as "
     "likely, give their chance, constants={'propensity': 0.25} (--constant propensity=0.25), else another "
     "method, 'harvesting' or 'em' (--method harvesting,em)"
 )
@@ -73,8 +74,8 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> 
     names: list[tuple[str, str]] = []
     parts: list[Floats] = []
     for rows in reader.read(log):
-        if randomized and (unknown := np.isnan(rows.propensity)).any():
-            raise UnfitLog(f"{rows.locate_row(int(np.argmax(unknown)))}: {UNKNOWN}")
+        if randomized:
+            refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(rows.propensity), UNKNOWN)])
         group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
         weights = _uniform_weights(rows) if randomized else np.ones(len(group))
         pair = _number_pairs(rows, pairs, names)
@@ -484,10 +485,13 @@ def examine(
     >>> bool(result.low[1] < 0.5 < result.high[1])
     True
     """
-    if method not in METHODS:
-        raise InvalidValue("method", method, f"give one of {', '.join(METHODS)}")
-    if (features is None) != (regression is None) or (features and method != "em"):
-        raise InvalidValue("features", features, "give features and regression, both for 'em'")
+    is_half = (features is None) != (regression is None) or (features and method != "em")
+    refuse_options(
+        [
+            Refusal("method", method not in METHODS, f"give one of {', '.join(METHODS)}", method),
+            Refusal("features", is_half, "give features and regression, both for 'em'", features),
+        ]
+    )
     options = Options(missing_reward=missing_reward)
     check_confidence("confidence", confidence)
     reader = options.open_log(log, **reading)

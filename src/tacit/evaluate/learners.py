@@ -26,7 +26,7 @@ from tacit.evaluate.rows import (
     check_items,
     group_lists,
     list_arm_names,
-    missing_propensity_error,
+    refuse_unknown,
     split_rows,
     unknown_arm_error,
 )
@@ -493,8 +493,8 @@ class Ranking(Restartable):
         actions[lists.list_index, lists.place] = arm_indices
         clicks = lists.table(rows.reward, width, 0.0)
         weights = lists.table(rows.given_above, width, 1.0).prod(axis=1)
-        if learns_from_propensity(self.policy.params) and np.isnan(weights).any():
-            raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.given_above))))
+        if learns_from_propensity(self.policy.params):
+            refuse_unknown(rows, rows.given_above)
         prefixes, places = np.empty((2, len(actions), width))
         self._position_chances = np.zeros((len(actions), width, width) if self.needs_positions else (0, 0, 0))
         knows_propensities, params = can_weigh_places(self.policy), self.policy.params

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -130,16 +131,8 @@ class ModelOfLog:
     """
 
     columns: frozenset[str]
-
-    @property
-    def is_fitted(self) -> bool:
-        """True once the model is fitted."""
-        raise NotImplementedError
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The names by column that the model was fitted to, in the order of their codes."""
-        raise NotImplementedError
+    is_fitted = False
+    names: Mapping[str, list[str]] = MappingProxyType({})
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
         """Read a log, or a part of one, and return the counts that the model is fitted to.
@@ -186,12 +179,6 @@ class ArmMeans(ModelOfLog):
         self.strength = checks.positive("strength", strength)
         self.columns = frozenset({per} if per else ())
         self._means: Floats | None = None
-        self._names: tuple[list[str], list[str]] = ([], [])
-
-    @property
-    def is_fitted(self) -> bool:
-        """True once the model is fitted."""
-        return self._means is not None
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
         """Read a log and return the number of rows and sum of rewards per fold, value of ``per``, and arm."""
@@ -204,7 +191,7 @@ class ArmMeans(ModelOfLog):
             names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
             shape = (self.folds, len(names[0]), len(names[1]))
             count, total = _grow_array(count, shape), _grow_array(total, shape)
-            places = np.ravel_multi_index((self._fold(rows), per.codes, arm.codes), shape)
+            places = np.ravel_multi_index((rows.folds(self.folds), per.codes, arm.codes), shape)
             size = count.size
             count += np.bincount(places, minlength=size).reshape(shape)
             total += np.bincount(places, rows.reward, size).reshape(shape)
@@ -217,18 +204,9 @@ class ArmMeans(ModelOfLog):
         other_plays, other_sums = count.sum(axis=0) - count, total.sum(axis=0) - total
         overall = (other_sums.sum(axis=(1, 2)) / np.maximum(other_plays.sum(axis=(1, 2)), 1.0))[:, None, None]
         model._means = (other_sums + self.strength * overall) / (other_plays + self.strength)
-        model._names = (counts.values, counts.arms)
+        model.is_fitted = True
+        model.names = ({self.per: counts.values} if self.per in NAMES else {}) | {"arm": counts.arms}
         return model
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The arms, and the values of ``per`` if they have codes, that the model was fitted to."""
-        values = {self.per: self._names[0]} if self.per in NAMES else {}
-        return {**values, "arm": self._names[1]}
-
-    def _fold(self, rows: LoggedRows) -> Ints:
-        """Return the fold of each row: its number in the log modulo ``folds``."""
-        return (rows.first + np.arange(len(rows.reward))) % self.folds
 
     def begin(self, all_arms: bool = False) -> Self:
         """Return the model itself: evaluating rows does not change it."""
@@ -237,12 +215,12 @@ class ArmMeans(ModelOfLog):
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each row's shown arm, without the rewards of the row's own fold."""
         means, places = self._places(rows)
-        return means[self._fold(rows), places, rows.arm.codes]
+        return means[rows.folds(self.folds), places, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each arm for each row, shape (rows, arms), without the row's own fold."""
         means, places = self._places(rows)
-        return means[self._fold(rows), places, : len(rows.arm.names)]
+        return means[rows.folds(self.folds), places, : len(rows.arm.names)]
 
     def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the array of means (folds, values, arms), and the index of each row's value in it.
@@ -252,7 +230,7 @@ class ArmMeans(ModelOfLog):
         if self._means is None:
             raise InvalidValue("model", "ArmMeans()", "fit it to a log first")
         per = rows.get_column(self.per)
-        if self._names[1][: len(rows.arm.names)] != rows.arm.names:
+        if self.names["arm"][: len(rows.arm.names)] != rows.arm.names:
             raise InvalidValue("model", "ArmMeans()", "fit it to the log that is evaluated")
         return self._means, per.codes
 
@@ -439,17 +417,6 @@ class Frequencies(ModelOfLog):
         """Create a model that is not fitted yet."""
         self._shares: Floats | None = None
         self._cells: dict[str, int] = {}
-        self._arms: list[str] = []
-
-    @property
-    def is_fitted(self) -> bool:
-        """True once the model is fitted."""
-        return self._shares is not None
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The arms that the model was fitted to, as {"arm": arms}, in the order of their codes."""
-        return {"arm": self._arms}
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
         """Read a log and return how often it shows each arm per fold and per placement, key and position."""
@@ -458,7 +425,7 @@ class Frequencies(ModelOfLog):
         batch_counts: list[tuple[Ints, Ints, Ints]] = []
         for rows in reader.read(log):
             codes = np.array([cells.setdefault(cell, len(cells)) for cell in _cell_names(rows)])
-            fold = (rows.first + np.arange(len(codes))) % FOLDS
+            fold = rows.folds(FOLDS)
             triples = np.stack([fold, codes, rows.arm.codes])
             distinct, count = np.unique(triples, axis=1, return_counts=True)
             batch_counts.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
@@ -479,14 +446,14 @@ class Frequencies(ModelOfLog):
         rows = other_plays.sum(axis=2, keepdims=True)
         model._shares = (other_plays + STRENGTH * at_place) / (rows + STRENGTH)
         model._cells = {cell: code for code, cell in enumerate(counts.values)}
-        model._arms = counts.arms
+        model.is_fitted, model.names = True, {"arm": counts.arms}
         return model
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the estimated propensity of each row's arm at its position, without the row's own fold."""
         assert self._shares is not None, "it is fitted before the first row"
         codes = np.array([self._cells[cell] for cell in _cell_names(rows)])
-        fold = (rows.first + np.arange(len(codes))) % FOLDS
+        fold = rows.folds(FOLDS)
         shares = self._shares[fold, codes, : len(rows.arm.names)] * offer_matrix(rows)[rows.offer]
         shown_shares = shares[np.arange(len(codes)), rows.arm.codes]
         return np.asarray(shown_shares / shares.sum(axis=1))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
@@ -20,6 +20,7 @@ from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, RowReader
 from tacit.evaluate.targets import ArmValues
+from tacit.logs.rows import lengths
 
 PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
 """Candidates for the penalty of slopes, in rows of the log."""
@@ -99,9 +100,12 @@ class LengthModels(NamedTuple):
 
     def predict(self, contexts: Floats, fold: int) -> Floats:
         """Return the expected reward of each arm, shape (rows, arms), in [0, 1], by the model of one fold."""
-        features = (contexts - self.center[fold]) * self.scale[fold]
+        features = contexts - self.center[fold]
+        features *= self.scale[fold]
         weights = self.weights[fold]
-        return np.asarray(np.clip(features @ weights[:, 1:].T + weights[:, 0], 0.0, 1.0))
+        rewards = features @ weights[:, 1:].T
+        rewards += weights[:, 0]
+        return np.asarray(np.clip(rewards, 0.0, 1.0, out=rewards))
 
 
 class ArmRidges(ArmValues, ModelOfLog):
@@ -160,17 +164,6 @@ class ArmRidges(ArmValues, ModelOfLog):
         self.strength = checks.positive("strength", strength)
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
         self._models: dict[int, LengthModels] | None = None
-        self._arms: list[str] = []
-
-    @property
-    def is_fitted(self) -> bool:
-        """True if the model has been fitted to a log."""
-        return self._models is not None
-
-    @property
-    def names(self) -> dict[str, list[str]]:
-        """The arms that the model was fitted to, as {"arm": arms}, in the order of their codes."""
-        return {"arm": self._arms}
 
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Products:
         """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
@@ -181,15 +174,15 @@ class ArmRidges(ArmValues, ModelOfLog):
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
         for rows in reader.read(log):
-            fold = (rows.first + np.arange(len(rows.reward))) % self.folds
+            fold = rows.folds(self.folds)
             for picked, context_rows in group_by_length(rows):
                 length, arms = context_rows.shape[1], len(reader.arms)
                 origin = origins.setdefault(length, context_rows[0].copy())
                 self._check(rows, length, len(sums), arms)
                 total = _pad_arms(sums.get(length), self.folds, arms, length + 2)
-                columns = np.ones(len(picked)), context_rows - origin, rows.reward[picked]
                 cell = fold[picked] * arms + rows.arm.codes[picked]
-                add_products(total.reshape(-1, length + 2, length + 2), np.column_stack(columns), cell)
+                columns = context_rows, origin, rows.reward[picked]
+                add_products(total.reshape(-1, length + 2, length + 2), cell, *columns)
                 sums[length] = total
         arms = len(reader.arms)
         sums = {length: _pad_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
@@ -212,7 +205,7 @@ class ArmRidges(ArmValues, ModelOfLog):
     def from_counts(self, counts: Products) -> Self:
         """Return a copy of the model that is fitted to sums of a log."""
         model = copy.copy(self)
-        model._arms = counts.arms
+        model.is_fitted, model.names = True, {"arm": counts.arms}
         model._models = {size: self._fit_length(x, counts.origins[size]) for size, x in counts.sums.items()}
         return model
 
@@ -270,16 +263,18 @@ class ArmRidges(ArmValues, ModelOfLog):
         if self._models is None:
             raise InvalidValue("model", "ArmRidges()", "fit it to a log first")
         arms = len(rows.arm.names)
-        if self._arms[:arms] != rows.arm.names:
+        if self.names["arm"][:arms] != rows.arm.names:
             raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
         rewards = np.zeros((len(rows.reward), arms))
-        fold = (rows.first + np.arange(len(rewards))) % self.folds
+        fold = rows.folds(self.folds)
         for picked, context_rows in group_by_length(rows):
             models = self._models.get(context_rows.shape[1])
             if models is None:
                 raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
             for number in range(self.folds):
-                in_fold = fold[picked] == number
+                in_fold: Any = fold[picked] == number
+                if len(picked) == len(rewards):  # the same rows, without a copy of their contexts
+                    in_fold = slice((number - rows.first) % self.folds, None, self.folds)
                 rewards[picked[in_fold]] = models.predict(context_rows[in_fold], number)[:, :arms]
         return rewards
 
@@ -294,24 +289,32 @@ def group_by_length(rows: LoggedRows) -> Iterator[tuple[Ints, Floats]]:
         yield np.arange(len(batch)), np.zeros((len(batch), 0))
         return
     column = batch["context"]
-    length = np.asarray(pc.list_value_length(column).fill_null(0).to_numpy(), np.int64)
+    length = lengths(column)
     numbers = np.asarray(column.flatten().to_numpy(), np.float64)
+    if len(length) and (length == length[0]).all():
+        yield np.arange(len(length)), numbers.reshape(len(length), -1)
+        return
     start = np.cumsum(length) - length
     for dim in np.unique(length).tolist():
         picked = np.flatnonzero(length == dim)
         yield picked, numbers[start[picked, None] + np.arange(dim)]
 
 
-def add_products(total: Floats, columns: Floats, cell: Ints) -> None:
-    """Add the outer product of each row's columns to its cell of ``total``, in place.
+def add_products(total: Floats, cell: Ints, contexts: Floats, origin: Floats, rewards: Floats) -> None:
+    """Add the outer product of each row's (1, context − origin, reward) to its cell of ``total``, in place.
 
     ``total`` has the shape (cells, width, width); ``cell`` has the cell of each row.
     """
-    order = np.argsort(cell, kind="stable")
-    starts = np.flatnonzero(np.diff(cell[order], prepend=-1))
-    for cell_rows in np.split(order, starts[1:]):
-        cell_columns = columns[cell_rows]
-        total[cell[cell_rows[0]]] += cell_columns.T @ cell_columns
+    # NumPy sorts short whole numbers by their digits, in a fifth of the time.
+    order = np.argsort(cell.astype(np.uint16) if len(total) <= 2**16 else cell, kind="stable")
+    columns = np.ones((len(order), total.shape[1]))
+    np.subtract(contexts[order], origin, out=columns[:, 1:-1])
+    columns[:, -1] = rewards[order]
+    ends = np.cumsum(np.bincount(cell, minlength=len(total))).tolist()
+    for number, (start, stop) in enumerate(pairwise([0, *ends])):
+        if start < stop:
+            cell_columns = columns[start:stop]
+            total[number] += cell_columns.T @ cell_columns
 
 
 def _pad_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import pyarrow as pa
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.refusals import Refusal, refuse_rows
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
@@ -100,6 +102,15 @@ class LoggedRows(NamedTuple):
         """Return the file and row number of a row of the batch as text, for an error message."""
         return self.chunk.row_location(row)
 
+    def name_arm(self, row: int) -> str:
+        """Return the name of the arm that a row of the batch shows."""
+        name: str = self.arm.names[self.arm.codes[row]]
+        return name
+
+    def folds(self, count: int) -> Ints:
+        """Return the fold of each row: its number in the log modulo ``count``."""
+        return (self.first + np.arange(len(self.reward))) % count
+
     def get_column(self, per: str | None) -> Coded:
         """Return the column ``per`` as codes with their names; for None, all codes are 0.
 
@@ -133,9 +144,9 @@ def positions(rows: LoggedRows) -> Ints:
     """
     batch = rows.chunk.batch
     column = batch["position"] if "position" in batch.schema.names else pa.nulls(len(batch))
-    if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise UnfitLog(f"{rows.locate_row(row)}: position: there is none; log the place of each arm")
+    is_missing = column.is_null().to_numpy(zero_copy_only=False)
+    none = Refusal("position", is_missing, "there is none; log the place of each arm")
+    refuse_rows(rows.locate_row, [none])
     return np.asarray(column.to_numpy(), np.int64)
 
 
@@ -171,13 +182,13 @@ def warn_one_sided(result: Any) -> tuple[str, ...]:
     )
 
 
-def missing_propensity_error(rows: LoggedRows, row: int) -> UnfitLog:
-    """Return, not raise, the error that a row has no propensity, with remedies."""
+def describe_missing_propensity(rows: LoggedRows, row: int) -> str:
+    """Return the text of an error that a row has no propensity, with remedies."""
     names, shown_code = rows.arm.names, rows.arm.codes[row]
     other_arms = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown_code]
     other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
-    return UnfitLog(
-        f"{rows.locate_row(row)}: propensity: there is none, as from a deterministic policy: in place "
+    return (
+        "there is none, as from a deterministic policy: in place "
         f"of {names[shown_code]!r}, the log may never have shown what {other_text} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
         "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
@@ -186,6 +197,12 @@ def missing_propensity_error(rows: LoggedRows, row: int) -> UnfitLog:
         "propensities=Table({'film': 0.8, ...}) (--propensities table:FILE); or the log's shares, "
         'propensities="estimated" (--propensities estimated)'
     )
+
+
+def refuse_unknown(rows: LoggedRows, propensity: Floats) -> None:
+    """Raise UnfitLog if a needed propensity of the rows is NaN."""
+    text = partial(describe_missing_propensity, rows)
+    refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(propensity), text)])
 
 
 class RowReader:
@@ -271,18 +288,22 @@ class RowReader:
         """
         batch = chunk.batch
         offer = self._find_offer_indices(batch)
-        propensity = numbers(batch, "propensity")
+        propensity = given_above = numbers(batch, "propensity")
+        is_missing = np.isnan(given_above)
         at_position = numbers(batch, "position_propensity")
-        self.given_above |= bool((np.isnan(at_position) & ~np.isnan(propensity)).any())
+        if not np.isnan(at_position).all():
+            propensity = np.where(np.isnan(at_position), given_above, at_position)
+            is_missing |= ~np.isnan(at_position)
+        self.given_above |= not is_missing.all()
         rows = LoggedRows(
             chunk,
             self._first + self.rows,
             self._vocabularies["arm"].encode_column(batch["arm"]),
             offer,
             self._offers,
-            np.where(np.isnan(at_position), propensity, at_position),
-            numbers(batch, "reward", self._missing_reward or 0.0),
             propensity,
+            numbers(batch, "reward", self._missing_reward or 0.0),
+            given_above,
             {
                 name: self._vocabularies[name].encode_column(batch[name])
                 for name in NAMES
@@ -290,8 +311,8 @@ class RowReader:
             },
             self._items,
         )
-        if self._need_propensity and np.isnan(rows.propensity).any():
-            raise missing_propensity_error(rows, int(np.argmax(np.isnan(rows.propensity))))
+        if self._need_propensity:
+            refuse_unknown(rows, rows.propensity)
         return rows
 
     def _find_offer_indices(self, batch: Any) -> Ints:
@@ -393,11 +414,7 @@ class Lists(NamedTuple):
 
 def check_first_position(rows: LoggedRows, place: Ints) -> None:
     """Raise UnfitLog if all positions are above 0, as when they count from 1."""
-    if len(place) and place.min() > 0:
-        raise UnfitLog(
-            f"{rows.locate_row(0)}: position: none of the lists has a row at position 0, this row is at "
-            f"{place[0]}; {REMEDY[FROM_ONE]}"
-        )
+    refuse_rows(rows.locate_row, [_list_from_one(place)])
 
 
 def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
@@ -419,24 +436,32 @@ def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
     place = positions(rows)
     starts = find_list_starts(rows.chunk.batch["decision_id"])
     lists = Lists(np.flatnonzero(starts), np.cumsum(starts) - 1, place)
-    if length is not None and len(place) and int(place.max()) >= length:
-        check_first_position(rows, place)
-        row = int(np.argmax(place >= length))
-        raise UnfitLog(
-            f"{rows.locate_row(row)}: position: {place[row]} is none of a list of slots={length}; give "
-            "as many slots as a page has positions, which count from 0"
-        )
-    order = lists.sorted_rows
-    is_repeated = (lists.list_index[order][1:] == lists.list_index[order][:-1]) & (
-        place[order][1:] == place[order][:-1]
-    )
-    if is_repeated.any():
-        row = int(order[1:][np.argmax(is_repeated)])
-        raise UnfitLog(
-            f"{rows.locate_row(row)}: position: another row of its decision_id has {place[row]}, too; "
-            "log one arm for each position, and the rows of a decision together"
-        )
+    refuse_rows(rows.locate_row, _list_refusals(lists, length))
     return lists
+
+
+def _list_from_one(place: Ints) -> Refusal:
+    """Return the rule by which positions are refused if all are above 0, as when they count from 1."""
+    is_wrong = np.full(len(place), bool(place.min(initial=1) > 0))
+    text = "none of the lists has a row at position 0, this row is at {}; " + REMEDY[FROM_ONE]
+    return Refusal("position", is_wrong, lambda row: text.format(place[row]))
+
+
+def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
+    """Yield the rules by which rows are refused that are no lists of at most ``length`` positions."""
+    place = lists.place
+    if length is not None and len(place) and place.max() >= length:
+        yield _list_from_one(place)
+        text = f"is none of a list of slots={length}; give as many slots as a page has positions, which count"
+        yield Refusal("position", place >= length, lambda row: f"{place[row]} {text} from 0")
+    order = lists.sorted_rows
+    index, sorted_place = lists.list_index[order], place[order]
+    is_repeated = np.zeros(len(place), np.bool_)
+    repeats = order[1:][(index[1:] == index[:-1]) & (sorted_place[1:] == sorted_place[:-1])]
+    is_repeated[repeats[:1]] = True
+    again = "another row of its decision_id has {}, too; log one arm for each position, and the rows of a "
+    again += "decision together"
+    yield Refusal("position", is_repeated, lambda row: again.format(place[row]))
 
 
 # ---- The arms that a log offers

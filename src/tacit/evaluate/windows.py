@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +18,10 @@ import pyarrow.compute as pc
 from tacit.core.arrays import Floats, Generator, Ints, copy_to_larger
 from tacit.core.dispatch import decide, learn, learned_propensity, observe, shown_in
 from tacit.core.part import Fraction
+from tacit.core.refusals import Refusal, refuse_options, refuse_rows
 from tacit.core.run_mode import compile_loop
 from tacit.core.seeds import stream
-from tacit.errors import InvalidValue, LogError, UnfitLog
+from tacit.errors import LogError
 from tacit.evaluate.options import AtLeastOne, Options
 from tacit.evaluate.rows import (
     check_items,
@@ -54,14 +56,17 @@ class ReplayConfig(Options):
     def __post_init__(self) -> None:
         """Validate the options; raise InvalidValue if the policy is no policy, or shows lists or duels."""
         super().__post_init__()
-        if not isinstance(self.policy, Policy):
-            raise InvalidValue("policy", self.policy, "give a policy, such as UCB1(arms=5)")
-        if not self.policy.showing.single:
-            remedy = (
-                f"it shows a {self.policy.shows}, and the log hardly ever shows the same; weigh "
-                "the log by off_policy if it is one of lists, or judge it with tacit.simulate"
-            )
-            raise InvalidValue("policy", self.policy, remedy)
+        refuse_options(self._list_refusals())
+
+    def _list_refusals(self) -> Iterator[Refusal]:
+        """Yield the rules by which policies are refused that a log of single arms cannot replay."""
+        policy = self.policy
+        yield Refusal("policy", not isinstance(policy, Policy), "give a policy, such as UCB1(arms=5)", policy)
+        text = (
+            f"it shows a {policy.shows}, and the log hardly ever shows the same; weigh "
+            "the log by off_policy if it is one of lists, or judge it with tacit.simulate"
+        )
+        yield Refusal("policy", not policy.showing.single, text, policy)
 
     @property
     def schema(self) -> Any:
@@ -202,9 +207,8 @@ class WindowReader:
         logged = propensity.fill_null(0.0).to_numpy()
         uneven = ~unknown & (np.abs(logged - uniform) > self._config.tolerance)
         unfit = uneven if self._config.assume_uniform else uneven | unknown
-        if unfit.any():
-            row = int(np.argmax(unfit))
-            raise UnfitLog(_not_uniform_message(chunk, row, float(uniform[row])))
+        refusal = Refusal("propensity", unfit, partial(_describe_not_uniform, chunk, uniform))
+        refuse_rows(chunk.row_location, [refusal])
 
     def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
         """Convert rows to arrays of lanes, offers, contexts, shown arms, rewards and segments.
@@ -278,13 +282,11 @@ class WindowReader:
         if dim == 0:
             return np.zeros((len(chunk.rows), 0))
         contexts = chunk.batch["context"]
-        wrong = lengths(contexts) != dim
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise LogError(
-                f"{chunk.row_location(row)}: context: {contexts[row].as_py()!r} does not fit; the policy "
-                f"needs {dim} numbers in each row; say which with columns={{'context': [...]}}"
-            )
+        text = f"does not fit; the policy needs {dim} numbers in each row; say which with "
+        text += "columns={'context': [...]}"
+        is_wrong = lengths(contexts) != dim
+        refusal = Refusal("context", is_wrong, lambda row: f"{contexts[row].as_py()!r} {text}")
+        refuse_rows(chunk.row_location, [refusal], LogError)
         array = np.asarray(contexts.flatten().to_numpy(), np.float64).reshape(-1, dim)
         self._watch.inspect(array)
         return array
@@ -355,21 +357,20 @@ def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
     return Window(batch, columns.logged, columns.rewards, columns.segments)
 
 
-def _not_uniform_message(chunk: Chunk, row: int, uniform: float) -> str:
-    """Return the error message for a row whose propensity is missing or differs from ``uniform``."""
+def _describe_not_uniform(chunk: Chunk, uniform: Floats, row: int) -> str:
+    """Return the text of an error that a row's propensity is missing or differs from ``uniform``."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
-    where = f"{chunk.row_location(row)}: propensity: "
     if propensity is None:
         return (
-            f"{where}there is none, so nothing says that the {arms} arms on offer were equally "
+            f"there is none, so nothing says that the {arms} arms on offer were equally "
             "likely; log with UniformRandom, or give assume_uniform=True (--assume-uniform) if you "
             "know that they were; if they were not, weigh the log by off_policy (--estimator "
             "ips,snips) with the propensities that are known, or propensities='estimated'"
         )
     return (
-        f"{where}it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "
-        f"{uniform:.6g}; replay of this log would be biased; log with UniformRandom, or weight "
+        f"it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "
+        f"{uniform[row]:.6g}; replay of this log would be biased; log with UniformRandom, or weight "
         "by importance (IPS, SNIPS or doubly robust) with off_policy, or with "
         "tacit evaluate --estimator ips,snips,dr"
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,6 +21,7 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, suggest_name
 from tacit.frames import frame_batches, frame_names, is_frame
@@ -170,7 +172,11 @@ CONTEXT = "context"
 DISTINCT_ROLES = ("team", "click", "outcome", "left", "right", "arm", "reward", "propensity", "position")
 """Roles of which a column can have only one."""
 OUTCOME_COLUMNS = ("arm", "reward", "propensity", "position_propensity", "decision_id", "timestamp")
-DEFAULT_CONSTANTS = {"timestamp": "1970-01-01T00:00:00Z", "placement": "placement", "key": checks.ONLY_KEY}
+DEFAULT_CONSTANTS = {
+    "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
+    "placement": "placement",
+    "key": checks.ONLY_KEY,
+}
 """Values of optional columns: no estimate depends on them; without keys, all rows have the same key."""
 
 
@@ -607,24 +613,31 @@ def check_columns(
     ------
     InvalidValue
     """
-    if not isinstance(columns, Mapping):
-        remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
-        raise InvalidValue(field, columns, remedy)
-    for name, column in columns.items():
-        if name not in allowed:
-            is_inverted = field == "columns" and isinstance(column, str) and column in allowed
-            hint = f"did you mean {{{column!r}: {name!r}}}? " if is_inverted else ""
-            remedy = f"{hint}{what} has the columns {', '.join(allowed)}{suggest_name(name, allowed)}{more}"
-            raise InvalidValue(field, name, remedy)
-    roles = [
-        (columns.get(ours, ours), ours) for ours in DISTINCT_ROLES if ours in allowed and field == "columns"
+    refuse_options(list_column_refusals(columns, allowed, what, field, more))
+
+
+def list_column_refusals(
+    columns: Any, allowed: Collection[str], what: str, field: str, more: str
+) -> Iterator[Refusal]:
+    """Yield the rules by which renamed columns or constants are refused; as for :func:`check_columns`."""
+    remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
+    yield Refusal(field, not isinstance(columns, Mapping), remedy, columns)
+    unknown = [(name, column) for name, column in columns.items() if name not in allowed]
+    for name, column in unknown:
+        is_inverted = field == "columns" and isinstance(column, str) and column in allowed
+        hint = f"did you mean {{{column!r}: {name!r}}}? " if is_inverted else ""
+        remedy = f"{hint}{what} has the columns {', '.join(allowed)}{suggest_name(name, allowed)}{more}"
+        yield Refusal(field, True, remedy, name)
+    roles = [ours for ours in DISTINCT_ROLES if ours in allowed and field == "columns"]
+    taken = [
+        (role, taken_role)
+        for role, taken_role in combinations(roles, 2)
+        if columns.get(role, role) == columns.get(taken_role, taken_role)
     ]
-    for (column, role), (taken_column, taken_role) in combinations(roles, 2):
-        if column == taken_column and (role, taken_role) != ("arm", "position"):  # arms may be places
-            remedy = (
-                f"the column serves as {taken_role} already; give one that holds the {role}, or leave it out"
-            )
-            raise InvalidValue(f"{field}[{role!r}]", column, remedy)
+    for role, taken_role in taken:
+        remedy = f"the column serves as {taken_role} already; give one that holds the {role}, or leave it out"
+        is_wrong = (role, taken_role) != ("arm", "position")  # arms may be positions
+        yield Refusal(f"{field}[{role!r}]", is_wrong, remedy, columns.get(role, role))
 
 
 def _constant_scalars(constants: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:

@@ -633,10 +633,11 @@ def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Faul
     for name in SCHEMA.names:
         if name not in columns or not columns[name].null_count:
             continue
-        is_missing = _is_null(raw[name])
-        if not SCHEMA.field(name).nullable:
+        is_unread, is_nullable = columns[name] is not raw[name], SCHEMA.field(name).nullable
+        is_missing = _is_null(raw[name]) if is_unread or not is_nullable else None
+        if is_missing is not None and not is_nullable:
             yield _Fault(f"missing-{name}", name, is_missing)
-        if columns[name] is not raw[name]:
+        if is_missing is not None and is_unread:
             yield _Fault(f"unparsable-{name}", name, ~is_missing & _is_null(columns[name]))
     if "key" in columns:
         too_long = mask_texts(lambda x: pc.greater(pc.binary_length(x), MAX_NAME_BYTES), columns["key"])
@@ -689,10 +690,11 @@ def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
 
 def _is_not_finite(contexts: Any) -> Bools:
     """Return a mask of the contexts that contain a null, an infinity or NaN."""
-    is_bad_value = ~np.isfinite(_fill_null(contexts.flatten(), np.nan))
-    rows = pc.list_parent_indices(contexts).to_numpy()[is_bad_value]
+    is_finite = np.isfinite(_fill_null(contexts.flatten(), np.nan))
     is_wrong = np.zeros(len(contexts), bool)
-    is_wrong[rows] = True
+    if not is_finite.all():
+        # Not by list_parent_indices, which counts the elements of a null list that flatten leaves out.
+        is_wrong[np.repeat(np.arange(len(contexts)), lengths(contexts))[~is_finite]] = True
     return is_wrong
 
 

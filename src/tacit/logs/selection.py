@@ -106,10 +106,14 @@ def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | N
         return
     path: Any = file.path
     with parquet_file(path) as parquet:
-        groups = range(*(span or (0, parquet.metadata.num_row_groups)))
-        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(groups.start))
-        batches = parquet.iter_batches(size, row_groups=list(groups), columns=[*columns.values()])
-        for raw in number_rows(batches, first):
+        sizes = [
+            parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)
+        ]
+    start, stop = span or (0, len(sizes))
+    texts = [columns[name] for name in TEXT_COLUMNS if name in columns]
+    for group in range(start, stop):
+        batches = _batches(path, group, size, list(columns.values()), texts)
+        for raw in number_rows(batches, 1 + sum(sizes[:group])):
             history.add({name: raw.columns[column] for name, column in columns.items()}, str(path), raw.rows)
             if history.is_full:
                 return

@@ -15,6 +15,7 @@ from typing import Any, TypedDict, Unpack
 import pyarrow as pa
 
 from tacit.core import checks
+from tacit.core.refusals import Refusal, refuse_options
 from tacit.errors import (
     AssumptionWarning,
     InvalidValue,
@@ -29,7 +30,7 @@ from tacit.logs.formats import FolderLayout, collect_files, is_url, list_suffixe
 from tacit.logs.items import ItemTable
 from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, check_columns
+from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, list_column_refusals
 from tacit.logs.rows import MAX_REJECTED, Chunk, convert_values
 from tacit.logs.schema import ALLOWED
 from tacit.logs.ubi import UBI
@@ -153,23 +154,15 @@ def read_log(
     """
     table, share = ItemTable.from_table(items), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     arms = checks.as_list(arms)
-    is_arms_option = arms is None or arms == ALL_SHOWN or isinstance(arms, Iterable)
-    if not is_arms_option or (isinstance(arms, str) and arms != ALL_SHOWN and str(arms)[:1] != "["):
-        raise InvalidValue("arms", arms, ARMS_HINT)
-    check_columns(columns or {})
-    check_columns(constants or {}, field="constants")
-    if duplicates := sorted(set(columns or {}).intersection(constants or {})):
-        raise InvalidValue("constants", duplicates[0], "columns says it, too; leave one out")
+    places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
+    refuse_options(_list_refusals(log, places, arms, columns or {}, constants or {}))
     all_constants = dict(constants or {}) | ({} if arms is None or arms == ALL_SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
-    places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     if places is not None:
-        if not places:
-            raise InvalidValue("path", log, "give a file at least")
         refuse_duplicates(places)
         layout = _detect_layout(places[0], format)
         if layout is not None:
-            _check_layout(layout.name, arms, time_unit)
+            refuse_options(_list_layout_refusals(layout.name, arms, time_unit))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
             reader.items, reader.most_rejected = table, share
             return reader
@@ -179,30 +172,36 @@ def read_log(
         arm_reader = LogReader(files, constants=all_constants | {"arms": ["?"]}, **options)
         all_constants["arms"] = _collect_arms(arm_reader)
     reader = LogReader(files, constants=all_constants, **options)
-    _refuse_column_as_arms(arms, reader)
+    refuse_options(_list_column_refusals(arms, reader))
     _warn_unused_constants(all_constants, reader)
     reader.items, reader.most_rejected = table, share
     return reader
 
 
-def _refuse_column_as_arms(arms: Any, log: LogReader) -> None:
-    """Raise InvalidValue if the option ``arms`` is the name of a column of the log."""
-    single = isinstance(arms, list | tuple) and len(arms) == 1
+def _list_refusals(
+    log: Any, places: list[Any] | None, arms: Any, columns: Any, constants: Any
+) -> Iterator[Refusal]:
+    """Yield the rules by which options of :func:`read_log` are refused before a file is opened."""
+    is_text = isinstance(arms, str) and arms != ALL_SHOWN and arms[:1] != "["
+    is_wrong = is_text or not (arms is None or isinstance(arms, Iterable))
+    yield Refusal("arms", is_wrong, ARMS_HINT, arms)
+    for field, names in ("columns", columns), ("constants", constants):
+        yield from list_column_refusals(names, ALLOWED, "a click log", field, "")
+    for name in sorted(columns.keys() & constants.keys()):
+        yield Refusal("constants", True, "columns says it, too; leave one out", name)
+    yield Refusal("path", places is not None and not places, "give a file at least", log)
+
+
+def _list_column_refusals(arms: Any, log: LogReader) -> Iterator[Refusal]:
+    """Yield the rules by which the option ``arms`` is refused if it is the name of a column of the log."""
+    name = arms[0] if isinstance(arms, list | tuple) and len(arms) == 1 else None
+    column_hint = f"it is a column, which goes into columns={{'arm': {name!r}}} (--column arm={name})"
+    shown_hint = "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
+    shown_hint += "call it otherwise, or name the arms"
     for file in log.files:
-        if single and arms[0] in file.names:
-            remedy = (
-                f"it is a column, which goes into columns={{'arm': {arms[0]!r}}} (--column arm={arms[0]})"
-            )
-            raise InvalidValue("arms", arms, f"{remedy}; {ARMS_HINT}")
-        if (
-            arms == ALL_SHOWN
-            and file.columns.get("arm") != ALL_SHOWN in file.names
-            and log.holds_lists(ALL_SHOWN)
-        ):
-            remedy = (
-                "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
-            )
-            raise InvalidValue("arms", arms, f"{remedy}call it otherwise, or name the arms")
+        yield Refusal("arms", name is not None and name in file.names, f"{column_hint}; {ARMS_HINT}", arms)
+        is_shown = arms == ALL_SHOWN and file.columns.get("arm") != ALL_SHOWN in file.names
+        yield Refusal("arms", is_shown and log.holds_lists(ALL_SHOWN), shown_hint, arms)
 
 
 def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None:
@@ -222,15 +221,11 @@ def _is_in_memory(log: Any) -> bool:
     return is_frame(log) or not paths
 
 
-def _check_layout(name: str, arms: Any, time_unit: str | None) -> None:
-    """Raise InvalidValue for options that a layout of another system does not allow.
-
-    They are arms="shown" and ``time_unit``.
-    """
-    if arms == ALL_SHOWN:
-        raise InvalidValue("arms", arms, f"leave it out: a log of {name} says its arms")
-    if time_unit is not None:
-        raise InvalidValue("time_unit", time_unit, f"leave it out: a log of {name} says its times")
+def _list_layout_refusals(name: str, arms: Any, time_unit: str | None) -> Iterator[Refusal]:
+    """Yield the rules by which options are refused that a layout of another system does not allow."""
+    yield Refusal("arms", arms == ALL_SHOWN, f"leave it out: a log of {name} says its arms", arms)
+    remedy = f"leave it out: a log of {name} says its times"
+    yield Refusal("time_unit", time_unit is not None, remedy, time_unit)
 
 
 def _collect_arms(log: LogReader) -> list[str]:
