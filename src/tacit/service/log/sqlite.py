@@ -191,7 +191,7 @@ class SqliteStore(sql.Store):
             raise StoreError(f"{self.location} is no tacit store; give another path")
         if tables:
             # The version is checked before the file is changed.
-            self._check_version(writer.execute("SELECT version FROM store").get, VERSION)
+            sql.check_version(self.location, writer.execute("SELECT version FROM store").get, VERSION)
         writer.pragma("journal_mode", "wal")
         writer.pragma("synchronous", "full")
         writer.pragma("foreign_keys", True)
@@ -205,7 +205,7 @@ class SqliteStore(sql.Store):
             self._clean = not tables or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
             epoch = writer.execute(statement).get
-            self.salt = self._ensure_salt(writer)
+            self.salt = sql.ensure_salt(self, writer)
         self.epoch = epoch
 
     @contextlib.contextmanager
@@ -354,7 +354,7 @@ class ReadSqlite(SqliteStore):
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"{self.location} is no tacit store; give another path")
-            self._check_version(self._reader.execute("SELECT version FROM store").get, VERSION)
+            sql.check_version(self.location, self._reader.execute("SELECT version FROM store").get, VERSION)
             self.salt = self._reader.execute("SELECT salt FROM store").get
             # All reads are in one transaction, which begins with the first statement.
             self._reader.execute("BEGIN")
