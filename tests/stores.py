@@ -75,9 +75,7 @@ class WrappedStore:
     def __getattr__(self, name):
         return getattr(self._store if hasattr(self._store, name) else self._store.snapshots, name)
 
-    @property
-    def snapshots(self):
-        return self
+    snapshots = property(lambda self: self)
 
 
 class SlowStore(WrappedStore):

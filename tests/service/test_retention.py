@@ -138,11 +138,8 @@ async def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     assert everything(path, config) == live
     with contextlib.closing(store_at(path)) as store:
         save_snapshot(store.snapshots, snapshot)
-        save_snapshot(
-            store.snapshots,
-            base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')),
-            BASES,
-        )
+        windows = base.windows.replace(b'"feedback":', b'"feedback":1')
+        save_snapshot(store.snapshots, base._replace(windows=windows), BASES)
         assert "home" in verify(config, store)[0]
         save_snapshot(store.snapshots, base._replace(learner=b"?"), BASES)
         save_snapshot(store.snapshots, snapshot._replace(learner=b"?"))

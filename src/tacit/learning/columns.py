@@ -31,8 +31,7 @@ from tacit.learning.decisions import (
 )
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
-from tacit.policies.abilities import can_weigh_places, enrol_arms, is_correctable
-from tacit.policies.base import Policy
+from tacit.policies.base import Policy, can_weigh_places, enrol_arms, is_correctable
 
 ROUNDING = 1e-9
 

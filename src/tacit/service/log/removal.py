@@ -8,17 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tacit.service.errors import Damaged, StoreError
-from tacit.service.log.rows import (
-    FORGET,
-    HISTORY,
-    TICK,
-    ChangeRow,
-    DecisionRow,
-    RecordRow,
-    Rows,
-    encode_json,
-    row_checksum,
-)
+from tacit.service.log import rows as log_rows
 from tacit.service.log.search_records import Subject, remove_unit
 from tacit.service.log.sql import NUMBERS, READS, Store, columns, list_columns
 from tacit.service.log.store import SNAPSHOTS, BlankedRows, End, OldRows, StoredPlacement, describe_rows
@@ -32,16 +22,15 @@ OLD_DECISIONS = (
 )
 OLD_MARKS = (
     f"SELECT {list_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
-    f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
+    f"AND seq < ? AND time < ? AND kind NOT IN {log_rows.HISTORY} ORDER BY seq LIMIT ?"
 )
 OLD_RECORDS = (
     f"SELECT {list_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
 )
 DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
-DECISIONS_OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
-RECORDS_WITH = (
-    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
-)
+DECISION, RECORD = columns(log_rows.DecisionRow), columns(log_rows.RecordRow)
+DECISIONS_OF_UNIT = f"SELECT {DECISION} FROM decisions WHERE placement = ? AND asked LIKE ?"
+RECORDS_WITH = f"SELECT number, {RECORD} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
 FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()}
 LEAVE_OUT = {
     "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
@@ -52,7 +41,7 @@ LEAVE_OUT = {
 MANY = 5000
 
 
-# ---- Rows past a placement's retention
+# ---- log_rows.Rows past a placement's retention
 
 
 def find_old_rows(store: Store, placement: int | None, before: int, time: int, limit: int) -> OldRows:
@@ -71,7 +60,7 @@ def find_old_rows(store: Store, placement: int | None, before: int, time: int, l
         cursor = store.run(connection, OLD_MARKS, (placement, before, time, limit))
         marks = list(store.check_rows("marks", cursor))
         cursor = store.run(connection, OLD_RECORDS, (placement, time, limit))
-        return OldRows(Rows(decisions, feedback, marks), list(store.check_rows("records", cursor)))
+        return OldRows(log_rows.Rows(decisions, feedback, marks), list(store.check_rows("records", cursor)))
 
 
 def drop_rows(store: Store, old: OldRows) -> None:
@@ -123,9 +112,9 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
                 done[name] = counts
                 seq = end.seq + len(done)
                 # The forgotten name must not be logged.
-                note = encode_json(counts._asdict())
-                marks.append(ChangeRow(seq, stored.id, end.time, FORGET, note, who))
-        store.insert_rows(writer, Rows([], [], marks))
+                note = log_rows.encode_json(counts._asdict())
+                marks.append(log_rows.ChangeRow(seq, stored.id, end.time, log_rows.FORGET, note, who))
+        store.insert_rows(writer, log_rows.Rows([], [], marks))
     # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
     with contextlib.suppress(StoreError):
         store.scrub()
@@ -139,7 +128,7 @@ def _forget_decisions(store: Store, writer: Any, subject: Subject, stored: Store
         rows = store.run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
         for row in map(store.parse_decision, rows):
             blanked_row = row._replace(asked=remove_unit(row.asked))
-            blank.append((blanked_row.asked, row_checksum(blanked_row), row.seq))
+            blank.append((blanked_row.asked, log_rows.row_checksum(blanked_row), row.seq))
     store.run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
     return len(blank)
 
@@ -149,15 +138,15 @@ def _forget_records(store: Store, writer: Any, subject: Subject, placement: int)
 
     The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
     """
-    name = encode_json(subject.name)
+    name = log_rows.encode_json(subject.name)
     pattern = re.sub(r"([%_!])", r"!\1", name)
     blank = []
     for number, *row in store.run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
-        record = RecordRow._make(row)
+        record = log_rows.RecordRow._make(row)
         content = subject.blank_record(record.content)
         if content is not None:
             blanked_record = record._replace(content=content)
-            blank.append((content, row_checksum(blanked_record), number))
+            blank.append((content, log_rows.row_checksum(blanked_record), number))
     change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
     store.run_many(writer, change, blank)
     return len(blank)
@@ -216,11 +205,11 @@ def remove_damaged_rows(store: Store, damaged: Mapping[str, Sequence[int]]) -> N
             f"{store.location}: {describe_rows({'marks': damaged['marks']})}, which say what was "
             "changed and cannot be left out; restore a backup"
         )
-    end, note = store.end(), encode_json({"left_out": damaged})
-    mark = ChangeRow(end.seq + 1, None, end.time, TICK, note)
+    end, note = store.end(), log_rows.encode_json({"left_out": damaged})
+    mark = log_rows.ChangeRow(end.seq + 1, None, end.time, log_rows.TICK, note)
     with store.transaction() as writer:
         for table, numbers in damaged.items():
             for statement in LEAVE_OUT[table]:
                 store.run_many(writer, statement, [(number,) for number in numbers])
         store.run(writer, f"DELETE FROM {SNAPSHOTS}")
-        store.insert_rows(writer, Rows([], [], [mark]))
+        store.insert_rows(writer, log_rows.Rows([], [], [mark]))

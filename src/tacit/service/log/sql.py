@@ -25,18 +25,7 @@ import msgspec
 from tacit import __version__
 from tacit.errors import BEFORE_0_3
 from tacit.service.errors import Damaged, Fenced, StoreError
-from tacit.service.log.rows import (
-    HISTORY,
-    ChangeRow,
-    DecisionRow,
-    DecisionWithFeedback,
-    Event,
-    FeedbackRow,
-    RecordRow,
-    Rows,
-    merge_rows,
-    row_checksum,
-)
+from tacit.service.log import rows as log_rows
 from tacit.service.log.store import (
     BASES,
     DAMAGE,
@@ -55,13 +44,13 @@ Read = Callable[..., Iterable[Any]]
 """Runs a statement with its values and returns its rows, fetched ``at_once`` at a time."""
 
 TABLES: tuple[tuple[str, Any], ...] = (
-    ("decisions", DecisionRow),
-    ("feedback", FeedbackRow),
-    ("marks", ChangeRow),
+    ("decisions", log_rows.DecisionRow),
+    ("feedback", log_rows.FeedbackRow),
+    ("marks", log_rows.ChangeRow),
 )
 
 
-KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
+KINDS: dict[str, Any] = dict(TABLES) | {"records": log_rows.RecordRow}
 NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 
 
@@ -92,8 +81,9 @@ READS = {
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
 )
-CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
-ADD_RECORD = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
+KEPT = f"placement = ? AND kind IN {log_rows.HISTORY} ORDER BY seq"
+CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE {KEPT}"
+ADD_RECORD = f"{_insert('records', log_rows.RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 FIND_RECORD = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 HEAD = "placement, seq, time, plan, checksum, pieces"
 USED_PIECES = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
@@ -172,7 +162,7 @@ class SqlDatabase(ABC):
         """Run a statement once for each tuple of values."""
 
     @abstractmethod
-    def insert_rows(self, writer: Any, rows: Rows) -> None:
+    def insert_rows(self, writer: Any, rows: log_rows.Rows) -> None:
         """Insert rows in the open transaction; sequence numbers must be unique over all tables."""
 
     @abstractmethod
@@ -203,9 +193,9 @@ class SqlDatabase(ABC):
     def size(self) -> int:
         """Return the size of the store in bytes."""
 
-    def parse_decision(self, row: Any) -> DecisionRow:
+    def parse_decision(self, row: Any) -> log_rows.DecisionRow:
         """Return a decision from a row of the database's values."""
-        return DecisionRow._make(row)
+        return log_rows.DecisionRow._make(row)
 
     def select_one(self, connection: Any, statement: str, *values: Any) -> Any:
         """Run a statement, and return the first value of its first row; None without a row."""
@@ -255,7 +245,7 @@ class Store(SqlDatabase):
 
     # Write -----------------------------------------------------------------------------------
 
-    def append(self, rows: Rows) -> None:
+    def append(self, rows: log_rows.Rows) -> None:
         """Append rows, which have sequence numbers, in one transaction; durable when it returns."""
         with self.transaction() as writer:
             self.insert_rows(writer, rows)
@@ -308,7 +298,7 @@ class Store(SqlDatabase):
             )
         return settings
 
-    def changes(self, placement: int) -> list[ChangeRow]:
+    def changes(self, placement: int) -> list[log_rows.ChangeRow]:
         """Return the change events of a placement's history, in order; raise Damaged at a damaged row."""
         with self.reading() as connection:
             return list(self.check_rows("marks", self.run(connection, CHANGES, (placement,))))
@@ -319,20 +309,20 @@ class Store(SqlDatabase):
             rows = self.run(connection, PLACEMENT)
             return {row[0]: _parse_placement(self, row) for row in rows}
 
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], log_rows.DecisionWithFeedback]:
         """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
         with self.reading() as connection:
             decisions = self.check_rows("decisions", self.select_decisions(connection, wanted))
-            by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
+            by_seq = {row.seq: log_rows.DecisionWithFeedback(row, []) for row in decisions}
             if by_seq:
                 for feedback in self.check_rows("feedback", self.select_feedback(connection, [*by_seq])):
                     by_seq[feedback.decision].feedback.append(feedback)
         return {(f.decision.placement, f.decision.id): f for f in by_seq.values()}
 
-    def events(self, after: int) -> Iterator[Event]:
+    def events(self, after: int) -> Iterator[log_rows.Event]:
         """Yield all rows of the log after row ``after``, in order; raise Damaged at a damaged row."""
         with self.streaming() as read:
-            yield from merge_rows(
+            yield from log_rows.merge_rows(
                 [self.check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
             )
 
@@ -348,7 +338,7 @@ class Store(SqlDatabase):
         make = self.parse_decision if table == "decisions" else KINDS[table]._make
         for values in cursor:
             row, checksum = make(values[1:-1]), values[-1]
-            yield values[0], row, checksum is None or checksum == row_checksum(row)
+            yield values[0], row, checksum is None or checksum == log_rows.row_checksum(row)
 
     def end(self) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
@@ -391,18 +381,18 @@ def check_version(location: str, version: int, newest: int) -> None:
         raise StoreError(f"{location} is of version {version} and {BEFORE_0_3}")
 
 
-def add_records(store: Store, records: Sequence[RecordRow]) -> list[str | None]:
+def add_records(store: Store, records: Sequence[log_rows.RecordRow]) -> list[str | None]:
     """Add records whose ids are new; return for each None, or the content of the existing record."""
     before: list[str | None] = []
     with store.transaction() as writer:
         for row in records:
-            new = store.select_one(writer, ADD_RECORD, *row, row_checksum(row)) is not None
+            new = store.select_one(writer, ADD_RECORD, *row, log_rows.row_checksum(row)) is not None
             key = row.id, row.placement, row.kind
             before.append(None if new else store.select_one(writer, FIND_RECORD, *key))
     return before
 
 
-def read_records(store: Store) -> Iterator[RecordRow]:
+def read_records(store: Store) -> Iterator[log_rows.RecordRow]:
     """Yield all records of User Behavior Insights in order of their arrival."""
     with store.streaming() as read:
         yield from store.check_rows("records", read(READS["records"], (0,)))

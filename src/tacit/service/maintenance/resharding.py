@@ -23,15 +23,8 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.deciders.arm_lifecycle import parse_arms
+from tacit.service.engine import shard_layout
 from tacit.service.engine.fold import apply_rows, load_placement
-from tacit.service.engine.shard_layout import (
-    Layout,
-    begin_layout,
-    check_starts,
-    clear_layout,
-    name_schema,
-    read_layout,
-)
 from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, find_id_partition, find_shard, hash_partition
 from tacit.service.log.postgres import PostgresStore
@@ -72,7 +65,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         If it is in use, or fails.
     """
     checks.integer("shards", shards, 1, MOST_SHARDS)
-    check_starts(config)
+    shard_layout.check_starts(config)
     url, schema = config.store.url, config.store.schema
     if url is None:
         raise ConfigError(
@@ -81,18 +74,18 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
     layouts = PostgresStore(url, schema)
     opened_stores: list[PostgresStore] = [layouts]
     try:
-        before = read_layout(layouts)
-        after = Layout(before.generation + 1 if before else 1, shards)
+        before = shard_layout.read_layout(layouts)
+        after = shard_layout.Layout(before.generation + 1 if before else 1, shards)
         # Rows of an interrupted attempt.
-        clear_layout(layouts, after)
+        shard_layout.clear_layout(layouts, after)
         sources: list[PostgresStore] = [layouts]
         if before is not None:
             sources = _open_stores(url, schema, before, opened_stores)
         targets = [NewShard(store) for store in _open_stores(url, schema, after, opened_stores)]
         _distribute(config, layouts, sources, targets)
-        begin_layout(layouts, after)
+        shard_layout.begin_layout(layouts, after)
         if drop and before is not None:
-            clear_layout(layouts, before)
+            shard_layout.clear_layout(layouts, before)
         return [target.seq for target in targets]
     finally:
         for store in reversed(opened_stores):
@@ -100,12 +93,12 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
 
 
 def _open_stores(
-    url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
+    url: str, schema: str, layout: shard_layout.Layout, opened_stores: list[PostgresStore]
 ) -> list[PostgresStore]:
     """Open and return the stores of all shards of a layout; add each to ``opened_stores`` for closing."""
     stores = []
     for shard in range(layout.shards):
-        stores.append(PostgresStore(url, name_schema(schema, layout, shard)))
+        stores.append(PostgresStore(url, shard_layout.name_schema(schema, layout, shard)))
         opened_stores.append(stores[-1])
     return stores
 
