@@ -268,7 +268,7 @@ class ColumnLearner(Generic[ArmT_co]):
         decisions.
 
         ``before`` and ``after`` have a reward in [0, 1] for each decision. Only for policies that can unlearn
-        (``correctable``); others raise InvalidValue. Return how many were corrected: not those from before
+        (``is_correctable``); others raise InvalidValue. Return how many were corrected: not those from before
         their lane's last restart.
 
         Examples

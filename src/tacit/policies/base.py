@@ -421,13 +421,13 @@ class Policy(Part, abstract=True):
           instead  EXP3S, or Thompson with a discount, where intent shifts
         """
         about = self.about
-        further = [text for field, text in self.weak_with.items() if getattr(self, field)]
+        weaknesses = [text for field, text in self.weak_with.items() if getattr(self, field)]
         lines = {
             "reads": self.reads,
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,
-            "weak": "; ".join([about.weak, *further]),
+            "weak": "; ".join([about.weak, *weaknesses]),
             "instead": about.otherwise,
         }
         rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
