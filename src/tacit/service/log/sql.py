@@ -81,8 +81,8 @@ READS = {
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
 )
-KEPT = f"placement = ? AND kind IN {log_rows.HISTORY} ORDER BY seq"
-CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE {KEPT}"
+IN_HISTORY = f"placement = ? AND kind IN {log_rows.HISTORY} ORDER BY seq"
+CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE {IN_HISTORY}"
 ADD_RECORD = f"{_insert('records', log_rows.RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 FIND_RECORD = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 HEAD = "placement, seq, time, plan, checksum, pieces"

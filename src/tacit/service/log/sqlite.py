@@ -272,7 +272,7 @@ class SqliteStore(sql.Store):
     def find_damage(self) -> list[str]:
         """Return a message for each damage of the file, including indexes that differ from their tables."""
         with self.reading() as connection:
-            return self._check_integrity(connection, "")
+            return _check_integrity(connection, "")
 
     def check_indexes(self) -> None:
         """Check the indexes and raise Damaged if one is damaged; else let :meth:`close` mark the store clean.
@@ -281,14 +281,12 @@ class SqliteStore(sql.Store):
         :data:`CLEAN_SECONDS` after a clean end. A check that is incomplete after an unclean end is logged.
         """
         with self.reading() as connection:
-            wrong = [
-                text for table in SMALL_TABLES for text in self._check_integrity(connection, f"({table})")
-            ]
+            wrong = [text for table in SMALL_TABLES for text in _check_integrity(connection, f"({table})")]
             until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
                 for table in sql.NUMBERS:
-                    wrong += self._check_integrity(connection, f"({table})")
+                    wrong += _check_integrity(connection, f"({table})")
             except apsw.InterruptError:
                 if not self._clean:
                     logger.warning(
@@ -300,18 +298,6 @@ class SqliteStore(sql.Store):
         if wrong:
             raise Damaged(f"{self.location}: {wrong[0]}; {REBUILD.format(self.path)}")
         self._clean = True
-
-    def _check_integrity(self, connection: apsw.Connection, table: str) -> list[str]:
-        """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
-        wrong = []
-        try:
-            for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
-                if text != "ok":
-                    wrong.append(text)
-        except apsw.CorruptError as error:
-            # Some damage ends the check.
-            wrong.append(str(error))
-        return wrong
 
     def close(self) -> None:
         """Mark the store as cleanly closed if its indexes were checked, and release everything."""
@@ -325,6 +311,19 @@ class SqliteStore(sql.Store):
         """Return the size of the file and its write-ahead log in bytes."""
         files = (self._file.path, Path(f"{self._file.path}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _check_integrity(connection: apsw.Connection, table: str) -> list[str]:
+    """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
+    wrong = []
+    try:
+        for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
+            if text != "ok":
+                wrong.append(text)
+    except apsw.CorruptError as error:
+        # Some damage ends the check.
+        wrong.append(str(error))
+    return wrong
 
 
 class ReadSqlite(SqliteStore):
