@@ -167,7 +167,7 @@ async def folding(path, config, clock=None, seen=everything, name="home", crash=
         place = as_after_a_crash(path) if crash else path
     if partly:
         with contextlib.closing(store_at(place)) as store:
-            assert 0 < store.snapshot(1).seq < store.end().seq
+            assert 0 < store.snapshots.load(1).seq < store.end().seq
     is_the_fold(config, place, live, seen, name)
 
 

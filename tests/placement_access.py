@@ -43,15 +43,16 @@ from tacit.service.engine.service import Service
 from tacit.service.engine.shard_layout import (
     FencedStore,
     Layout,
-    LayoutStore,
     ReadStore,
     check_starts,
+    ensure_layout,
     list_stores,
     name_schema,
 )
 from tacit.service.engine.stores import open_store
 from tacit.service.engine.upkeep import Worker
 from tacit.service.log.blocks import Block
+from tacit.service.log.postgres import PostgresStore
 from tacit.service.log.rows import DecisionRow, FeedbackRow
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements import snapshots as snapshots_module

@@ -73,7 +73,9 @@ class WrappedStore:
         self._store = store
 
     def __getattr__(self, name):
-        return getattr(self._store, name)
+        return getattr(self._store if hasattr(self._store, name) else self._store.snapshots, name)
+
+    snapshots = property(lambda self: self)
 
 
 class SlowStore(WrappedStore):
@@ -84,7 +86,7 @@ class SlowStore(WrappedStore):
         self.goes_on, self.fails, self.begun, self._which = threading.Event(), False, 0, which
 
     def save_in_steps(self, *told):
-        steps = self._store.save_in_steps(*told)
+        steps = self._store.snapshots.save_in_steps(*told)
         if self._which and told[1:] != self._which:
             return (yield from steps)
         self.begun += 1

@@ -15,8 +15,7 @@ from tacit.core.dispatch import list_parts
 from tacit.environments import Environment
 from tacit.environments.base import registry as environments
 from tacit.policies import Policy
-from tacit.policies.abilities import describe_propensities
-from tacit.policies.base import registry
+from tacit.policies.base import describe_propensities, registry
 
 MEASURED = json.loads(Path(__file__).with_name("policies.json").read_text())
 # It is loaded on first use only.

@@ -25,7 +25,7 @@ from tacit.policies import (
     ProbationBandit,
     ShiftMixture,
 )
-from tacit.policies.abilities import can_weigh_places, is_correctable
+from tacit.policies.base import can_weigh_places, is_correctable
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
 from tacit.service.projections.windows import compile_loops

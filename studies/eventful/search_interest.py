@@ -19,7 +19,7 @@ from studies import study
 from tacit import policies
 from tacit.classifiers import Rectangle
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.dispatch import arrive, expected, kernel, optimum, respond
+from tacit.core.dispatch import arrive, epoch, expected, kernel, optimum, respond
 from tacit.core.part import float_range
 from tacit.environments import Environment, SearchInterest
 from tacit.errors import InvalidValue
@@ -214,7 +214,7 @@ def season(
     for end in day_ends(environment, horizon):
         run.advance(int(end) - run.round)
         totals.append(run.curve.total.copy())
-        epochs.append(policy.epoch(policy.params, run.state, 0))
+        epochs.append(epoch(policy.params, run.state, 0))
     regret, clicks = np.array(totals).T
     return Season(regret, clicks, np.array(epochs), run.world.shown)
 

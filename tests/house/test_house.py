@@ -4,7 +4,7 @@ import pytest
 from house import measure_house, read_limits
 
 # Not reached yet. These only go down.
-NOT_REACHED = {"src_code_lines": 59_100, "tests_code_lines": 44_750, "methods_of_a_class": 70}
+NOT_REACHED = {"src_code_lines": 59_100, "tests_code_lines": 44_750, "methods_of_a_class": 63}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement_access import get_learner
 from policies_of_ones_own import Pooled
-from stores import store_at
+from stores import WrappedStore, store_at
 
 import tacit
 from tacit.core.arrays import lane_rows, lanes_view, leaves
@@ -240,20 +240,15 @@ async def traffic(engine, rounds, start=0):
     return shown
 
 
-class Dying:
+class Dying(WrappedStore):
     """A store that keeps nothing of what an engine says when it ends, as if it were killed."""
 
-    def __init__(self, store):
-        self._store = store
-        self.dead = False
-
-    def __getattr__(self, name):
-        return getattr(self._store, name)
+    dead = False
 
     def save_in_steps(self, *given):
         if self.dead:
             raise StoreError("store: it is gone")
-        return self._store.save_in_steps(*given)
+        return self._store.snapshots.save_in_steps(*given)
 
 
 @pytest.mark.usefixtures("kind")

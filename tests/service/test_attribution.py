@@ -479,8 +479,8 @@ async def test_a_log_is_verified_exported_and_imported(tmp_path, kind):
     assert [c["reward"] for c in clicks] == [
         0, 1, 0, 0, 0, 1, None, 1, 0, None, 0, 1, None,
     ]  # fmt: skip
-    snapshot = store.snapshot(1)
-    save_snapshot(store, snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
+    snapshot = store.snapshots.load(1)
+    save_snapshot(store.snapshots, snapshot._replace(learner=snapshot.learner, windows=msgspec.json.encode(
         msgspec.json.decode(snapshot.windows) | {"feedback": 99}
     )))  # fmt: skip
     (wrong,) = verify(config, store)

@@ -118,7 +118,7 @@ async def test_what_was_changed_outlives_the_rows(tmp_path):
             await engine.decide("home", "q")
             await harness.quiet(engine)
         assert [c.what for c in await engine.history("home")] == ["arms"]
-        assert engine.store.find_base_end(1).seq > 1
+        assert engine.store.snapshots.find_base_end(1).seq > 1
         before = learned(engine)
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         again = Engine(configured(retention=1.0), store, Clock())

@@ -65,7 +65,7 @@ def check_clicks(folder, traffic):
         for row in events:
             if isinstance(row, FeedbackRow):
                 last_rows[ids[row.decision][0]] = row.seq
-        snapshots = {name: store.snapshot(store.placements()[name].id) for name in CLICK_WINDOWS}
+        snapshots = {name: store.snapshots.load(store.placements()[name].id) for name in CLICK_WINDOWS}
         return reports, {name: each and each.seq for name, each in snapshots.items()}, last_rows
 
 

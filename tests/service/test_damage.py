@@ -21,7 +21,9 @@ from tacit.cli import cli
 from tacit.errors import TacitError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.errors import Damaged, NotDurable
+from tacit.service.log.removal import find_damaged_rows, find_old_rows, remove_damaged_rows
 from tacit.service.log.rows import ChangeRow, DecisionRow, FeedbackRow, RecordRow, Rows, row_checksum
+from tacit.service.log.sql import add_records, read_records
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
 
@@ -74,10 +76,9 @@ def test_a_checksum_is_that_of_what_comes_back(tmp_path):
         store.append(ROWS)
         many = [row._replace(seq=10 + i, id=f"{i}") for i, row in enumerate(ROWS.decisions * 10)]
         store.append(Rows(many, [], []))
-        store.add_records([RECORD])
+        add_records(store, [RECORD])
         assert list(store.events(0)) == [*ROWS.all(), *many]
-        assert list(store.records()) == [RECORD]
-        assert store.find_damaged_rows() == {}
+        assert (list(read_records(store)), find_damaged_rows(store)) == ([RECORD], {})
 
 
 def test_arms_differ_by_their_type():
@@ -117,7 +118,7 @@ def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
     with contextlib.closing(store_at(path)) as store:
         store.placement("home", "{}", 7)
         store.append(ROWS)
-        store.add_records([RECORD])
+        add_records(store, [RECORD])
         sql(
             path,
             kind,
@@ -125,13 +126,13 @@ def test_feedback_marks_and_records_have_checksums_too(tmp_path, kind):
             "UPDATE marks SET value = '[]' WHERE seq = 6",
             "UPDATE records SET content = '{}'",
         )
-        assert store.find_damaged_rows() == {"feedback": [3], "marks": [6], "records": [1]}
-        for read in (lambda: list(store.events(0)), lambda: list(store.records()),
+        assert find_damaged_rows(store) == {"feedback": [3], "marks": [6], "records": [1]}
+        for read in (lambda: list(store.events(0)), lambda: list(read_records(store)),
                      lambda: store.changes(1)):  # fmt: skip
             with pytest.raises(Damaged):
                 read()
         with pytest.raises(Damaged, match=r"rows 6 of marks.*restore a backup"):
-            store.remove_damaged_rows(store.find_damaged_rows())
+            remove_damaged_rows(store, find_damaged_rows(store))
 
 
 async def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
@@ -140,7 +141,7 @@ async def test_the_log_goes_on_without_what_is_damaged(tmp_path, kind):
     sql(path, kind, "UPDATE decisions SET key = 'another' WHERE seq = 4",
         "UPDATE feedback SET reward = 0.5 WHERE seq = 3")  # fmt: skip
     with contextlib.closing(store_at(path)) as store:
-        store.remove_damaged_rows(store.find_damaged_rows())
+        remove_damaged_rows(store, find_damaged_rows(store))
         rows = list(store.events(0))
         assert {1, 2} <= {row.seq for row in rows}
         assert not {3, 4, 5} & {row.seq for row in rows}
@@ -201,7 +202,7 @@ async def test_an_imported_log_has_checksums_of_its_own(tmp_path):
     store, empty = store_at(path), store_at(other)
     export(CONFIG, store, tmp_path / "out")
     import_log(empty, tmp_path / "out")
-    assert empty.find_damaged_rows() == {}
+    assert find_damaged_rows(empty) == {}
     assert list(empty.events(0)) == list(store.events(0))
     store.close()
     empty.close()
@@ -225,7 +226,7 @@ async def test_a_damaged_row_is_not_answered_and_keeps_nobody_else_waiting(tmp_p
         assert sum(isinstance(one, Exception) for one in answers) == 1
         # Nor does it go to an archive as if it were whole.
         with pytest.raises(Damaged):
-            engine.store.find_old_rows(1, 10**9, 10**18, 10)
+            find_old_rows(engine.store, 1, 10**9, 10**18, 10)
         assert engine.writer.failure is None
 
 

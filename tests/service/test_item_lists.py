@@ -321,7 +321,7 @@ async def test_the_log_that_begins_with_a_base_is_exported_with_its_items(tmp_pa
         await traffic(engine, 10, seed=40_000)
         await quiet(engine)
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
-        assert store.base(1) is not None
+        assert store.snapshots.load_base(1) is not None
         counts = export(config, store, tmp_path / "log")
         export_ubi(store, tmp_path / "ubi")
     assert counts["lists-home"] > 10

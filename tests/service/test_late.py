@@ -14,8 +14,7 @@ from tacit.core.arrays import leaves
 from tacit.errors import ConfigError, InvalidValue
 from tacit.learning.learner import Learner
 from tacit.logs import read_log
-from tacit.policies.abilities import is_correctable
-from tacit.policies.base import Counts
+from tacit.policies.base import Counts, is_correctable
 from tacit.policies.index import CountingPolicy
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import PlacementConfig, Rule, SignalConfig

@@ -218,7 +218,7 @@ async def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_pa
 
     async with folding(tmp_path / "s.db", config) as engine:
         await aged(engine, 0)
-        assert engine.store.find_base_end(1) is not None
+        assert engine.store.snapshots.find_base_end(1) is not None
         made = await engine.rebuild("home", "ucb1")
         (said,) = made.policy_version.approximate
         assert "10 decisions" in said

@@ -25,7 +25,7 @@ from tacit.service.errors import StoreError, UnknownDecision
 from tacit.service.log.archive import backup
 from tacit.service.log.ids import as_text
 from tacit.service.log.rows import DecisionRow, RecordRow
-from tacit.service.log.sql import save_snapshot
+from tacit.service.log.sql import add_records, read_records, save_snapshot
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.log.store import BASES
 from tacit.service.maintenance.doctor import verify
@@ -60,7 +60,7 @@ async def traffic(engine, rounds, first=0):
             await engine.feedback("home", row.id, 1.0, f"second {i}")
         if i % 5 == 0:
             record = RecordRow(engine.placements["home"].id, "query", f"record {i}", engine.clock.now, "{}")
-            await engine.writer.call_store(engine.store.add_records, [record])
+            await engine.writer.call_store(add_records, engine.store, [record])
 
 
 def rows(store):
@@ -103,9 +103,9 @@ async def test_old_rows_go_and_what_was_learned_stays(tmp_path, monkeypatch):
     gone = {(row[0], row[1]) for row in all_rows} - {(row[0], row[1]) for row in left}
     ticks = {("ChangeRow", row[1]) for row in all_rows if row[0] == "ChangeRow" and row[2] is None}
     assert archived == gone - ticks
-    records = [json.loads(r.content) for r in store.records()]
+    records = [json.loads(r.content) for r in read_records(store)]
     assert 2 <= len(records) < 6
-    assert len(list(whole.records())) == 6
+    assert len(list(read_records(whole))) == 6
     store.close()
     whole.close()
 
@@ -128,22 +128,21 @@ async def test_the_rest_of_the_log_is_verified_from_where_it_begins(tmp_path):
     path, config = tmp_path / "s.db", keeping()
     live = await run(path, config)
     with contextlib.closing(store_at(path)) as store:
-        snapshot, base = store.snapshot(1), store.base(1)
+        snapshot, base = store.snapshots.load(1), store.snapshots.load_base(1)
         assert 1 < base.seq <= snapshot.seq
         # A damaged snapshot costs time, a damaged base the past.
-        save_snapshot(store, snapshot._replace(learner=b"?"))
+        save_snapshot(store.snapshots, snapshot._replace(learner=b"?"))
     assert everything(path, config) == live
     with contextlib.closing(store_at(path)) as store:
-        save_snapshot(store, snapshot._replace(seq=1, learner=b"older than the base"))
+        save_snapshot(store.snapshots, snapshot._replace(seq=1, learner=b"older than the base"))
     assert everything(path, config) == live
     with contextlib.closing(store_at(path)) as store:
-        save_snapshot(store, snapshot)
-        save_snapshot(
-            store, base._replace(windows=base.windows.replace(b'"feedback":', b'"feedback":1')), BASES
-        )
+        save_snapshot(store.snapshots, snapshot)
+        windows = base.windows.replace(b'"feedback":', b'"feedback":1')
+        save_snapshot(store.snapshots, base._replace(windows=windows), BASES)
         assert "home" in verify(config, store)[0]
-        save_snapshot(store, base._replace(learner=b"?"), BASES)
-        save_snapshot(store, snapshot._replace(learner=b"?"))
+        save_snapshot(store.snapshots, base._replace(learner=b"?"), BASES)
+        save_snapshot(store.snapshots, snapshot._replace(learner=b"?"))
         with pytest.raises(StoreError, match=r"home: what it had .* restore a backup"):
             Engine(config, store, Clock())
 
@@ -202,7 +201,7 @@ async def test_it_moves_to_another_store_and_goes_on(tmp_path):
     new.close()
     with contextlib.closing(store_at(tmp_path / "third.db")) as new:
         import_log(new, tmp_path / "out")
-        assert new.base(1) is not None
+        assert new.snapshots.load_base(1) is not None
         assert verify(config, new) == []
     found = everything(tmp_path / "third.db", config)
     assert {name: each[:2] for name, each in found.items()} == {name: each[:2] for name, each in live.items()}

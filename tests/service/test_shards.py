@@ -596,10 +596,10 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
 
 def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_not(schema):
     config = of_four_policies(schema)
-    store = access.LayoutStore(config.store.url, schema)
-    assert store.ensure_layout(None, default=2) == access.Layout(1, 2)
+    store = access.PostgresStore(config.store.url, schema)
+    assert access.ensure_layout(store, None, default=2) == access.Layout(1, 2)
     with pytest.raises(ConfigError, match=r"reshard --shards 3"):
-        store.ensure_layout(3, default=2)
+        access.ensure_layout(store, 3, default=2)
     store.close()
     with pytest.raises(StoreError, match="is dealt out to 2 shards"):
         access.open_store(config.store)
@@ -610,17 +610,17 @@ def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_n
 
 def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
     config = of_four_policies(schema)
-    store = access.LayoutStore(config.store.url, schema)
+    store = access.PostgresStore(config.store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
-        store.ensure_layout(2, default=2)
+        access.ensure_layout(store, 2, default=2)
     store.close()
 
 
 def test_a_log_that_is_served_is_not_dealt_out(schema, monkeypatch):
     monkeypatch.setattr("tacit.service.log.postgres.START_SECONDS", 0.1)
     config = of_four_policies(schema)
-    store = access.LayoutStore(config.store.url, schema)
+    store = access.PostgresStore(config.store.url, schema)
     with pytest.raises(StoreError, match="is in use"):
         reshard(config, 2)
     store.close()

@@ -17,6 +17,7 @@ import tacit
 from tacit.learning.learner import Learner, make_snapshot, restore_learner
 from tacit.learning.snapshot import PIECE, CopyBuffer, from_bytes, iter_pieces
 from tacit.service.errors import StoreError
+from tacit.service.log.removal import drop_rows
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.log.sql import save_snapshot
 from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
@@ -57,11 +58,11 @@ async def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
             await decided(engine, 60)
         # Only one is under way, however much would be due.
         assert store.begun == 1
-        assert store.snapshot(1) is None
+        assert store.snapshots.load(1) is None
         assert access.get_snapshot_time(engine.placements["home"]) is None
         store.goes_on.set()
         await engine.writer.upkeep.wait_for_snapshot()
-        snapshot = store.snapshot(1)
+        snapshot = store.snapshots.load(1)
         assert 20 <= snapshot.seq <= at_copy < engine.health().events
         assert access.get_snapshot_time(engine.placements["home"]) == snapshot.time
     live = engine.placements["home"]
@@ -73,7 +74,7 @@ async def test_decisions_go_on_while_a_snapshot_is_written(tmp_path):
         access.get_learner(kept)
     )
     # The snapshot of the middle and the rest of the log lead to what was live.
-    save_snapshot(store, snapshot)
+    save_snapshot(store.snapshots, snapshot)
     with recovered(store, config) as again:
         assert everything(again.placements["home"]) == everything(live)
 
@@ -84,7 +85,7 @@ async def test_whoever_stops_at_once_has_it_all_saved(tmp_path):
         await decided(engine, 25)
     events = engine.health().events
     with recovered(tmp_path / "s.db", configured()) as again:
-        assert again.store.snapshot(1).seq == events
+        assert again.store.snapshots.load(1).seq == events
 
 
 @pytest.mark.usefixtures("kind", "least_room")
@@ -102,7 +103,7 @@ async def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
     await stopping
     events = engine.health().events
     store = store_at(path)
-    assert store.snapshot(1).seq == events
+    assert store.snapshots.load(1).seq == events
     store.close()
 
 
@@ -123,7 +124,7 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
         live = asyncio.run(session())
     assert "no snapshot of placement home: store: the disk is full" in caplog.text
     store = store_at(path)
-    assert store.snapshot(1) is None
+    assert store.snapshots.load(1) is None
     again = access.Engine(config, store)
     assert everything(again.placements["home"]) == everything(live)
     store.close()
@@ -133,28 +134,28 @@ def test_a_crash_while_a_snapshot_is_written_leaves_the_one_before(tmp_path, kin
     path = tmp_path / "s.db"
     store = store_at(path)
     store.placement("home", '{"name": "UCB1", "arms": 3}', 7)
-    save_snapshot(store, SNAPSHOT)
+    save_snapshot(store.snapshots, SNAPSHOT)
     large = [("learner", bytes([i]) * PIECE) for i in range(6)]
-    steps = store.save_in_steps(Draft(1, 9, START, "{}", iter(large)))
+    steps = store.snapshots.save_in_steps(Draft(1, 9, START, "{}", iter(large)))
     for _ in range(4):
         next(steps)
     # Nothing more comes: the process is gone.
     store.close()
     store = store_at(path)
-    assert store.snapshot(1) == SNAPSHOT
+    assert store.snapshots.load(1) == SNAPSHOT
     assert sql(path, kind, PIECES) == [(2,)]
     rest = [("series", b""), ("shadow", b"second"), ("windows", b"w")]
     draft = Draft(1, 9, START, "{}", iter(large + rest))
-    stood = [store.snapshot(1).seq for _ in store.save_in_steps(draft)]
+    stood = [store.snapshots.load(1).seq for _ in store.snapshots.save_in_steps(draft)]
     assert stood == sorted(stood)
     assert set(stood) == {5, 9}
-    found = store.snapshot(1)
+    found = store.snapshots.load(1)
     assert found.learner == b"".join(content for _, content in large)
     assert (found.seq, found.shadow, found.series, found.windows) == (9, b"second", b"", b"w")
     # What no snapshot needs any more is gone, whoever began it.
     assert sql(path, kind, PIECES) == [(1,)]
-    assert store.base(1) is None
-    assert store.find_base_end(1) is None
+    assert store.snapshots.load_base(1) is None
+    assert store.snapshots.find_base_end(1) is None
     store.close()
 
 
@@ -189,7 +190,7 @@ def cut(path, config, keep):
         lost = Rows.empty()
         for row in rows[int(keep * len(rows)) :]:
             (lost.decisions if isinstance(row, DecisionRow) else lost.feedback).extend([row])
-        store.drop(OldRows(lost, []))
+        drop_rows(store, OldRows(lost, []))
         return store.end().seq
     finally:
         store.close()
@@ -250,12 +251,12 @@ def test_two_that_are_written_at_once_are_both_whole(kind, tmp_path):
             yield "series", half.series
             yield "windows", half.windows
 
-        base = store.save_in_steps(Draft(*half[:4], pieces()), BASES)
+        base = store.snapshots.save_in_steps(Draft(*half[:4], pieces()), BASES)
         next(base)
-        save_snapshot(store, SNAPSHOT._replace(placement=placement))
+        save_snapshot(store.snapshots, SNAPSHOT._replace(placement=placement))
         for _ in base:
             pass
-        assert store.base(placement) == half
-        assert store.snapshot(placement) == SNAPSHOT._replace(placement=placement)
+        assert store.snapshots.load_base(placement) == half
+        assert store.snapshots.load(placement) == SNAPSHOT._replace(placement=placement)
     finally:
         store.close()

@@ -402,8 +402,8 @@ def test_one_changed_byte_of_a_snapshot_is_noticed(tmp_path, kind, what, field):
     path = tmp_path / "s.db"
     with closing(store_at(path)) as store:
         store.placement("home", "{}", 7)
-        save_snapshot(store, SNAPSHOT, what)
-        read = store.snapshot if what == SNAPSHOTS else store.base
+        save_snapshot(store.snapshots, SNAPSHOT, what)
+        read = store.snapshots.load if what == SNAPSHOTS else store.snapshots.load_base
         assert read(1) == SNAPSHOT
         if field == "seq":
             harm = f"UPDATE {what} SET seq = seq - 1"
@@ -423,7 +423,7 @@ def test_one_changed_byte_of_a_snapshot_is_noticed(tmp_path, kind, what, field):
 def flipped(path, kind, field):
     """Change one digit of what a snapshot holds, so that it can still be read."""
     with closing(store_at(path)) as store:
-        content = getattr(store.snapshot(1), field)
+        content = getattr(store.snapshots.load(1), field)
     place = max(i for i, byte in enumerate(content) if byte in b"12345678")
     harmed = content[:place] + bytes([content[place] + 1]) + content[place + 1 :]
     literal = "x'{}'" if kind == "sqlite" else r"'\x{}'::bytea"
@@ -455,7 +455,7 @@ async def test_a_changed_digit_of_a_base_is_refused(tmp_path, kind):
     path = tmp_path / "s.db"
     await filled(path)
     with closing(store_at(path)) as store:
-        save_snapshot(store, store.snapshot(1), BASES)
+        save_snapshot(store.snapshots, store.snapshots.load(1), BASES)
     flipped(path, kind, "series")
     with closing(store_at(path)) as store, pytest.raises(StoreError, match="restore a backup"):
         access.Engine(configured(), store)
@@ -466,7 +466,7 @@ async def test_a_changed_byte_of_an_exported_log_is_not_imported(tmp_path, file)
     folder = tmp_path / "out"
     await filled(tmp_path / "s.db")
     with closing(SqliteStore(tmp_path / "s.db")) as store:
-        save_snapshot(store, store.snapshot(1), BASES)
+        save_snapshot(store.snapshots, store.snapshots.load(1), BASES)
         export(configured(), store, folder)
     with closing(SqliteStore(tmp_path / "t.db")) as store:
         assert import_log(store, folder) > 20

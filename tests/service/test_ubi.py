@@ -19,6 +19,7 @@ from tacit.logs import read_ubi
 from tacit.logs.writer import conditional_propensity
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, decode_list
+from tacit.service.log.sql import add_records, read_records
 from tacit.service.maintenance.log_export import export, import_log
 from tacit.service.maintenance.ubi_export import export_ubi, list_items
 from tests.cli.test_cli import tacit as tacit_command
@@ -57,12 +58,13 @@ async def slated(engine, id=None, arms=None):
 def keep_records(store, placement, queries, events):
     """Add records to a store, as 0.3 kept those of what it had not decided."""
     number = store.placements()[placement].id
-    store.add_records(
+    add_records(
+        store,
         [
             RecordRow(number, kind, str(i), START, json.dumps(record))
             for kind, records in (("query", queries), ("event", events))
             for i, record in enumerate(records)
-        ]
+        ],
     )
 
 
@@ -199,7 +201,7 @@ async def test_kept_records_move_with_the_log(tmp_path):
     assert import_log(new, tmp_path / "out") == counts["decisions"] + counts["marks"] + 2
     places = [{stored.id: name for name, stored in store.placements().items()} for store in (old, new)]
     kept = [
-        [(place[row.placement], *row[1:]) for row in store.records()]
+        [(place[row.placement], *row[1:]) for row in read_records(store)]
         for place, store in zip(places, (old, new), strict=True)
     ]
     assert kept[0] == kept[1]

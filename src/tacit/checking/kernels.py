@@ -27,8 +27,7 @@ from tacit.errors import InvalidValue
 from tacit.learning.batch import Batch, get_impression
 from tacit.learning.decisions import Decision
 from tacit.learning.learner import Learner
-from tacit.policies.abilities import is_correctable
-from tacit.policies.base import NO_FEATURES, Impression, Policy, decide_arm, make_outcome
+from tacit.policies.base import NO_FEATURES, Impression, Policy, decide_arm, is_correctable, make_outcome
 
 # ---- The result of a check
 

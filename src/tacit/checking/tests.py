@@ -31,8 +31,7 @@ from tacit.environments.base import Environment
 from tacit.environments.base import registry as environments
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.learner import Learner
-from tacit.policies.abilities import check_folds
-from tacit.policies.base import Policy
+from tacit.policies.base import Policy, check_folds
 from tacit.policies.stationary.chance import UniformRandom
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, Run, run_stream
 from tacit.simulation.clicks_only import read_click_timing

@@ -196,8 +196,7 @@ def policies(
     The name auto stands for the recommended policies.
     """
     from tacit.core.dispatch import list_parts
-    from tacit.policies.abilities import describe_propensities
-    from tacit.policies.base import registry
+    from tacit.policies.base import describe_propensities, registry
     from tacit.policies.spec import is_auto, policy_class
 
     recommended = [policy for policy in registry.values() if policy.about.suits]

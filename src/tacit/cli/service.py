@@ -203,11 +203,12 @@ def serve(
 
 def _drop_damaged_rows(log: StoreOptions) -> None:
     """Permanently remove damaged rows from the configured stores, and log which were removed."""
+    from tacit.service.log.removal import find_damaged_rows, remove_damaged_rows
     from tacit.service.log.store import describe_rows
 
     for name, _, store in log.open_each(may_create=True):
-        if damaged_rows := store.find_damaged_rows():
-            store.remove_damaged_rows(damaged_rows)
+        if damaged_rows := find_damaged_rows(store):
+            remove_damaged_rows(store, damaged_rows)
             shard, lost_rows = f" {name}:" * bool(name), describe_rows(damaged_rows)
             logger.warning("store:%s left out for good, as they were damaged: %s", shard, lost_rows)
 

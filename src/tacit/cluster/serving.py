@@ -114,31 +114,32 @@ def open_ingress(
     from tacit.cluster.shard import Spares
     from tacit.cluster.shard_link import OwnLink
     from tacit.service.app.server import news_since
-    from tacit.service.engine.shard_layout import LayoutStore, ReadStore, name_schema, shard_store
+    from tacit.service.engine import shard_layout
     from tacit.service.errors import StoreError
+    from tacit.service.log.postgres import PostgresStore
 
     url = config.store.url
     assert url is not None
     # Stays open while serving, as a lock against other services of this log and changes of its layout.
-    layout_store = LayoutStore(url, config.store.schema)
+    layout_store = PostgresStore(url, config.store.schema)
     with undo_on_error(layout_store.close):
         cores = int(import_ray().cluster_resources().get("CPU", 1))
-        layout = layout_store.ensure_layout(shards, default=max(cores, 1))
+        layout = shard_layout.ensure_layout(layout_store, shards, default=max(cores, 1))
 
         def add_seeds(config: Config) -> Config:
-            return layout_store.with_seeds(config, lambda: secrets.randbits(63))
+            return shard_layout.add_stored_seeds(layout_store, config, lambda: secrets.randbits(63))
 
         config = add_seeds(config)
         # A new shard has no log to read.
         with contextlib.suppress(StoreError):
-            first = ReadStore(url, name_schema(config.store.schema, layout, 0))
+            first = shard_layout.ReadStore(url, shard_layout.name_schema(config.store.schema, layout, 0))
             with contextlib.closing(first):
                 news_since(first, config)()
         spares, further_ingresses = Spares(config), FurtherIngresses(ingresses - 1)
         links = [
             OwnLink(
                 Shard(number, layout.shards),
-                msgspec.structs.replace(config, store=shard_store(config.store, layout, number)),
+                msgspec.structs.replace(config, store=shard_layout.shard_store(config.store, layout, number)),
                 spares,
                 further_ingresses.attach,
             )

@@ -10,7 +10,7 @@ import ast
 import importlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from functools import cache, cached_property
@@ -191,7 +191,7 @@ class Part(Checked):
 
     kernels: ClassVar[tuple[Callable[..., Any], ...]]
     """The generic functions that its subclasses may implement as kernels."""
-    defaults: ClassVar[Mapping[str, Callable[..., Any]]] = {}
+    defaults: ClassVar[dict[str, Callable[..., Any]]] = {}
     """Kernels, by name, of the generic functions that a subclass need not implement."""
     named: ClassVar[dict[str, Any]]
     """Registry of all defined classes of its kind, by canonical name."""

@@ -34,9 +34,8 @@ from tacit.evaluate.targets import ArmValues, Restartable, contexts
 from tacit.learning.batch import Batch, get_impression
 from tacit.learning.learner import Learner
 from tacit.logs.items import ItemTable
-from tacit.policies.abilities import can_weigh_places
 from tacit.policies.actions import SlatePolicy
-from tacit.policies.base import NO_FEATURES, Outcome, Policy, make_outcome
+from tacit.policies.base import NO_FEATURES, Outcome, Policy, can_weigh_places, make_outcome
 
 # ---- A policy of single arms that learns from every row of the log
 

@@ -31,8 +31,7 @@ from tacit.learning.decisions import (
 )
 from tacit.learning.input_columns import DecisionReader, ImpressionReader
 from tacit.learning.lanes import Lanes, Loops, Offer
-from tacit.policies.abilities import can_weigh_places, enrol_arms, is_correctable
-from tacit.policies.base import Policy
+from tacit.policies.base import Policy, can_weigh_places, enrol_arms, is_correctable
 
 ROUNDING = 1e-9
 
@@ -269,7 +268,7 @@ class ColumnLearner(Generic[ArmT_co]):
         decisions.
 
         ``before`` and ``after`` have a reward for each decision. Only for policies that can unlearn
-        (``correctable``); others raise InvalidValue. Return how many were corrected: not those from before
+        (``is_correctable``); others raise InvalidValue. Return how many were corrected: not those from before
         their lane's last restart.
 
         Examples

@@ -30,8 +30,7 @@ from tacit.learning.estimates import (
     estimate_from_draws,
 )
 from tacit.plots import COLOURS, EstimateRow, Plot, draw_estimates
-from tacit.policies.abilities import can_weigh_places
-from tacit.policies.base import Impression, read_unit
+from tacit.policies.base import Impression, can_weigh_places, read_unit
 from tacit.policies.context import list_column_fields, list_columns
 
 MAX_FIELDS_NAMED = 3

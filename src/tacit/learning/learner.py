@@ -47,8 +47,7 @@ from tacit.learning.snapshot import (
     read_snapshot,
     write_snapshot,
 )
-from tacit.policies.abilities import is_correctable
-from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.base import NO_FEATURES, Policy, is_correctable
 from tacit.policies.features.click_model import encode_seen
 from tacit.policies.stationary.chance import UniformRandom
 

@@ -31,8 +31,7 @@ from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, lengths, numbers
 from tacit.logs.schema import FEATURE
 from tacit.logs.selection import select_columns
-from tacit.policies.abilities import check_folds
-from tacit.policies.base import NO_FEATURES, Policy
+from tacit.policies.base import NO_FEATURES, Policy, check_folds
 
 # ---- Features of arms, from columns of the click log or from a separate table
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import count_open, refit, reward_in, shown_in
 from tacit.core.part import set_field
-from tacit.policies.abilities import enrol_arms
-from tacit.policies.base import Impression, Policy, read_row
+from tacit.policies.base import Impression, Policy, enrol_arms, read_row
 
 Duel = tuple[int, int]
 """The arm indices of a duel, left and right."""
@@ -43,9 +41,7 @@ class DuelPolicy(Policy, abstract=True):
     """
 
     shows: ClassVar[str] = "duel"
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {**Policy.defaults, "decide": decide_duel, "shown_in": read_duel}
-    )
+    defaults: ClassVar[dict[str, Any]] = {**Policy.defaults, "decide": decide_duel, "shown_in": read_duel}
 
     action_width = 2
 
@@ -59,9 +55,7 @@ class SlatePolicy(Policy, abstract=True):
     """
 
     shows: ClassVar[str] = "slate"
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {**Policy.defaults, "shown_in": read_row, "reward_in": read_row}
-    )
+    defaults: ClassVar[dict[str, Any]] = {**Policy.defaults, "shown_in": read_row, "reward_in": read_row}
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:

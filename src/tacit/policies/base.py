@@ -3,7 +3,8 @@
 # 1. ``Impression`` and ``Outcome``: a kernel's input to decide and to learn.
 # 2. ``Counts`` and ``ArmBeliefs``: the state of many policies, and beliefs about arms for reports.
 # 3. ``About``: source, bound, assumptions, alternatives; each policy fills it in.
-# 4. ``Policy``: hyperparameters, inputs and actions of a policy, then its kernels with their defaults.
+# 4. ``Policy``: hyperparameters, inputs and actions of a policy, then its kernels; their defaults before it.
+# 5. ``is_correctable`` to ``enrol_arms``: what a policy can do beyond deciding and learning.
 
 from __future__ import annotations
 
@@ -284,18 +285,16 @@ class Policy(Part, abstract=True):
     """The kind of action: an ``arm``, a ``duel`` of two arms, or a ``slate``; see :attr:`showing`."""
     about: ClassVar[About] = About("", "", "")
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS
-    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType(
-        {
-            "observe": observe_nothing,
-            "count_open": count_nothing_open,
-            "epoch": never_restart,
-            "refit": refit_nothing,
-            "decide": decide_arm,
-            "decide_and_weigh": decide_then_weigh,
-            "shown_in": read_first,
-            "reward_in": read_first,
-        }
-    )
+    defaults: ClassVar[dict[str, Any]] = {
+        "observe": observe_nothing,
+        "count_open": count_nothing_open,
+        "epoch": never_restart,
+        "refit": refit_nothing,
+        "decide": decide_arm,
+        "decide_and_weigh": decide_then_weigh,
+        "shown_in": read_first,
+        "reward_in": read_first,
+    }
     named: ClassVar[dict[str, Any]] = registry
     randomized: ClassVar[bool] = True
     """Whether ``propensity`` may be logged; a deterministic policy's decisions carry null."""
@@ -330,8 +329,8 @@ class Policy(Part, abstract=True):
     """Whether ``learn`` takes rewards of a range without a highest one."""
     unlearns_exactly: ClassVar[bool] = True
     """Whether ``unlearn``, if the policy has it, removes an outcome that was learned."""
-    further_weakness: ClassVar[str] = ""
-    """Problems where the policy with these hyperparameters is worse than another one, with numbers."""
+    weak_with: ClassVar[dict[str, str]] = {}
+    """Further problems where another policy has less regret if a field is set, by the field."""
 
     arms: Annotated[Any, checks.arms]
     reward_range: Annotated[Any, read_range] = field(default=UNIT_RANGE, kw_only=True, metadata=ADDED_LATER)
@@ -472,12 +471,13 @@ class Policy(Part, abstract=True):
           instead  EXP3S, or Thompson with a discount, where intent shifts
         """
         about = self.about
+        weaknesses = [text for field, text in self.weak_with.items() if getattr(self, field)]
         lines = {
             "reads": self.reads,
             "suits": about.suits,
             "assumes": about.assumes,
             "if not": about.fails,
-            "weak": "; ".join(filter(None, (about.weak, self.further_weakness))),
+            "weak": "; ".join([about.weak, *weaknesses]),
             "instead": about.otherwise,
         }
         rows = [f"  {word:<7}  {text}" for word, text in lines.items() if text]
@@ -563,3 +563,69 @@ def _format_setting(name: str, value: Any) -> str:
         # Values by arm are shown as a dict, as users write them.
         value = {arm: numbers[0] if len(numbers) == 1 else numbers for arm, *numbers in value}
     return f"{name}={value:g}" if type(value) in (int, float) else f"{name}={value}"
+
+
+# ---- What a policy can do beyond deciding and learning: corrections, propensities, logs, new arms
+
+
+def is_correctable(policy: Policy) -> bool:
+    """True if a reward that was learned can be replaced by another one.
+
+    This requires a kernel ``unlearn`` that belongs to the ``learn`` in use.
+    """
+    if not (hasattr(policy, "unlearn") and policy.unlearns_exactly):
+        return False
+    classes = type(policy).__mro__
+    unlearner, learner = (next(c for c in classes if name in vars(c)) for name in ("unlearn", "learn"))
+    return issubclass(unlearner, learner)
+
+
+def can_weigh_places(policy: Policy) -> bool:
+    """True if the policy shows lists and can compute the probability of each arm at each position."""
+    return hasattr(policy, "placed") and hasattr(policy, "cells")
+
+
+def describe_propensities(policy: Policy) -> str:
+    """Return how the propensities of a policy's decisions are known, as a word or two.
+
+    ``exact``: decisions carry them. ``exact in a floor``: the choice is deterministic, so they are
+    null, except under an :class:`~tacit.ExplorationFloor`. ``drawn in a floor``: they are not
+    known, but an exploration floor draws candidates that make them exact. ``null``: they are
+    not known.
+    """
+    if policy.randomized and policy.knows_propensity:
+        return "exact"
+    if policy.showing.listed:
+        return "null"
+    return "exact in a floor" if policy.knows_propensity else "drawn in a floor"
+
+
+def check_folds(policy: Policy) -> None:
+    """Raise if a policy cannot learn its decisions from a log.
+
+    Raises
+    ------
+    InvalidValue
+        If it :attr:`~tacit.Policy.remembers` something about its decisions.
+    """
+    if policy.remembers:
+        remedy = "give one that learns from what was shown alone, as CascadeKLUCB or PBMUCB do"
+        why = f"it remembers {policy.remembers}, which no log holds"
+        raise InvalidValue("policy", policy, f"{why}; {remedy}")
+
+
+def enrol_arms(policy: Policy, state: Any, lanes: int, known: int) -> None:
+    """Initialise new arms in lanes that have learned; without ``enrol`` they are as at the start.
+
+    Parameters
+    ----------
+    policy : Policy
+    state : State
+        State of this policy; the new part of each array is as ``init`` returns it.
+    lanes : int
+        Number of lanes that have learned.
+    known : int
+        Number of arms before; arms from this index on are new.
+    """
+    if hasattr(policy, "enrol"):
+        policy.enrol(state, lanes, known)

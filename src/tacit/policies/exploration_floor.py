@@ -33,9 +33,8 @@ from tacit.core.part import Fraction, PositiveFraction, int_range, set_field
 from tacit.core.seeds import derive_generator
 from tacit.core.state_ranges import ValueRange
 from tacit.errors import AssumptionWarning, InvalidValue
-from tacit.policies.abilities import enrol_arms, is_correctable
 from tacit.policies.actions import Wrapper, delegate_property
-from tacit.policies.base import About, Impression, Outcome, Policy, decide_arm
+from tacit.policies.base import About, Impression, Outcome, Policy, decide_arm, enrol_arms, is_correctable
 from tacit.policies.duels.random_horizon import HorizonDraw
 from tacit.policies.features.linear import LogisticTS
 from tacit.policies.index import check_shares

@@ -17,9 +17,8 @@ from tacit.core.dispatch import choose, epoch, kernel, learn, learned_propensity
 from tacit.core.part import int_range, set_field
 from tacit.core.state_ranges import ArmIndex, ArmIndexOrNone, ValueRange
 from tacit.errors import InvalidValue
-from tacit.policies.abilities import enrol_arms
 from tacit.policies.actions import SlatePolicy, delegate_property
-from tacit.policies.base import About, Impression, Outcome, Policy
+from tacit.policies.base import About, Impression, Outcome, Policy, enrol_arms
 from tacit.policies.lists.one_draw import find_place
 from tacit.policies.stationary.ucb import UCB1
 

@@ -375,18 +375,15 @@ class DriftMixture(shift_mixture.ShiftMixture):
         "10,000); changes unseen in what is not shown, 1.6 ± 0.1 times that of a window tuned for them",
     )
 
+    weak_with: ClassVar[dict[str, str]] = {
+        "announced": "changes that signals announce, but what is shown does not have, 2.1 ± 0.1 times the "
+        "regret of who knows of them (1.8 with announced=0)"
+    }
+
     announced: Annotated[float, float_range(0.0, MOST_ANNOUNCED)] = field(
         default=0.0, kw_only=True, metadata=ADDED_LATER
     )
     spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True, metadata=ADDED_LATER)
-
-    @property
-    def further_weakness(self) -> str:  # type: ignore[override]
-        """Problems where the policy is worse than another one if ``announced``; else empty."""
-        if not self.announced:
-            return ""
-        cost = "2.1 ± 0.1 times the regret of who knows of them (1.8 with announced=0)"
-        return f"changes that signals announce, but what is shown does not have, {cost}"
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; raise InvalidValue if ``announced`` is set without signals."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.core.dispatch import kernel
+from tacit.policies.index import PriorsPolicy, read_prior_counts
 
 # The first plays of an arm by a key that count.
 BINS = 256
@@ -60,21 +61,21 @@ class Priors(NamedTuple):
         )
 
 
-def beta_priors(counts: Floats) -> Floats:
-    """Return the parameters of the Beta priors for successes and failures known beforehand.
+def beta_priors(policy: PriorsPolicy) -> Floats:
+    """Return the parameters of the Beta priors for a policy's prior successes and failures of arms.
 
     Each is counts + 1, scaled down to a sum of at most 500.
 
     Parameters
     ----------
-    counts : array of float64, shape (arms, 2)
-        Successes and failures of each arm.
+    policy : PriorsPolicy
 
     Returns
     -------
     array of float64, shape (arms, 2)
         0 for arms without counts.
     """
+    counts = read_prior_counts(policy)
     betas = counts + 1.0
     betas *= np.minimum(1.0, MAX_WEIGHT / betas.sum(axis=1, keepdims=True))
     betas[~counts.any(axis=1)] = 0.0

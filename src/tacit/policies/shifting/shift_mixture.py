@@ -20,13 +20,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel, odds
 from tacit.core.part import float_range, int_range, param, set_field
 from tacit.policies.base import ADDED_LATER, About, ArmBeliefs, Impression, Outcome
-from tacit.policies.index import (
-    PriorsPolicy,
-    break_tie,
-    insert_crossing,
-    probability_alone,
-    read_prior_counts,
-)
+from tacit.policies.index import PriorsPolicy, break_tie, insert_crossing, probability_alone
 from tacit.policies.shifting import hypotheses
 from tacit.policies.shifting.graded_rewards import Evidence
 from tacit.policies.shifting.shared_priors import Priors, beta_priors, count_play, count_round, fit_all
@@ -409,7 +403,7 @@ class ShiftMixture(PriorsPolicy):
     @param
     def prior_betas(self) -> Floats | None:
         """Parameters of the configured Beta priors of arms, of shape (arms, 2); None without priors."""
-        return beta_priors(read_prior_counts(self)) if self.priors else None
+        return beta_priors(self) if self.priors else None
 
     def init(self, lanes: int) -> Any:
         """Return the initial state: no changes so far, and the configured priors of arms."""

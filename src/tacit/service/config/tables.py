@@ -11,7 +11,7 @@ import msgspec
 
 from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
-from tacit.policies.abilities import check_folds
+from tacit.policies.base import check_folds
 from tacit.policies.context import normalize_schema
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig

@@ -201,9 +201,9 @@ class CatalogueHistory:
 
     def __init__(self, policy: Policy, base: Snapshot | None) -> None:
         """Begin with the catalogue of the snapshot, or an empty one."""
-        catalogue = (
-            None if base is None else find_catalogue(from_bytes(base.learner, "base", restore_learner))
-        )
+        catalogue = None
+        if base is not None:
+            catalogue = find_catalogue(from_bytes(base.learner, "base", restore_learner))
         self._items = Catalogue(policy.feature_dims[0]) if catalogue is None else catalogue
 
     def apply_change(self, change: ChangeRow) -> None:

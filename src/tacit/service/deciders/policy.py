@@ -12,7 +12,7 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints, leaves
 from tacit.learning.decisions import Decision, Decisions
 from tacit.learning.learner import Learner
-from tacit.policies.abilities import is_correctable
+from tacit.policies.base import is_correctable
 from tacit.policies.features.click_model import with_seen
 from tacit.service.deciders.choices import Choices, EntryFlags, ImpressionBatch
 from tacit.service.deciders.open_decisions import OpenDecisions

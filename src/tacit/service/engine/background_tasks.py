@@ -29,6 +29,7 @@ from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log import rows
 from tacit.service.log.change_events import LoggedChange, read_policy_versions
+from tacit.service.log.removal import forget_user
 from tacit.service.log.requests import AppendChange, ChangePlacement, Export, Request
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import Store
@@ -311,7 +312,7 @@ class SubjectEraser:
         with pending.freeze():
             end = End(pending.seq, pending.time.advance())
             try:
-                done = await worker.do(self._store.forget, subject, end, who)
+                done = await worker.do(forget_user, self._store, subject, end, who)
             finally:
                 # A commit that seemed to fail may have worked.
                 pending.seq = (await worker.do(self._store.end)).seq

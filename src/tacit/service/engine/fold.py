@@ -37,6 +37,7 @@ from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, find_start, read_policy_versions
 from tacit.service.log.ids import DecisionIdGenerator, Shard
+from tacit.service.log.removal import find_old_rows
 from tacit.service.log.rows import ChangeRow, DecisionRow, Event, FeedbackRow, split_into_blocks
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, FEEDBACK_RULE, Snapshot, StoredPlacement
@@ -96,7 +97,7 @@ def load_placement(
     end = store.end().seq
     latest = _load_latest(name, stored, store, end) if snapshot else None
     try:
-        base = store.base(stored.id)
+        base = store.snapshots.load_base(stored.id)
     except Damaged as error:
         raise make_base_error(name, error) from error
     # If the log were shorter than its base, new rows would get sequence numbers that were used before.
@@ -107,7 +108,7 @@ def load_placement(
         )
     origin = None
     if version is not None and version.origin is not None and (snapshot or base or as_if):
-        origin = store.state(stored.id, version.origin)
+        origin = store.snapshots.load_state(stored.id, version.origin)
     placement = open_placement(name, config, stored, latest, base, version, origin)
     start_file = find_start(changes)
     if start_file is not None and base is None:
@@ -186,7 +187,7 @@ def store_start_learner(name: str, config: PlacementConfig, store: Store, new_se
     start_file, learner = start_learner(name, config)
     stored = store.placement(name, new_spec(learner.policy), new_seed if config.seed is None else config.seed)
     placement = open_placement(name, with_stored_policy(name, config, stored), stored)
-    for _ in store.save_in_steps(draft_start(placement, start_file, learner), BASES):
+    for _ in store.snapshots.save_in_steps(draft_start(placement, start_file, learner), BASES):
         pass
 
 
@@ -197,10 +198,10 @@ def new_spec(policy: Policy) -> str:
 
 def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) -> bool:
     """True if a placement has decisions or a policy version."""
-    begins = store.find_base_end(stored.id)
+    begins = store.snapshots.find_base_end(stored.id)
     if (begins is not None and begins.seq) or read_policy_versions(changes):
         return True
-    return bool(store.find_old_rows(stored.id, EVER, EVER, 1).rows.decisions)
+    return bool(find_old_rows(store, stored.id, EVER, EVER, 1).rows.decisions)
 
 
 def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
@@ -210,11 +211,11 @@ def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> 
     new rows get the numbers of the missing rows, and would be taken for learned ones.
     """
     try:
-        snapshot = store.snapshot(stored.id)
+        snapshot = store.snapshots.load(stored.id)
     except Damaged as error:
         logger.warning("snapshot of placement %s: %s; replaying the whole log instead", name, error)
         return None
-    beyond = [state.seq for state in store.states(stored.id) if state.seq > end]
+    beyond = [state.seq for state in store.snapshots.list_states(stored.id) if state.seq > end]
     if snapshot is not None and snapshot.seq > end:
         beyond.append(snapshot.seq)
         snapshot = None
@@ -226,7 +227,7 @@ def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> 
             end,
             max(beyond),
         )
-        store.drop_later_states(stored.id, end)
+        store.snapshots.drop_later_states(stored.id, end)
     return snapshot
 
 

@@ -106,7 +106,7 @@ class Rebuilder:
         """Return the stored states to which a placement can be rolled back, in order of their last rows."""
         placement = self._engine.placement(name)
         store = self._engine.store
-        ends = await self._writer.call_store(store.states, placement.id)
+        ends = await self._writer.call_store(store.snapshots.list_states, placement.id)
         changes = await self._writer.call_store(store.changes, placement.id)
         stored = (await self._writer.call_store(store.placements))[name]
         versions = read_policy_versions(changes)
@@ -266,7 +266,7 @@ class Rebuilder:
             return draft(placement, seq, placement.windows.time)
 
         await self._writer.run_between_groups(copy)
-        steps = engine.store.save_in_steps(drafts[0], STATES)
+        steps = engine.store.snapshots.save_in_steps(drafts[0], STATES)
         while await self._writer.call_store(next, steps, steps) is not steps:
             pass
         return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))

@@ -1,7 +1,7 @@
 """The shard layout of a log in PostgreSQL: the number of shards, their schemas, and ownership."""
 
 # 1. ``FencedStore``: the process that opens it takes ownership; the previous owner's next commit fails.
-# 2. ``LayoutStore``: the number of shards of a log, and the schema of each.
+# 2. ``read_layout`` to ``shard_store``: the number of shards of a log, and the schema of each.
 # 3. ``ReadStore``, ``list_stores``: read-only views, and the stores of a log.
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.fold import new_spec, with_stored_policy
 from tacit.service.errors import Fenced, StoreError
-from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore
+from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore, lock_number
+from tacit.service.log.sql import check_version
 from tacit.service.log.store import End
 
 # ---- A store that takes ownership from another process, even from a running one
@@ -51,8 +52,8 @@ class FencedStore(PostgresStore):
         """Take ownership: increment the epoch and end the connections of the previous owner, then lock."""
         has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if has_owner and not self.epoch:
-            self._check_version(self.select_one(connection, "SELECT version FROM store"), VERSION)
-            number = (self._lock_number,)
+            check_version(self.location, self.select_one(connection, "SELECT version FROM store"), VERSION)
+            number = (lock_number(self.schema),)
             # A hanging transaction must end before the epoch can change; and a process that reconnects
             # before the change has the lock again, and is ended a second time.
             for statement, values in (EVICT, number), (NEXT_EPOCH, ()), (EVICT, number):
@@ -84,106 +85,104 @@ class Layout(NamedTuple):
     shards: int
 
 
-class LayoutStore(PostgresStore):
-    """The schema with the layout; the process that opens it runs or reshards the log.
+def read_layout(store: PostgresStore) -> Layout | None:
+    """Return the latest layout; None if the log is that of a single server."""
+    with store.reading() as connection:
+        if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
+            return None
+        row = connection.execute(
+            "SELECT generation, shards FROM shards ORDER BY generation DESC LIMIT 1"
+        ).fetchone()
+    return None if row is None else Layout(*row)
 
-    Parameters and errors are those of :class:`~tacit.service.log.postgres.PostgresStore`.
+
+def begin_layout(store: PostgresStore, layout: Layout) -> None:
+    """Store a layout as the latest one; create the table of layouts if it is missing.
+
+    Raises
+    ------
+    StoreError
+        If the name of the schema is too long.
     """
-
-    def layout(self) -> Layout | None:
-        """Return the latest layout; None if the log is that of a single server."""
-        with self.reading() as connection:
-            if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
-                return None
-            row = connection.execute(
-                "SELECT generation, shards FROM shards ORDER BY generation DESC LIMIT 1"
-            ).fetchone()
-        return None if row is None else Layout(*row)
-
-    def begin(self, layout: Layout) -> None:
-        """Store a layout as the latest one; create the table of layouts if it is missing.
-
-        Raises
-        ------
-        StoreError
-            If the name of the schema is too long.
-        """
-        if len(self.schema) > LONGEST_SCHEMA:
-            raise StoreError(
-                f"store.schema: {self.schema!r} is too long for shards; give at most "
-                f"{LONGEST_SCHEMA} characters"
-            )
-        with self.transaction() as writer:
-            writer.execute(
-                "CREATE TABLE IF NOT EXISTS shards (generation integer PRIMARY KEY, shards integer NOT NULL)"
-            )
-            writer.execute("INSERT INTO shards VALUES (%s, %s)", layout)
-
-    def clear(self, layout: Layout) -> None:
-        """Delete the schemas of all shards of a layout with their rows, if they exist."""
-        for shard in range(layout.shards):
-            with self.transaction() as writer:
-                writer.execute(
-                    sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(
-                        sql.Identifier(name_schema(self.schema, layout, shard))
-                    )
-                )
-
-    def ensure_layout(self, shards: int | None, default: int) -> Layout:
-        """Return the layout to serve with; store a new one of generation 1 if the log is empty.
-
-        Parameters
-        ----------
-        shards : int or None
-            Required number of shards; None for any.
-        default : int
-            Number of shards of a new log if ``shards`` is None.
-
-        Raises
-        ------
-        ConfigError
-            If the log has another number of shards, or is that of a single server.
-        """
-        stored_layout = self.layout()
-        shard_count = shards or (stored_layout.shards if stored_layout else default)
-        if stored_layout is not None:
-            if shard_count != stored_layout.shards:
-                raise ConfigError(
-                    f"--shards: {shard_count} is not what the log is dealt out to; "
-                    f"give {stored_layout.shards}, "
-                    f"or deal it out anew with: tacit log reshard --shards {shard_count}"
-                )
-            return stored_layout
-        if self.end().seq:
-            raise ConfigError(
-                f"store.schema: {self.schema} holds the log of a single server; deal it out with: "
-                f"tacit log reshard --shards {shard_count}, or give another schema"
-            )
-        self.begin(layout := Layout(1, shard_count))
-        return layout
-
-    def with_seeds(self, config: Config, new_seed: Callable[[], int]) -> Config:
-        """Return the configuration with the stored policies and seeds, which all shards share.
-
-        New placements are created in the store, with their configured seed or one from ``new_seed``.
-
-        Raises
-        ------
-        ConfigError
-            If a placement has learned with another policy, other arms or another seed.
-        """
-        placements = {
-            name: self._with_stored_policy(name, placement_config, new_seed())
-            for name, placement_config in config.placements.items()
-        }
-        return msgspec.structs.replace(config, placements=placements)
-
-    def _with_stored_policy(self, name: str, config: PlacementConfig, new_seed: int) -> PlacementConfig:
-        """Return a placement's configuration with its stored policy and seed; create a new placement."""
-        stored = self.placement(
-            name, new_spec(config.policy), new_seed if config.seed is None else config.seed
+    if len(store.schema) > LONGEST_SCHEMA:
+        raise StoreError(
+            f"store.schema: {store.schema!r} is too long for shards; give at most {LONGEST_SCHEMA} characters"
         )
-        return with_stored_policy(name, config, stored)
+    with store.transaction() as writer:
+        writer.execute(
+            "CREATE TABLE IF NOT EXISTS shards (generation integer PRIMARY KEY, shards integer NOT NULL)"
+        )
+        writer.execute("INSERT INTO shards VALUES (%s, %s)", layout)
+
+
+def clear_layout(store: PostgresStore, layout: Layout) -> None:
+    """Delete the schemas of all shards of a layout with their rows, if they exist."""
+    for shard in range(layout.shards):
+        with store.transaction() as writer:
+            writer.execute(
+                sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(
+                    sql.Identifier(name_schema(store.schema, layout, shard))
+                )
+            )
+
+
+def ensure_layout(store: PostgresStore, shards: int | None, default: int) -> Layout:
+    """Return the layout to serve with; store a new one of generation 1 if the log is empty.
+
+    Parameters
+    ----------
+    shards : int or None
+        Required number of shards; None for any.
+    default : int
+        Number of shards of a new log if ``shards`` is None.
+
+    Raises
+    ------
+    ConfigError
+        If the log has another number of shards, or is that of a single server.
+    """
+    stored_layout = read_layout(store)
+    shard_count = shards or (stored_layout.shards if stored_layout else default)
+    if stored_layout is not None:
+        if shard_count != stored_layout.shards:
+            raise ConfigError(
+                f"--shards: {shard_count} is not what the log is dealt out to; "
+                f"give {stored_layout.shards}, "
+                f"or deal it out anew with: tacit log reshard --shards {shard_count}"
+            )
+        return stored_layout
+    if store.end().seq:
+        raise ConfigError(
+            f"store.schema: {store.schema} holds the log of a single server; deal it out with: "
+            f"tacit log reshard --shards {shard_count}, or give another schema"
+        )
+    begin_layout(store, layout := Layout(1, shard_count))
+    return layout
+
+
+def add_stored_seeds(store: PostgresStore, config: Config, new_seed: Callable[[], int]) -> Config:
+    """Return the configuration with the stored policies and seeds, which all shards share.
+
+    New placements are created in the store, with their configured seed or one from ``new_seed``.
+
+    Raises
+    ------
+    ConfigError
+        If a placement has learned with another policy, other arms or another seed.
+    """
+    placements = {
+        name: _with_stored_policy(store, name, placement_config, new_seed())
+        for name, placement_config in config.placements.items()
+    }
+    return msgspec.structs.replace(config, placements=placements)
+
+
+def _with_stored_policy(
+    store: PostgresStore, name: str, config: PlacementConfig, new_seed: int
+) -> PlacementConfig:
+    """Return a placement's configuration with its stored policy and seed; create a new placement."""
+    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
+    return with_stored_policy(name, config, stored)
 
 
 def check_starts(config: Config) -> None:
@@ -219,7 +218,7 @@ def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
     return msgspec.structs.replace(config, schema=schema, archive=archive)
 
 
-class ReadStore(LayoutStore):
+class ReadStore(PostgresStore):
     """A read-only view of the log at one moment, also while a service writes it.
 
     Parameters are those of :class:`~tacit.service.log.postgres.PostgresStore`.
@@ -245,7 +244,7 @@ class ReadStore(LayoutStore):
             self._reader.read_only = True
             if self.select_one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
                 raise StoreError(f"{self.location}: there is no log; give the schema that was served")
-            self._check_version(self.select_one(self._reader, "SELECT version FROM store"), VERSION)
+            check_version(self.location, self.select_one(self._reader, "SELECT version FROM store"), VERSION)
             self.salt = self.select_one(self._reader, "SELECT salt FROM store")
             self._cleanup = cleanup.pop_all()
 
@@ -291,8 +290,8 @@ def list_stores(config: StoreConfig, *, reading: bool = False) -> list[StoreConf
         If the store cannot be opened.
     """
     assert config.url is not None
-    with contextlib.closing((ReadStore if reading else LayoutStore)(config.url, config.schema)) as store:
-        layout = store.layout()
+    with contextlib.closing((ReadStore if reading else PostgresStore)(config.url, config.schema)) as store:
+        layout = read_layout(store)
     if layout is None:
         return [config]
     return [shard_store(config, layout, shard) for shard in range(layout.shards)]

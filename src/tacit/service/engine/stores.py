@@ -19,10 +19,11 @@ def open_store(config: StoreConfig) -> Store:
         If the store cannot be opened, or its log is distributed over shards.
     """
     if config.url is not None:
-        from tacit.service.engine.shard_layout import LayoutStore
+        from tacit.service.engine.shard_layout import read_layout
+        from tacit.service.log.postgres import PostgresStore
 
-        store = LayoutStore(config.url, config.schema)
-        layout = store.layout()
+        store = PostgresStore(config.url, config.schema)
+        layout = read_layout(store)
         if layout is not None:
             store.close()
             raise StoreError(

@@ -26,6 +26,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.errors import NotDurable, StoreError
 from tacit.service.log.ids import as_text
+from tacit.service.log.removal import drop_rows, find_old_rows
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BASES, SNAPSHOTS, Draft, OldRows
 from tacit.service.placements.placement import Placement
@@ -229,10 +230,10 @@ class Retention:
             # Rows are dropped only up to a base that was written since this search began.
             before = self._dropped_before.get(placement.id)
             if before is None:
-                if self._store.find_old_rows(placement.id, seq, time, 1).size:
+                if find_old_rows(self._store, placement.id, seq, time, 1).size:
                     return placement
                 continue
-            old = self._store.find_old_rows(placement.id, before, time, ROWS)
+            old = find_old_rows(self._store, placement.id, before, time, ROWS)
             if old.size:
                 self._drop(old, archive, placement.name)
                 self.next, self.busy = now, True
@@ -263,18 +264,19 @@ class Retention:
                 write_old_rows(old, Path(archive) / name)
             except OSError as error:
                 raise StoreError(f"store.archive: {archive} cannot be written: {error}") from error
-        self._store.drop(old)
+        drop_rows(self._store, old)
 
     def _drop_ticks(self) -> None:
         """Drop old ticks, the change events of all placements, up to the earliest base.
 
         Does nothing if a placement has no base.
         """
-        bases = [self._store.find_base_end(stored.id) for stored in self._store.placements().values()]
+        store = self._store
+        bases = [store.snapshots.find_base_end(stored.id) for stored in store.placements().values()]
         existing = [base for base in bases if base is not None]
         if existing and len(existing) == len(bases):
             before, time = min(base.seq for base in existing), min(base.time for base in existing)
-            self._store.drop(self._store.find_old_rows(None, before, time, ROWS))
+            drop_rows(self._store, find_old_rows(self._store, None, before, time, ROWS))
 
 
 # ---- Upkeep between groups: snapshots are written, and old rows are dropped
@@ -479,7 +481,7 @@ class Upkeep:
     async def _write(self, name: str, draft: Draft, what: str, finish: Callable[[], None]) -> None:
         """Write a copy to the store in steps, then call ``finish``; log a warning if it fails."""
         try:
-            await self._run_steps(self._store.save_in_steps(draft, what))
+            await self._run_steps(self._store.snapshots.save_in_steps(draft, what))
             finish()
         # The log has all rows, so a missing snapshot only costs time at the next start.
         except Exception as error:

@@ -33,7 +33,9 @@ from tacit.service.log.sql import (
     UNREADABLE_ROW,
     Read,
     Store,
+    check_version,
     columns,
+    ensure_salt,
     list_columns,
 )
 from tacit.service.log.store import End
@@ -216,11 +218,6 @@ class PostgresStore(Store):
             self._connection = connection
         return self._connection
 
-    @property
-    def _lock_number(self) -> int:
-        """Number of the advisory lock of the schema, a hash of its name."""
-        return int.from_bytes(hashlib.sha256(self.schema.encode()).digest()[:8], signed=True)
-
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """Take the advisory lock, and wait until the previous writer has released it.
 
@@ -229,7 +226,7 @@ class PostgresStore(Store):
         self._check_owner(connection)
         # The server takes a moment to notice the end of a connection of this or a dead process.
         deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
-        while not self.select_one(connection, "SELECT pg_try_advisory_lock(?)", self._lock_number):
+        while not self.select_one(connection, "SELECT pg_try_advisory_lock(?)", lock_number(self.schema)):
             if time.monotonic() >= deadline:
                 raise StoreError(
                     f"{self.location} is in use by another process; stop it, or give another schema"
@@ -290,8 +287,8 @@ class PostgresStore(Store):
             writer.execute(CREATE_TABLES)
             writer.execute("UPDATE store SET version = %s", (VERSION,))
         else:
-            self._check_version(self.select_one(writer, "SELECT version FROM store"), VERSION)
-        self.salt = self._ensure_salt(writer)
+            check_version(self.location, self.select_one(writer, "SELECT version FROM store"), VERSION)
+        self.salt = ensure_salt(self, writer)
         self._committed = self._last(writer).seq
         self._owner = writer.execute(NEXT_EPOCH).fetchone()
         assert self._owner is not None
@@ -414,6 +411,11 @@ class PostgresStore(Store):
     def size(self) -> int:
         """Return the size of the store in bytes, up to 10 seconds old."""
         return self._size
+
+
+def lock_number(schema: str) -> int:
+    """Return the number of the advisory lock of a schema, a hash of its name."""
+    return int.from_bytes(hashlib.sha256(schema.encode()).digest()[:8], signed=True)
 
 
 def _is_about_data(error: Exception) -> bool:

@@ -7,18 +7,17 @@ Statements have a question mark for each value. Where databases need different s
 way, the store's class has its own method.
 
 From top to bottom: the tables and their statements; :class:`SqlDatabase`, the methods that each database
-implements; and :class:`Store`: the owner's epoch; placements and records; snapshots; dropped rows; reads
-while the log is served and at a start; forgetting a user; damaged rows; the ends of the log.
+implements; :class:`Store`: the owner's epoch; placements; reads while the log is served and at a start; the
+ends of the log; records; and :class:`SnapshotTables`. What leaves a log is in ``removal.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -26,50 +25,32 @@ import msgspec
 from tacit import __version__
 from tacit.errors import BEFORE_0_3
 from tacit.service.errors import Damaged, Fenced, StoreError
-from tacit.service.log.rows import (
-    FORGET,
-    HISTORY,
-    TICK,
-    ChangeRow,
-    DecisionRow,
-    DecisionWithFeedback,
-    Event,
-    FeedbackRow,
-    RecordRow,
-    Rows,
-    encode_json,
-    merge_rows,
-    row_checksum,
-)
-from tacit.service.log.search_records import Subject, remove_unit
+from tacit.service.log import rows as log_rows
 from tacit.service.log.store import (
     BASES,
     DAMAGE,
     SNAPSHOTS,
     STATES,
     SWEEP_PIECES,
-    BlankedRows,
     Checksum,
     Draft,
     End,
-    OldRows,
     Snapshot,
     StoredPlacement,
     assemble_snapshot,
-    describe_rows,
 )
 
 Read = Callable[..., Iterable[Any]]
 """Runs a statement with its values and returns its rows, fetched ``at_once`` at a time."""
 
 TABLES: tuple[tuple[str, Any], ...] = (
-    ("decisions", DecisionRow),
-    ("feedback", FeedbackRow),
-    ("marks", ChangeRow),
+    ("decisions", log_rows.DecisionRow),
+    ("feedback", log_rows.FeedbackRow),
+    ("marks", log_rows.ChangeRow),
 )
 
 
-KINDS: dict[str, Any] = dict(TABLES) | {"records": RecordRow}
+KINDS: dict[str, Any] = dict(TABLES) | {"records": log_rows.RecordRow}
 NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 
 
@@ -97,35 +78,13 @@ READS = {
     for table, number in NUMBERS.items()
 }
 """Statements that select the rows of a table after a number."""
-FOLLOWING = {t: f"SELECT min({number}) FROM {t} WHERE {number} > ?" for t, number in NUMBERS.items()}
 LASTS = " UNION ALL ".join(
     f"SELECT * FROM (SELECT seq, time FROM {t} ORDER BY seq DESC LIMIT 1) last_{t}" for t, _ in TABLES
 )
-ADD_RECORD = f"{_insert('records', RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
+IN_HISTORY = f"placement = ? AND kind IN {log_rows.HISTORY} ORDER BY seq"
+CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE {IN_HISTORY}"
+ADD_RECORD = f"{_insert('records', log_rows.RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 FIND_RECORD = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
-OLD_DECISIONS = (
-    f"SELECT {list_columns('decisions')} FROM decisions d WHERE placement = ? AND seq < ? "
-    "AND time < ? AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.decision = d.seq "
-    "AND f.seq >= ?) ORDER BY seq LIMIT ?"
-)
-OLD_MARKS = (
-    f"SELECT {list_columns('marks')} FROM marks WHERE placement IS NOT DISTINCT FROM ? "
-    f"AND seq < ? AND time < ? AND kind NOT IN {HISTORY} ORDER BY seq LIMIT ?"
-)
-CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE placement = ? AND kind IN {HISTORY} ORDER BY seq"
-OLD_RECORDS = (
-    f"SELECT {list_columns('records')} FROM records WHERE placement = ? AND time < ? ORDER BY number LIMIT ?"
-)
-LEAVE_OUT = {
-    "decisions": ("DELETE FROM feedback WHERE decision = ?", "DELETE FROM decisions WHERE seq = ?"),
-    "feedback": ("DELETE FROM feedback WHERE seq = ?",),
-    "records": ("DELETE FROM records WHERE number = ?",),
-}
-"""Statements that delete a damaged row, and the rows that refer to it."""
-DECISIONS_OF_UNIT = f"SELECT {columns(DecisionRow)} FROM decisions WHERE placement = ? AND asked LIKE ?"
-RECORDS_WITH = (
-    f"SELECT number, {columns(RecordRow)} FROM records WHERE placement = ? AND content LIKE ? ESCAPE '!'"
-)
 HEAD = "placement, seq, time, plan, checksum, pieces"
 USED_PIECES = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
 NEXT_PIECES = (
@@ -139,7 +98,8 @@ SWEEP = (
     f"(SELECT number FROM pieces WHERE snapshot < ? AND snapshot NOT IN ({USED_PIECES}) "
     f"LIMIT {SWEEP_PIECES}) RETURNING number"
 )
-DROP_RECORD = "DELETE FROM records WHERE placement = ? AND kind = ? AND id = ?"
+STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
+EVERY_PIECE = 2**62
 NEW_POLICY = (
     "INSERT INTO policies (hash, spec, version) SELECT ?, ?, ? WHERE NOT EXISTS "
     "(SELECT 1 FROM placements WHERE name = ?) ON CONFLICT DO NOTHING"
@@ -154,7 +114,6 @@ PLACEMENT = (
 )
 ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
-STATES_OF = "SELECT seq, time FROM states WHERE placement = ? ORDER BY seq"
 CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
 CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
 
@@ -162,8 +121,6 @@ UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
 NOT_WRITTEN, RESTORE = "is not what was written", "restore a backup"
 UNREADABLE_ROW = f"a row is not what was written; {DAMAGE}"
 REFUSED = "request: the store does not take what it says: {}"
-MANY = 5000
-EVERY_PIECE = 2**62
 UNIQUE = (
     ("decisions", ("seq",)),
     ("decisions", ("id", "placement")),
@@ -205,7 +162,7 @@ class SqlDatabase(ABC):
         """Run a statement once for each tuple of values."""
 
     @abstractmethod
-    def insert_rows(self, writer: Any, rows: Rows) -> None:
+    def insert_rows(self, writer: Any, rows: log_rows.Rows) -> None:
         """Insert rows in the open transaction; sequence numbers must be unique over all tables."""
 
     @abstractmethod
@@ -236,23 +193,14 @@ class SqlDatabase(ABC):
     def size(self) -> int:
         """Return the size of the store in bytes."""
 
-    def parse_decision(self, row: Any) -> DecisionRow:
+    def parse_decision(self, row: Any) -> log_rows.DecisionRow:
         """Return a decision from a row of the database's values."""
-        return DecisionRow._make(row)
+        return log_rows.DecisionRow._make(row)
 
     def select_one(self, connection: Any, statement: str, *values: Any) -> Any:
         """Run a statement, and return the first value of its first row; None without a row."""
         row = self.run(connection, statement, values).fetchone()
         return None if row is None else row[0]
-
-    def _check_version(self, version: int, newest: int) -> None:
-        """Raise StoreError if the version of a store's tables is not ``newest``, the one of this tacit."""
-        if version > newest:
-            raise StoreError(
-                f"{self.location} is of version {version}, this tacit reads up to {newest}; update tacit"
-            )
-        if version < newest:
-            raise StoreError(f"{self.location} is of version {version} and {BEFORE_0_3}")
 
 
 class Store(SqlDatabase):
@@ -266,6 +214,8 @@ class Store(SqlDatabase):
     ----------
     epoch : int
         Number of times that the store was opened. Only the process that opened it last can write.
+    snapshots : SnapshotTables
+        The learned states of placements.
     salt : str
         Secret key of the hashes of users.
     local : bool
@@ -278,8 +228,7 @@ class Store(SqlDatabase):
     _cleanup: contextlib.ExitStack
 
     def __init__(self) -> None:
-        # Numbers of the snapshots whose pieces are being written.
-        self._unfinished: set[int] = set()
+        self.snapshots = SnapshotTables(self)
 
     def _last(self, connection: Any) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
@@ -294,15 +243,9 @@ class Store(SqlDatabase):
                 f"{self.epoch}; leave it to the other one"
             )
 
-    def _ensure_salt(self, writer: Any) -> str:
-        """Return the salt of the store; create it if missing."""
-        self.run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
-        salt: str = self.select_one(writer, "SELECT salt FROM store")
-        return salt
-
     # Write -----------------------------------------------------------------------------------
 
-    def append(self, rows: Rows) -> None:
+    def append(self, rows: log_rows.Rows) -> None:
         """Append rows, which have sequence numbers, in one transaction; durable when it returns."""
         with self.transaction() as writer:
             self.insert_rows(writer, rows)
@@ -320,87 +263,7 @@ class Store(SqlDatabase):
             row = self.run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
         if row is None:
             raise Damaged(f"{self.location}: the policy of placement {name!r} is not there; {RESTORE}")
-        return self._parse_placement(row)
-
-    def _parse_placement(self, row: Any) -> StoredPlacement:
-        """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match its hash."""
-        name, id, policy, spec, seed, digest = row
-        if hashlib.sha256(spec.encode()).hexdigest() != digest:
-            raise Damaged(f"{self.location}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
-        return StoredPlacement(id, policy, spec, seed, self.salt)
-
-    def add_records(self, records: Sequence[RecordRow]) -> list[str | None]:
-        """Add records whose ids are new; return for each None, or the content of the existing record."""
-        before: list[str | None] = []
-        with self.transaction() as writer:
-            for row in records:
-                new = self.select_one(writer, ADD_RECORD, *row, row_checksum(row)) is not None
-                key = row.id, row.placement, row.kind
-                before.append(None if new else self.select_one(writer, FIND_RECORD, *key))
-        return before
-
-    def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot in steps, one for each item of the iterator, which yields None.
-
-        A snapshot or base replaces the one before; a state is added. Each step is a transaction of its own,
-        so that other transactions may be committed in between. If not all steps run, the snapshot before
-        remains. The last steps delete pieces that no snapshot uses.
-        """
-        # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
-        # number is written last, in one statement.
-        with self.transaction() as writer:
-            number = self.select_one(writer, NEXT_PIECES)
-        # The sweep of another snapshot must spare these pieces.
-        self._unfinished.add(number)
-        try:
-            checksum = Checksum(draft[:4])
-            for batch in draft.batches():
-                checksum.add(batch)
-                with self.transaction() as writer:
-                    self.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
-                yield
-            self._write_head(draft, what, checksum, number)
-        finally:
-            self._unfinished.discard(number)
-        while self._sweep_pieces():
-            yield
-
-    def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
-        """Write the head row of a snapshot, which replaces the snapshot before, or adds a state."""
-        key = "placement, seq" if what == STATES else "placement"
-        stands = (
-            f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
-            f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
-            "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
-        )
-        with self.transaction() as writer:
-            self.run(writer, stands, (*draft[:4], checksum.value(), number))
-
-    def _sweep_pieces(self) -> int:
-        """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
-        with self.transaction() as writer:
-            oldest = min(self._unfinished, default=EVERY_PIECE)
-            return len(self.run(writer, SWEEP, (oldest,)).fetchall())
-
-    def drop(self, old: OldRows) -> None:
-        """Delete decisions, feedback, change events and records in one transaction."""
-        with self.transaction() as writer:
-            # Feedback refers to decisions, so it goes first.
-            for table, rows in (
-                ("feedback", old.rows.feedback),
-                ("decisions", old.rows.decisions),
-                ("marks", old.rows.changes),
-            ):
-                delete = f"DELETE FROM {table} WHERE seq = ?"
-                self.run_many(writer, delete, [(row.seq,) for row in rows])
-            keys = [(row.placement, row.kind, row.id) for row in old.records]
-            self.run_many(writer, DROP_RECORD, keys)
-
-    def drop_later_states(self, placement: int, end: int) -> None:
-        """Delete the snapshot and the states of a placement that include rows after ``end``."""
-        with self.transaction() as writer:
-            for what in (SNAPSHOTS, STATES):
-                self.run(writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end))
+        return _parse_placement(self, row)
 
     def probe(self, time: int) -> None:
         """Commit a small change, which stores ``time``; raise StoreError if commits do not work."""
@@ -435,7 +298,7 @@ class Store(SqlDatabase):
             )
         return settings
 
-    def changes(self, placement: int) -> list[ChangeRow]:
+    def changes(self, placement: int) -> list[log_rows.ChangeRow]:
         """Return the change events of a placement's history, in order; raise Damaged at a damaged row."""
         with self.reading() as connection:
             return list(self.check_rows("marks", self.run(connection, CHANGES, (placement,))))
@@ -444,29 +307,24 @@ class Store(SqlDatabase):
         """Return all placements by their names."""
         with self.reading() as connection:
             rows = self.run(connection, PLACEMENT)
-            return {row[0]: self._parse_placement(row) for row in rows}
+            return {row[0]: _parse_placement(self, row) for row in rows}
 
-    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], DecisionWithFeedback]:
+    def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], log_rows.DecisionWithFeedback]:
         """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
         with self.reading() as connection:
             decisions = self.check_rows("decisions", self.select_decisions(connection, wanted))
-            by_seq = {row.seq: DecisionWithFeedback(row, []) for row in decisions}
+            by_seq = {row.seq: log_rows.DecisionWithFeedback(row, []) for row in decisions}
             if by_seq:
                 for feedback in self.check_rows("feedback", self.select_feedback(connection, [*by_seq])):
                     by_seq[feedback.decision].feedback.append(feedback)
         return {(f.decision.placement, f.decision.id): f for f in by_seq.values()}
 
-    def events(self, after: int) -> Iterator[Event]:
+    def events(self, after: int) -> Iterator[log_rows.Event]:
         """Yield all rows of the log after row ``after``, in order; raise Damaged at a damaged row."""
         with self.streaming() as read:
-            yield from merge_rows(
+            yield from log_rows.merge_rows(
                 [self.check_rows(table, read(READS[table], (after,))) for table, _ in TABLES]
             )
-
-    def records(self) -> Iterator[RecordRow]:
-        """Yield all records of User Behavior Insights in order of their arrival."""
-        with self.streaming() as read:
-            yield from self.check_rows("records", read(READS["records"], (0,)))
 
     def check_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of a cursor over :func:`list_columns`; raise Damaged at a wrong checksum."""
@@ -480,190 +338,12 @@ class Store(SqlDatabase):
         make = self.parse_decision if table == "decisions" else KINDS[table]._make
         for values in cursor:
             row, checksum = make(values[1:-1]), values[-1]
-            yield values[0], row, checksum is None or checksum == row_checksum(row)
-
-    def forget(self, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-        """Blank the data of a user in all rows, and append change events for it, in one transaction.
-
-        Learned states stay the same: folds of the log do not read the blanked fields.
-
-        Parameters
-        ----------
-        subject : Subject
-        end : End
-            The end of the log.
-        who : str, optional
-            Name of the API key that requested it.
-
-        Returns
-        -------
-        dict of str to BlankedRows
-            Numbers of blanked rows for each placement that had any; each gets a change event.
-        """
-        done: dict[str, BlankedRows] = {}
-        marks = []
-        placements = self.placements()
-        with self.transaction() as writer:
-            for name, stored in placements.items():
-                counts = BlankedRows(
-                    self._forget_decisions(writer, subject, stored),
-                    self._forget_records(writer, subject, stored.id),
-                )
-                if any(counts):
-                    done[name] = counts
-                    seq = end.seq + len(done)
-                    # The forgotten name must not be logged.
-                    note = encode_json(counts._asdict())
-                    marks.append(ChangeRow(seq, stored.id, end.time, FORGET, note, who))
-            self.insert_rows(writer, Rows([], [], marks))
-        # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
-        with contextlib.suppress(StoreError):
-            self.scrub()
-        return done
-
-    def _forget_decisions(self, writer: Any, subject: Subject, stored: StoredPlacement) -> int:
-        """Remove the hash of a subject from decisions of a placement; return the number of rows changed."""
-        blank = []
-        for unit in subject.units(stored.salt, stored.id, stored.seed):
-            rows = self.run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
-            for row in map(self.parse_decision, rows):
-                blanked_row = row._replace(asked=remove_unit(row.asked))
-                blank.append((blanked_row.asked, row_checksum(blanked_row), row.seq))
-        self.run_many(writer, "UPDATE decisions SET asked = ?, checksum = ? WHERE seq = ?", blank)
-        return len(blank)
-
-    def _forget_records(self, writer: Any, subject: Subject, placement: int) -> int:
-        """Blank the data of a subject in the records of a placement; return the number of rows changed.
-
-        The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
-        """
-        name = encode_json(subject.name)
-        pattern = re.sub(r"([%_!])", r"!\1", name)
-        blank = []
-        for number, *row in self.run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
-            record = RecordRow._make(row)
-            content = subject.blank_record(record.content)
-            if content is not None:
-                blanked_record = record._replace(content=content)
-                blank.append((content, row_checksum(blanked_record), number))
-        change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
-        self.run_many(writer, change, blank)
-        return len(blank)
-
-    def find_damaged_rows(self) -> dict[str, list[int]]:
-        """Return the numbers of the rows that are unreadable or have wrong checksums, by table.
-
-        Tables without damage are left out.
-        """
-        return {table: numbers for table in READS if (numbers := list(self._scan_damage(table)))}
-
-    def _scan_damage(self, table: str) -> Iterator[int]:
-        """Yield the numbers of a table's rows that are unreadable or have wrong checksums."""
-        after, at_once = 0, MANY
-        while True:
-            try:
-                with self.streaming() as read:
-                    rows = read(READS[table], (after,), at_once)
-                    for number, _, sound in self.verify_rows(table, rows):
-                        if not sound:
-                            yield number
-                        after = number
-                return
-            except Damaged:
-                # An unreadable row is located by reading row by row.
-                if at_once == 1:
-                    with self.reading() as connection:
-                        after = self.select_one(connection, FOLLOWING[table], after)
-                    yield after
-                at_once = MANY if at_once == 1 else 1
-
-    def remove_damaged_rows(self, damaged: Mapping[str, Sequence[int]]) -> None:
-        """Delete damaged rows from the log, and append a change event that lists them.
-
-        The feedback on a deleted decision is deleted, too, and so are all snapshots: the learned state is
-        folded from the remaining rows.
-
-        Parameters
-        ----------
-        damaged : mapping of str to sequence of int
-            As :meth:`find_damaged_rows` returns it.
-
-        Raises
-        ------
-        Damaged
-            If a change event is among them: later rows depend on it.
-        """
-        if "marks" in damaged:
-            raise Damaged(
-                f"{self.location}: {describe_rows({'marks': damaged['marks']})}, which say what was "
-                "changed and cannot be left out; restore a backup"
-            )
-        end, note = self.end(), encode_json({"left_out": damaged})
-        mark = ChangeRow(end.seq + 1, None, end.time, TICK, note)
-        with self.transaction() as writer:
-            for table, numbers in damaged.items():
-                for statement in LEAVE_OUT[table]:
-                    self.run_many(writer, statement, [(number,) for number in numbers])
-            self.run(writer, f"DELETE FROM {SNAPSHOTS}")
-            self.insert_rows(writer, Rows([], [], [mark]))
+            yield values[0], row, checksum is None or checksum == log_rows.row_checksum(row)
 
     def end(self) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
         with self.reading() as connection:
             return self._last(connection)
-
-    def snapshot(self, placement: int) -> Snapshot | None:
-        """Return a placement's latest snapshot; None without one; raise Damaged if its checksum is wrong."""
-        return self._load_snapshot(SNAPSHOTS, placement)
-
-    def base(self, placement: int) -> Snapshot | None:
-        """Return a placement's base, the learned state at the beginning of its log; None without one.
-
-        A placement has one if its older rows were dropped or it started from a learner.
-        """
-        return self._load_snapshot(BASES, placement)
-
-    def _load_snapshot(self, what: str, placement: int, *seq: int) -> Snapshot | None:
-        """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
-        with self.streaming() as read:
-            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
-            for *head, checksum, number in read(query, (placement, *seq)):
-                return assemble_snapshot(head, checksum, read(PIECES, (number,), at_once=1))
-        return None
-
-    def states(self, placement: int) -> list[End]:
-        """Return the last row's number and the time of each stored state of a placement, in order."""
-        with self.reading() as connection:
-            return [End(*row) for row in self.run(connection, STATES_OF, (placement,))]
-
-    def state(self, placement: int, seq: int) -> Snapshot | None:
-        """Return a placement's stored state by the last row that it includes; None if it is missing."""
-        return self._load_snapshot(STATES, placement, seq)
-
-    def find_base_end(self, placement: int) -> End | None:
-        """Return the last row and the time of a placement's base; None without one."""
-        with self.reading() as connection:
-            query = "SELECT seq, time FROM bases WHERE placement = ?"
-            row = self.run(connection, query, (placement,)).fetchone()
-        return None if row is None else End(*row)
-
-    def find_old_rows(self, placement: int | None, before: int, time: int, limit: int) -> OldRows:
-        """Return a placement's oldest rows before row ``before`` and ``time``, up to ``limit`` of a kind.
-
-        For ``placement`` None, they are change events of all placements. Change events of the history are
-        left out.
-
-        Decisions are returned with their feedback, and only if all of it is before row ``before``.
-        """
-        with self.reading() as connection:
-            cursor = self.run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
-            decisions = list(self.check_rows("decisions", cursor))
-            feedback_cursor = self.select_feedback(connection, [row.seq for row in decisions])
-            feedback = list(self.check_rows("feedback", feedback_cursor))
-            cursor = self.run(connection, OLD_MARKS, (placement, before, time, limit))
-            marks = list(self.check_rows("marks", cursor))
-            cursor = self.run(connection, OLD_RECORDS, (placement, time, limit))
-            return OldRows(Rows(decisions, feedback, marks), list(self.check_rows("records", cursor)))
 
     def close(self) -> None:
         """Release all connections and locks; the store cannot be used afterwards."""
@@ -678,7 +358,147 @@ def _is_configuration(settings: str) -> bool:
         return False
 
 
-def save_snapshot(store: Store, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
-    """Write a snapshot to a store, in place of the one before: as a snapshot or a base, by ``what``."""
-    for _ in store.save_in_steps(snapshot.draft(), what):
+def _parse_placement(store: Store, row: Any) -> StoredPlacement:
+    """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match its hash."""
+    name, id, policy, spec, seed, digest = row
+    if hashlib.sha256(spec.encode()).hexdigest() != digest:
+        raise Damaged(f"{store.location}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
+    return StoredPlacement(id, policy, spec, seed, store.salt)
+
+
+def ensure_salt(store: Store, writer: Any) -> str:
+    """Return the salt of the store; create it if missing."""
+    store.run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
+    salt: str = store.select_one(writer, "SELECT salt FROM store")
+    return salt
+
+
+def check_version(location: str, version: int, newest: int) -> None:
+    """Raise StoreError if the version of a store's tables is not ``newest``, the one of this tacit."""
+    if version > newest:
+        raise StoreError(f"{location} is of version {version}, this tacit reads up to {newest}; update tacit")
+    if version < newest:
+        raise StoreError(f"{location} is of version {version} and {BEFORE_0_3}")
+
+
+def add_records(store: Store, records: Sequence[log_rows.RecordRow]) -> list[str | None]:
+    """Add records whose ids are new; return for each None, or the content of the existing record."""
+    before: list[str | None] = []
+    with store.transaction() as writer:
+        for row in records:
+            new = store.select_one(writer, ADD_RECORD, *row, log_rows.row_checksum(row)) is not None
+            key = row.id, row.placement, row.kind
+            before.append(None if new else store.select_one(writer, FIND_RECORD, *key))
+    return before
+
+
+def read_records(store: Store) -> Iterator[log_rows.RecordRow]:
+    """Yield all records of User Behavior Insights in order of their arrival."""
+    with store.streaming() as read:
+        yield from store.check_rows("records", read(READS["records"], (0,)))
+
+
+class SnapshotTables:
+    """The tables of snapshots, bases and states of a store.
+
+    Parameters
+    ----------
+    database : SqlDatabase
+    """
+
+    def __init__(self, database: SqlDatabase) -> None:
+        self._database = database
+        # Numbers of the snapshots whose pieces are being written.
+        self._unfinished: set[int] = set()
+
+    def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
+        """Write a snapshot in steps, one for each item of the iterator, which yields None.
+
+        A snapshot or base replaces the one before; a state is added. Each step is a transaction of its own,
+        so that other transactions may be committed in between. If not all steps run, the snapshot before
+        remains. The last steps delete pieces that no snapshot uses.
+        """
+        # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
+        # number is written last, in one statement.
+        with self._database.transaction() as writer:
+            number = self._database.select_one(writer, NEXT_PIECES)
+        # The sweep of another snapshot must spare these pieces.
+        self._unfinished.add(number)
+        try:
+            checksum = Checksum(draft[:4])
+            for batch in draft.batches():
+                checksum.add(batch)
+                with self._database.transaction() as writer:
+                    self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
+                yield
+            self._write_head(draft, what, checksum, number)
+        finally:
+            self._unfinished.discard(number)
+        while self._sweep_pieces():
+            yield
+
+    def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
+        """Write the head row of a snapshot, which replaces the snapshot before, or adds a state."""
+        key = "placement, seq" if what == STATES else "placement"
+        stands = (
+            f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
+            f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
+            "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
+        )
+        with self._database.transaction() as writer:
+            self._database.run(writer, stands, (*draft[:4], checksum.value(), number))
+
+    def _sweep_pieces(self) -> int:
+        """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
+        with self._database.transaction() as writer:
+            oldest = min(self._unfinished, default=EVERY_PIECE)
+            return len(self._database.run(writer, SWEEP, (oldest,)).fetchall())
+
+    def drop_later_states(self, placement: int, end: int) -> None:
+        """Delete the snapshot and the states of a placement that include rows after ``end``."""
+        with self._database.transaction() as writer:
+            for what in (SNAPSHOTS, STATES):
+                self._database.run(
+                    writer, f"DELETE FROM {what} WHERE placement = ? AND seq > ?", (placement, end)
+                )
+
+    def load(self, placement: int) -> Snapshot | None:
+        """Return a placement's latest snapshot; None without one; raise Damaged if its checksum is wrong."""
+        return self._load(SNAPSHOTS, placement)
+
+    def load_base(self, placement: int) -> Snapshot | None:
+        """Return a placement's base, the learned state at the beginning of its log; None without one.
+
+        A placement has one if its older rows were dropped or it started from a learner.
+        """
+        return self._load(BASES, placement)
+
+    def _load(self, what: str, placement: int, *seq: int) -> Snapshot | None:
+        """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
+        with self._database.streaming() as read:
+            query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
+            for *head, checksum, number in read(query, (placement, *seq)):
+                return assemble_snapshot(head, checksum, read(PIECES, (number,), at_once=1))
+        return None
+
+    def list_states(self, placement: int) -> list[End]:
+        """Return the last row's number and the time of each stored state of a placement, in order."""
+        with self._database.reading() as connection:
+            return [End(*row) for row in self._database.run(connection, STATES_OF, (placement,))]
+
+    def load_state(self, placement: int, seq: int) -> Snapshot | None:
+        """Return a placement's stored state by the last row that it includes; None if it is missing."""
+        return self._load(STATES, placement, seq)
+
+    def find_base_end(self, placement: int) -> End | None:
+        """Return the last row and the time of a placement's base; None without one."""
+        with self._database.reading() as connection:
+            query = "SELECT seq, time FROM bases WHERE placement = ?"
+            row = self._database.run(connection, query, (placement,)).fetchone()
+        return None if row is None else End(*row)
+
+
+def save_snapshot(snapshots: SnapshotTables, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
+    """Write a snapshot, in place of the one before: as a snapshot or a base, by ``what``."""
+    for _ in snapshots.save_in_steps(snapshot.draft(), what):
         pass

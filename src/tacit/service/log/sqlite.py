@@ -191,7 +191,7 @@ class SqliteStore(sql.Store):
             raise StoreError(f"{self.location} is no tacit store; give another path")
         if tables:
             # The version is checked before the file is changed.
-            self._check_version(writer.execute("SELECT version FROM store").get, VERSION)
+            sql.check_version(self.location, writer.execute("SELECT version FROM store").get, VERSION)
         writer.pragma("journal_mode", "wal")
         writer.pragma("synchronous", "full")
         writer.pragma("foreign_keys", True)
@@ -205,7 +205,7 @@ class SqliteStore(sql.Store):
             self._clean = not tables or bool(writer.execute("SELECT clean FROM store").get)
             statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
             epoch = writer.execute(statement).get
-            self.salt = self._ensure_salt(writer)
+            self.salt = sql.ensure_salt(self, writer)
         self.epoch = epoch
 
     @contextlib.contextmanager
@@ -272,7 +272,7 @@ class SqliteStore(sql.Store):
     def find_damage(self) -> list[str]:
         """Return a message for each damage of the file, including indexes that differ from their tables."""
         with self.reading() as connection:
-            return self._check_integrity(connection, "")
+            return _check_integrity(connection, "")
 
     def check_indexes(self) -> None:
         """Check the indexes and raise Damaged if one is damaged; else let :meth:`close` mark the store clean.
@@ -281,14 +281,12 @@ class SqliteStore(sql.Store):
         :data:`CLEAN_SECONDS` after a clean end. A check that is incomplete after an unclean end is logged.
         """
         with self.reading() as connection:
-            wrong = [
-                text for table in SMALL_TABLES for text in self._check_integrity(connection, f"({table})")
-            ]
+            wrong = [text for table in SMALL_TABLES for text in _check_integrity(connection, f"({table})")]
             until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
                 for table in sql.NUMBERS:
-                    wrong += self._check_integrity(connection, f"({table})")
+                    wrong += _check_integrity(connection, f"({table})")
             except apsw.InterruptError:
                 if not self._clean:
                     logger.warning(
@@ -300,18 +298,6 @@ class SqliteStore(sql.Store):
         if wrong:
             raise Damaged(f"{self.location}: {wrong[0]}; {REBUILD.format(self.path)}")
         self._clean = True
-
-    def _check_integrity(self, connection: apsw.Connection, table: str) -> list[str]:
-        """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
-        wrong = []
-        try:
-            for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
-                if text != "ok":
-                    wrong.append(text)
-        except apsw.CorruptError as error:
-            # Some damage ends the check.
-            wrong.append(str(error))
-        return wrong
 
     def close(self) -> None:
         """Mark the store as cleanly closed if its indexes were checked, and release everything."""
@@ -325,6 +311,19 @@ class SqliteStore(sql.Store):
         """Return the size of the file and its write-ahead log in bytes."""
         files = (self._file.path, Path(f"{self._file.path}-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _check_integrity(connection: apsw.Connection, table: str) -> list[str]:
+    """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
+    wrong = []
+    try:
+        for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
+            if text != "ok":
+                wrong.append(text)
+    except apsw.CorruptError as error:
+        # Some damage ends the check.
+        wrong.append(str(error))
+    return wrong
 
 
 class ReadSqlite(SqliteStore):
@@ -354,7 +353,7 @@ class ReadSqlite(SqliteStore):
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:
                 raise StoreError(f"{self.location} is no tacit store; give another path")
-            self._check_version(self._reader.execute("SELECT version FROM store").get, VERSION)
+            sql.check_version(self.location, self._reader.execute("SELECT version FROM store").get, VERSION)
             self.salt = self._reader.execute("SELECT salt FROM store").get
             # All reads are in one transaction, which begins with the first statement.
             self._reader.execute("BEGIN")

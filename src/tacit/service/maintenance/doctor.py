@@ -37,6 +37,7 @@ from tacit.service.engine.fold import fold, load_placement
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.archive import blank_archived_rows
 from tacit.service.log.change_events import find_start
+from tacit.service.log.removal import find_damaged_rows, forget_user
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.search_records import Subject
 from tacit.service.log.sql import PLACEMENT, Store
@@ -68,7 +69,7 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
         Number of blanked rows of each placement that had any.
     """
     subject = Subject(kind, name)
-    done = store.forget(subject, store.end())
+    done = forget_user(store, subject, store.end())
     if config.store.archive is None:
         return done
     archive = Path(config.store.archive)
@@ -123,7 +124,7 @@ def verify(config: Config, store: Store) -> list[str]:
     """
     wrong = store.find_damage()
     try:
-        if damaged := store.find_damaged_rows():
+        if damaged := find_damaged_rows(store):
             wrong.append(f"{describe_rows(damaged)} are not what was written; {DAMAGE}")
         for stored_placement in store.placements().values():
             store.configuration(stored_placement.id)
@@ -137,7 +138,7 @@ def verify(config: Config, store: Store) -> list[str]:
         if stored is None:
             continue
         try:
-            store.snapshot(stored.id)
+            store.snapshots.load(stored.id)
         except Damaged as error:
             wrong.append(f"placement {name}: its snapshot is {error}")
         from_snapshot = load_placement(name, placement_config, store, 0)

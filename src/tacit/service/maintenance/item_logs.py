@@ -125,7 +125,7 @@ def export_items(
     """
     stored = store.placements()[name]
     policy = policy_from_stored(json.loads(stored.spec))
-    described = _ItemVectors(make_catalogue_history(policy, store.base(stored.id)))
+    described = _ItemVectors(make_catalogue_history(policy, store.snapshots.load_base(stored.id)))
     export = config.placements[name].policy_kind.export
     log = "clicks" if export is None else export.name
     events = (

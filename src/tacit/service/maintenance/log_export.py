@@ -38,7 +38,7 @@ from tacit.service.log.rows import (
     Rows,
     split_into_blocks,
 )
-from tacit.service.log.sql import Store, save_snapshot
+from tacit.service.log.sql import Store, add_records, read_records, save_snapshot
 from tacit.service.log.store import BASES, Snapshot
 from tacit.service.maintenance.item_logs import (
     ROWS,
@@ -94,7 +94,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
             writer.close()
     counts["records"] = _export_records(store, folder / "records.parquet")
     placements = {name: stored._asdict() for name, stored in store.placements().items()}
-    bases = [store.base(stored["id"]) for stored in placements.values()]
+    bases = [store.snapshots.load_base(stored["id"]) for stored in placements.values()]
     base_rows = [base._asdict() for base in bases if base is not None]
     table = pa.Table.from_pylist(base_rows, schema=BASES_SCHEMA)
     pq.write_table(table, folder / "bases.parquet", write_page_checksum=True)
@@ -120,7 +120,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
 def _export_records(store: Store, path: Path) -> int:
     """Write all records of a store to a Parquet file, and return their number."""
     count = 0
-    records = store.records()
+    records = read_records(store)
     with pq.ParquetWriter(path, RECORDS_SCHEMA, write_page_checksum=True) as writer:
         while group := list(islice(records, ROWS)):
             count += len(group)
@@ -285,7 +285,7 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
         for row, *_ in windows["open"]:
             row[PLACEMENT], row[MADE_BY] = ids[row[PLACEMENT]], policies[row[MADE_BY]]
         encoded = msgspec.json.encode(windows)
-        save_snapshot(store, base._replace(placement=ids[base.placement], windows=encoded), BASES)
+        save_snapshot(store.snapshots, base._replace(placement=ids[base.placement], windows=encoded), BASES)
 
 
 def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
@@ -293,7 +293,7 @@ def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
     count = 0
     for batch in _parquet(path).iter_batches(ROWS):
         rows = [RecordRow(**values) for values in batch.to_pylist()]
-        store.add_records([row._replace(placement=ids[row.placement]) for row in rows])
+        add_records(store, [row._replace(placement=ids[row.placement]) for row in rows])
         count += len(rows)
     return count
 

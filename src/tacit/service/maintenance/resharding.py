@@ -23,12 +23,12 @@ from tacit.core import checks
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig
 from tacit.service.deciders.arm_lifecycle import parse_arms
+from tacit.service.engine import shard_layout
 from tacit.service.engine.fold import apply_rows, load_placement
-from tacit.service.engine.shard_layout import Layout, LayoutStore, check_starts, name_schema
 from tacit.service.log import rows
 from tacit.service.log.ids import MOST_SHARDS, find_id_partition, find_shard, hash_partition
 from tacit.service.log.postgres import PostgresStore
-from tacit.service.log.sql import Store
+from tacit.service.log.sql import Store, add_records, read_records
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.placement import Placement
 from tacit.service.projections.shared_learning import JoinedClassifier, SharedUpdate
@@ -65,27 +65,27 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         If it is in use, or fails.
     """
     checks.integer("shards", shards, 1, MOST_SHARDS)
-    check_starts(config)
+    shard_layout.check_starts(config)
     url, schema = config.store.url, config.store.schema
     if url is None:
         raise ConfigError(
             "store.url: shards keep their log in PostgreSQL; give postgresql://user@host/database"
         )
-    layouts = LayoutStore(url, schema)
+    layouts = PostgresStore(url, schema)
     opened_stores: list[PostgresStore] = [layouts]
     try:
-        before = layouts.layout()
-        after = Layout(before.generation + 1 if before else 1, shards)
+        before = shard_layout.read_layout(layouts)
+        after = shard_layout.Layout(before.generation + 1 if before else 1, shards)
         # Rows of an interrupted attempt.
-        layouts.clear(after)
+        shard_layout.clear_layout(layouts, after)
         sources: list[PostgresStore] = [layouts]
         if before is not None:
             sources = _open_stores(url, schema, before, opened_stores)
         targets = [NewShard(store) for store in _open_stores(url, schema, after, opened_stores)]
         _distribute(config, layouts, sources, targets)
-        layouts.begin(after)
+        shard_layout.begin_layout(layouts, after)
         if drop and before is not None:
-            layouts.clear(before)
+            shard_layout.clear_layout(layouts, before)
         return [target.seq for target in targets]
     finally:
         for store in reversed(opened_stores):
@@ -93,12 +93,12 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
 
 
 def _open_stores(
-    url: str, schema: str, layout: Layout, opened_stores: list[PostgresStore]
+    url: str, schema: str, layout: shard_layout.Layout, opened_stores: list[PostgresStore]
 ) -> list[PostgresStore]:
     """Open and return the stores of all shards of a layout; add each to ``opened_stores`` for closing."""
     stores = []
     for shard in range(layout.shards):
-        stores.append(PostgresStore(url, name_schema(schema, layout, shard)))
+        stores.append(PostgresStore(url, shard_layout.name_schema(schema, layout, shard)))
         opened_stores.append(stores[-1])
     return stores
 
@@ -206,7 +206,7 @@ class Source:
 
 # Rows get new numbers, so references to rows are written with the new numbers.
 def _distribute(
-    config: Config, layouts: LayoutStore, stores: list[PostgresStore], targets: list[NewShard]
+    config: Config, layouts: PostgresStore, stores: list[PostgresStore], targets: list[NewShard]
 ) -> None:
     """Write the rows and records of all sources to the new shards, in order of time, with new numbers.
 
@@ -233,7 +233,7 @@ def _distribute(
         target.flush()
 
 
-def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets: list[NewShard]) -> None:
+def _declare(config: Config, layouts: PostgresStore, store: PostgresStore, targets: list[NewShard]) -> None:
     """Create a store's placements in all new shards and in the layout's store.
 
     Raises ConfigError if one is not configured, or its log begins with a base.
@@ -241,7 +241,7 @@ def _declare(config: Config, layouts: LayoutStore, store: PostgresStore, targets
     for name, stored in store.placements().items():
         if name not in config.placements:
             raise ConfigError(f"placements.{name}: the log holds it; configure it as it was when it learned")
-        begins = store.find_base_end(stored.id)
+        begins = store.snapshots.find_base_end(stored.id)
         if begins is not None:
             why = "its oldest rows were dropped, and what they taught"
             why = why if begins.seq else "it started from a learner, which"
@@ -292,10 +292,10 @@ def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *,
 
 def _distribute_records(source: Source, targets: list[NewShard]) -> None:
     """Copy each record of a source to the new shard of its id."""
-    for record in source.store.records():
+    for record in read_records(source.store):
         name = source.names[record.placement]
         target = targets[find_shard(hash_partition(name, record.id), len(targets))]
-        target.store.add_records([record._replace(placement=target.placements[name].id)])
+        add_records(target.store, [record._replace(placement=target.placements[name].id)])
 
 
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:

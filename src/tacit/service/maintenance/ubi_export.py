@@ -19,7 +19,7 @@ from tacit.policies.spec import policy_from_stored
 from tacit.service.deciders.items import make_catalogue_history
 from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
-from tacit.service.log.sql import Store
+from tacit.service.log.sql import Store, read_records
 from tacit.service.log.store import Snapshot, StoredPlacement
 from tacit.service.placements.features import matrix
 
@@ -263,7 +263,7 @@ def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
     """
     encode = msgspec.json.Encoder().encode
     names = {
-        stored.id: UbiRecords(name, stored, store.base(stored.id))
+        stored.id: UbiRecords(name, stored, store.snapshots.load_base(stored.id))
         for name, stored in store.placements().items()
     }
     decisions: dict[int, DecisionRow] = {}
@@ -277,5 +277,5 @@ def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
                 yield EVENTS, encode(record)
         elif row.placement is not None and (items := names[row.placement].items) is not None:
             items.apply_change(row)
-    for stored_record in store.records():
+    for stored_record in read_records(store):
         yield QUERIES if stored_record.kind == QUERY else EVENTS, stored_record.content.encode()
