@@ -121,7 +121,7 @@ class _Recorder:
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:
-            seqs = placement.windows.seqs(entries)
+            seqs = placement.windows.open.seqs(entries)
             rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
             return list(placement.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
@@ -151,7 +151,7 @@ class _Recorder:
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
         if self._pending.has_uncommitted or not plain or any(feedback.column("id")):
             return None
-        windows = self._placement.windows
+        windows = self._placement.windows.open
         indices = list(map(windows.find, feedback.column("decision")))
         if None in indices:
             return None
@@ -193,7 +193,7 @@ class _Recorder:
 
         The reason is the outcome of the piece: an error, or that it is a duplicate.
         """
-        placement, windows, id = self._placement, self._placement.windows, feedback.decision
+        placement, windows, id = self._placement, self._placement.windows.open, feedback.decision
         entry = windows.find(id)
         if entry is not None:
             decision, contents = windows.row(entry), windows.contents(entry)
@@ -502,7 +502,7 @@ def _add_closing(
     So feedback of this group still finds them, with their earlier feedback.
     """
     for placement, ids in pending.iterate_named_ids(requests):
-        windows = placement.windows
+        windows = placement.windows.open
         for id in ids:
             entry = windows.find(id)
             if entry is not None and windows.deadline(entry) <= now:

@@ -359,7 +359,7 @@ class DuelResults(Results):
         """Return the duels of a batch, each read once: the last batch's are kept."""
         batch, duels = self._read
         if batch is not rewards:
-            rows = self.windows.rows(rewards.entries)
+            rows = self.windows.open.rows(rewards.entries)
             duels = list(map(read_duel, rows, rewards.values))
             self._read = rewards, duels
         return duels

@@ -138,7 +138,7 @@ class ListResults(Results):
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add clicks to the series and to the tally of positions."""
-        times = self.windows.values(rewards.entries, "time")
+        times = self.windows.open.values(rewards.entries, "time")
         actions = self.policy.open.actions(rewards.entries)
         for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
