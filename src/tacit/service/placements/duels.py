@@ -314,7 +314,7 @@ class DuelResults(Results):
         self._ties = Draws(shows.seed, "ties")
         self._rng = np.random.Generator(np.random.PCG64(0))
         self._most = 0
-        self._read: tuple[TrainingBatch | None, list[Duel]] = None, []
+        self._duels: dict[int, tuple[Any, Duel]] = {}
         self.restore_counts({})
 
     @property
@@ -356,13 +356,15 @@ class DuelResults(Results):
         return [self._draw_outcome(duel) for duel in self._list_duels(rewards)]
 
     def _list_duels(self, rewards: TrainingBatch) -> list[Duel]:
-        """Return the duels of a batch, each read once: the last batch's are kept."""
-        batch, duels = self._read
-        if batch is not rewards:
-            rows = self.windows.open.rows(rewards.entries)
-            duels = list(map(read_duel, rows, rewards.values))
-            self._read = rewards, duels
-        return duels
+        """Return the duels of a batch, each read once; those of the last batch with new ones are kept."""
+        open, duels = self.windows.open, self._duels
+        pairs = list(zip(open.seqs(rewards.entries), rewards.values, strict=True))
+        if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):
+            rows = open.rows(rewards.entries)
+            read = list(map(read_duel, rows, rewards.values))
+            self._duels = {seq: (feedback, duel) for (seq, feedback), duel in zip(pairs, read, strict=True)}
+            return read
+        return [duels[seq][1] for seq, _ in pairs]
 
     def _draw_outcome(self, duel: Duel) -> float | None:
         """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
