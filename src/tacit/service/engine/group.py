@@ -57,8 +57,8 @@ from tacit.service.projections.attribution import DUPLICATE
 
 MOST_FEEDBACK = 100
 
-Accepted = tuple[int, str | None]
-"""Sequence number of the decision, and clicked positions as JSON for the log."""
+Accepted = tuple[int, str | None, int | None]
+"""Sequence number of the decision, clicked positions as JSON for the log, and entry if it is open."""
 
 
 def record(
@@ -128,9 +128,8 @@ class _Recorder:
         results = [self._check(piece) for piece in feedback]
         places = [i for i, outcome in enumerate(results) if isinstance(outcome, tuple)]
         accepted = [row for row in results if isinstance(row, tuple)]
-        rows = self._log_feedback(
-            feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
-        )
+        seqs, clicks, open_entries = map(list, zip(*accepted, strict=True)) if accepted else ([], [], [])
+        rows = self._log_feedback(feedback.take(places), seqs, clicks)
         for i, row in (
             zip(places, rows, strict=True) if self._stored_decisions or self._pending.has_uncommitted else ()
         ):
@@ -138,7 +137,8 @@ class _Recorder:
             before = self._find_closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
-        outcomes = iter(placement.apply_feedback(rows) if accepted else ())
+        entries = None if None in open_entries else np.array(open_entries, np.int64)
+        outcomes = iter(placement.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
@@ -189,7 +189,7 @@ class _Recorder:
         )
 
     def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
-        """Check a piece of feedback; return its decision's number and its clicks, or why it is not recorded.
+        """Check a piece of feedback; return its decision, clicks and entry, or why it is not recorded.
 
         The reason is the outcome of the piece: an error, or that it is a duplicate.
         """
@@ -212,7 +212,7 @@ class _Recorder:
         except InvalidValue as error:
             return error
         refusal = _find_refusal(feedback, clicks, contents, times)
-        return (decision.seq, clicks) if refusal is None else refusal
+        return (decision.seq, clicks, entry) if refusal is None else refusal
 
 
 def _find_refusal(

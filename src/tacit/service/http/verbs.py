@@ -235,15 +235,16 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
     if outcome in UNLEARNED and (explanation := _explain_unlearned(placement, request, str(outcome))):
         return explanation
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
-    all_flags = len(clicks or ()) == placement.config.policy.action_width and set(clicks or ()) in ({0}, {1})
-    if clicks and len(clicks) > 2 and (set(clicks) == {0, 1} or all_flags):
-        places = [place for place, flag in enumerate(clicks) if flag]
-        return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
+    if clicks and len(clicks) > 2:
+        all_flags = len(clicks) == placement.config.policy.action_width and set(clicks) in ({0}, {1})
+        if all_flags or set(clicks) == {0, 1}:
+            places = [place for place, flag in enumerate(clicks) if flag]
+            return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
+    if not metrics:
+        return None
     metric_configs = placement.config.metrics
     warnings = (
-        metric_configs[name].doubt(name, amount)
-        for name, amount in (metrics or {}).items()
-        if name in metric_configs
+        metric_configs[name].doubt(name, amount) for name, amount in metrics.items() if name in metric_configs
     )
     return next(filter(None, warnings), None)
 

@@ -402,7 +402,7 @@ class DuelResults(Results):
             self.series.count_reward(row.time, None, len(self._lifecycle.arm_indices), 1.0)
         if row.control or (not duel.clicked and self._options.unclicked == "nothing"):
             return
-        first, second = self.shows.get_shown_arms(row)
+        first, second = duel.pair
         tally = self._tally(row.key)
         before = tally.duels
         tally.add(self._lifecycle.arm_indices[first], self._lifecycle.arm_indices[second], duel.credit)
@@ -471,6 +471,8 @@ class Duel(NamedTuple):
     Attributes
     ----------
     row : DecisionRow
+    pair : sequence of str
+        The left and the right ranker.
     credit : Credit
         Credit of both rankers.
     clicked : bool
@@ -478,16 +480,19 @@ class Duel(NamedTuple):
     """
 
     row: DecisionRow
+    pair: Sequence[str]
     credit: Credit
     clicked: bool
 
 
 def read_duel(row: DecisionRow, feedback: Any) -> Duel:
     """Return a decision of duels with the credit of its feedback: an outcome, or a list of clicks."""
+    content = json.loads(row.shown or "")
     if row.control:
-        return Duel(row, Credit((0.0, 0.0), clicks=0, chance=0.5), bool(requests.select_clicks(feedback)))
-    credit = compute_credit(row, feedback)
-    return Duel(row, credit, bool(credit.clicks))
+        clicked = bool(requests.select_clicks(feedback))
+        return Duel(row, content["pair"], Credit((0.0, 0.0), clicks=0, chance=0.5), clicked)
+    credit = compute_credit(content.get("interleaved"), feedback)
+    return Duel(row, content["pair"], credit, bool(credit.clicks))
 
 
 def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
@@ -502,14 +507,19 @@ def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
     return first[:length] == second[:length]
 
 
-def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:
+def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[Any]) -> Credit:
     """Return the credit of both rankers for feedback: an outcome (1: left won), or a list of clicks.
 
     Actions other than clicks are ignored. Clicks for a pair without a list are a tie without clicks.
+
+    Parameters
+    ----------
+    interleaved : dict or None
+        The shown list as JSON data; None for a pair without a list.
+    feedback : float or list
     """
     if not isinstance(feedback, list):
         return Credit((feedback, 1.0 - feedback), clicks=1, chance=feedback)
-    interleaved = parse_interleaved(row)
     if interleaved is None:
         # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
@@ -531,7 +541,7 @@ def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]
         "key": row.key,
         "left": first,
         "right": second,
-        "outcome": compute_credit(row, feedback).chance,
+        "outcome": compute_credit(interleaved, feedback).chance,
         "interleaved": interleaved,
         "clicks": feedback if isinstance(feedback, list) else None,
         "user": search.unit,

@@ -120,7 +120,7 @@ class ListResults(Results):
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
-        for position in json.loads(positions):
+        for position in json.loads(positions) if None in listed else ():
             if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions

@@ -79,7 +79,7 @@ class Results:
 
     def scale_rewards(self, rewards: list[float]) -> list[float]:
         """Scale rewards from [lowest, 1] to [0, 1], the range of policies."""
-        least = self.windows.rule.lowest
+        least = self.windows.params.lowest
         if not least:
             return rewards
         return [(reward - least) / (1.0 - least) for reward in rewards]

@@ -142,7 +142,7 @@ class RewardFeedback:
         """Set the outcomes that the compiled loop leaves open: here none."""
 
 
-class ClickFeedback:
+class ClickFeedback(RewardFeedback):
     """Feedback that is clicked positions of a list.
 
     Actions other than clicks are among the positions, as in the log. The empty list means no click. The
@@ -203,7 +203,7 @@ class Attribution:
     Parameters
     ----------
     rule : Rule
-    form : RewardFeedback or ClickFeedback, optional
+    form : RewardFeedback, optional
         The kind of feedback; rewards by default.
 
     Attributes
@@ -216,6 +216,8 @@ class Attribution:
         Decisions whose windows closed last.
     order : LearningOrder or None
         Order in which decisions are learned; None if each is learned when its reward is final.
+    params : RuleParams
+        The rule as parameters of the compiled loops.
     turn_batch : TrainingBatch
         Decisions whose turn to be learned came with the windows that closed last.
 
@@ -230,7 +232,7 @@ class Attribution:
     ([], [0.0])
     """
 
-    def __init__(self, rule: Rule, form: RewardFeedback | ClickFeedback | None = None) -> None:
+    def __init__(self, rule: Rule, form: RewardFeedback | None = None) -> None:
         """Begin without open windows, at time 0."""
         self.open, self._form, self._loops = OpenEntries(), form or RewardFeedback(), codes.compile_loops()
         self.time = 0
@@ -248,7 +250,7 @@ class Attribution:
     def rule(self, rule: Rule) -> None:
         """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
         self._rule = rule
-        self._params = codes.RuleParams(
+        self.params = codes.RuleParams(
             int(rule.window),
             float(rule.default),
             float(rule.lowest),
@@ -281,7 +283,7 @@ class Attribution:
 
         Deferred decisions get the deadline of their activation instead.
         """
-        deadline = self.time + self._params.window
+        deadline = self.time + self.params.window
         entries = self.open.add(block, deadline)
         windows, deferred = self.open.windows, block.column("deferred")
         if not any(deferred):
@@ -296,11 +298,6 @@ class Attribution:
             windows.deadline[opened] = self.time + length
             queue.insert(self.time + length, opened, windows.seq[opened])
         return entries
-
-    @property
-    def params(self) -> codes.RuleParams:
-        """The rule as parameters of the compiled loops."""
-        return self._params
 
     def take_turns(self, *, decides: bool) -> TrainingBatch:
         """Remove the decisions whose turn to be learned has come from the order, and return them.
@@ -351,7 +348,7 @@ class Attribution:
         Returns the batch of decisions that are still to be learned.
         """
         closing = Closing.from_entries(closed.entries)
-        self._loops.close(self.open.windows, self._params, closing)
+        self._loops.close(self.open.windows, self.params, closing)
         self.closed_windows = ClosedWindows(closing.entries, closing.rewards, closing.is_answered)
         self._forget(closed)
         # NaN means nothing to learn: already settled, or not examined although the rule requires it.
@@ -364,7 +361,7 @@ class Attribution:
         entries = closed.entries
         self.open.forget_ids(entries)
         is_correctable = self.open.windows.defaulted[entries]
-        if self._params.corrects and is_correctable.any():
+        if self.params.corrects and is_correctable.any():
             self._keep_defaults(closed.select(is_correctable))
             entries = entries[~is_correctable]
         self.open.free(entries)
@@ -417,15 +414,21 @@ class Attribution:
         """
         if entries is None:
             entries = np.array(list(map(self.open.find_entry, feedback.column("decision"))), np.int64)
-        columns = self._to_columns(feedback, entries)
+        kinds, rewards, ids = (feedback.column(field) for field in ("kind", "reward", "id"))
+        # NumPy converts None to NaN.
+        columns = FeedbackColumns.from_feedback(
+            entries, np.array([KINDS[kind] for kind in kinds], np.int64), np.array(rewards, np.float64)
+        )
         if self.order is not None:
             self.order.update_open_counts(self.time)
-        self._loops.apply(self.open.windows, self._params, self.time, columns)
-        self._note_ids(feedback, columns)
-        self._form.aggregate(feedback, columns, self.open, self._rule.aggregation)
+        self._loops.apply(self.open.windows, self.params, self.time, columns)
+        if any(ids):
+            self._note_ids(feedback, entries)
+        if self.params.aggregation == LISTED:
+            self._form.aggregate(feedback, columns, self.open, self._rule.aggregation)
         if self.order is not None:
             self._note_outcomes(self.order, columns)
-        if ACTIVATE in feedback.column("kind"):
+        if ACTIVATE in kinds:
             self._start_windows(columns)
         outcomes = list(map(_OUTCOMES.__getitem__, columns.outcomes.tolist()))
         return outcomes, list(self._to_learn(columns))
@@ -447,20 +450,11 @@ class Attribution:
         if not order.learns_late:
             columns.outcomes[fresh[turns == codes.LEARNED_IN_TURN]] = codes.NOTED
 
-    def _to_columns(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
-        """Convert feedback to the columns of the compiled loops."""
-        kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
-        # NumPy converts None to NaN.
-        return FeedbackColumns.from_feedback(entries, kinds, np.array(feedback.column("reward"), np.float64))
-
-    def _note_ids(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
+    def _note_ids(self, feedback: Block[FeedbackRow], entries: Ints) -> None:
         """Store the contents of feedback by its id for open decisions, to recognize repeated requests."""
-        ids = feedback.column("id")
-        if not any(ids):
-            return
-        for i, (id, entry) in enumerate(zip(ids, columns.entries.tolist(), strict=True)):
-            if id is not None and entry >= 0 and self.open.windows.open[entry]:
-                self.open.note_id(entry, id, feedback[i].content)
+        for row, entry in zip(feedback, entries.tolist(), strict=True):
+            if row.id is not None and entry >= 0 and self.open.windows.open[entry]:
+                self.open.note_id(entry, row.id, row.content)
 
     def _start_windows(self, columns: FeedbackColumns) -> None:
         """Queue the windows of decisions that the feedback has activated, and their turns."""
@@ -474,28 +468,17 @@ class Attribution:
 
     def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
         """Yield the final rewards in the log's order, one batch for each run of corrections or others."""
-        (rows,) = columns.is_final.nonzero()
-        if not self._params.corrects:
-            if len(rows):
-                yield self._make_batch(columns, rows)
-            return
-        corrects = (columns.outcomes[rows] == codes.CORRECTED).tolist()
+        (final,) = columns.is_final.nonzero()
+        corrects = (columns.outcomes[final] == codes.CORRECTED).tolist()
         start = 0
         # Corrections and first rewards use different kernels, and the log's order must stay: one batch for
         # each run.
         for corrected, run in groupby(corrects):
-            stop = start + len(list(run))
-            previous = self.rule.default if corrected else None
-            yield self._make_batch(columns, rows[start:stop], previous)
-            start = stop
-
-    def _make_batch(
-        self, columns: FeedbackColumns, row_indices: Ints, previous: float | None = None
-    ) -> TrainingBatch:
-        """Return the training batch of some rows of feedback; ``previous`` is the reward to be replaced."""
-        entries, rewards = columns.entries[row_indices], columns.rewards[row_indices].tolist()
-        values = self._form.get_values(entries, rewards, self.open)
-        return TrainingBatch(entries, values, previous, row_indices.tolist())
+            rows = final[start : start + len(list(run))]
+            start += len(rows)
+            entries, rewards = columns.entries[rows], columns.rewards[rows].tolist()
+            values = self._form.get_values(entries, rewards, self.open)
+            yield TrainingBatch(entries, values, self._rule.default if corrected else None, rows.tolist())
 
     def get_examined(self, entries: Ints) -> Floats | None:
         """Return 1.0 for each examined decision, 0.0 for others; None if examination is not learned."""
