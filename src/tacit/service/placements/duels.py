@@ -356,7 +356,7 @@ class DuelResults(Results):
         return [self._draw_outcome(duel) for duel in self._list_duels(rewards)]
 
     def _list_duels(self, rewards: TrainingBatch) -> list[Duel]:
-        """Return the duels of a batch, each read once; those of the last batch with new ones are kept."""
+        """Return the duels of a batch, each read once; the last batch of new ones is kept."""
         open, duels = self.windows.open, self._duels
         pairs = list(zip(open.seqs(rewards.entries), rewards.values, strict=True))
         if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):

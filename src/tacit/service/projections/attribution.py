@@ -1,6 +1,6 @@
 """Attribution of feedback to decisions, as a pure function of the log."""
 
-# 1. ``RewardFeedback``, ``ClickFeedback``: what is learned of feedback that is a reward, or clicks in a list.
+# 1. ``RewardFeedback``, ``ClickFeedback``: the value to learn, of rewards and of clicks in a list.
 # ``Attribution``, in the order of a decision's life:
 # 1. ``open_windows``: the window of a decision opens, or, if the decision is deferred, waits for activation.
 # 2. ``apply_feedback``: feedback is located and passed to the compiled loops; final rewards are returned.

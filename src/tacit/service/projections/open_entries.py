@@ -362,7 +362,7 @@ class OpenEntries:
         self._closed_entries.clear()
 
     def forget_ids(self, entries: Ints) -> None:
-        """Drop the ids of closed decisions and of their feedback; what is known by entry stays."""
+        """Drop the ids of closed decisions and of their feedback; rows, windows and clicks stay."""
         # Ids are unique in a placement.
         for id in self.values(entries, "id"):
             del self._by_id[id]
