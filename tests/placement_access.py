@@ -345,7 +345,7 @@ def record_lessons(placement):
     corrected = []
 
     def note(entries, rewards, before):
-        for seq, reward, each in zip(windows.seqs(entries), rewards, before, strict=True):
+        for seq, reward, each in zip(windows.open.seqs(entries), rewards, before, strict=True):
             lessons.append(Lesson(seq, reward, each, windows.time))
 
     def learn_noted(entries, rewards):
@@ -409,7 +409,7 @@ class OpenWindows:
         self.attribution = Attribution(rule)
 
     def __len__(self):
-        return len(self.attribution)
+        return len(self.attribution.open)
 
     def set_rule(self, rule):
         """Let another rule apply from now on."""
@@ -430,7 +430,7 @@ class OpenWindows:
     @property
     def capacity(self):
         """Number of decisions for which there is memory."""
-        return self.attribution.capacity
+        return self.attribution.open.capacity
 
     def open(self, *rows):
         """Open the windows of decisions made at the current time."""
@@ -450,16 +450,16 @@ class OpenWindows:
 
     def find(self, id):
         """Return the open decision of an id, or None."""
-        entry = self.attribution.find(id)
-        return None if entry is None else self.attribution.row(entry)
+        entry = self.attribution.open.find(id)
+        return None if entry is None else self.attribution.open.row(entry)
 
     def find_row(self, seq):
         """Return the open decision of a number."""
-        return self.attribution.find_row(seq)
+        return self.attribution.open.find_row(seq)
 
     def apply_to_field(self, field, function):
         """Change a field of all open decisions."""
-        self.attribution.apply_to_field(field, function)
+        self.attribution.open.apply_to_field(field, function)
 
     def export_open(self):
         """Return each open decision with deadline, activity, reward, examination and so on."""

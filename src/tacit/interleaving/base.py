@@ -386,10 +386,15 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
     items = checks.as_list(items)
     if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
         raise InvalidValue(field, items, "give a list of at least one id")
-    for item in items:
-        if isinstance(item, bool) or not isinstance(item, str | Integral):
-            raise InvalidValue(field, item, "give ids: text, or whole numbers")
-    ids = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
+    # Nearly all items are of one of these types; numbers need no check of their own.
+    types = set(map(type, items))
+    if not types <= {int, str}:
+        for item in items:
+            if isinstance(item, bool) or not isinstance(item, str | Integral):
+                raise InvalidValue(field, item, "give ids: text, or whole numbers")
+    ids = tuple(items)
+    if types != {int}:
+        ids = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
     if len(set(ids)) < len(ids):
         duplicate = next(item for item in ids if ids.count(item) > 1)
         raise InvalidValue(

@@ -57,8 +57,8 @@ from tacit.service.projections.attribution import DUPLICATE
 
 MOST_FEEDBACK = 100
 
-Accepted = tuple[int, str | None]
-"""Sequence number of the decision, and clicked positions as JSON for the log."""
+Accepted = tuple[int, str | None, int | None]
+"""Sequence number of the decision, clicked positions as JSON for the log, and entry if it is open."""
 
 
 def record(
@@ -121,16 +121,15 @@ class _Recorder:
         placement = self._placement
         entries = self._open_entries(feedback)
         if entries is not None:
-            seqs = placement.windows.seqs(entries)
+            seqs = placement.windows.open.seqs(entries)
             rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
             return list(placement.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
         results = [self._check(piece) for piece in feedback]
         places = [i for i, outcome in enumerate(results) if isinstance(outcome, tuple)]
         accepted = [row for row in results if isinstance(row, tuple)]
-        rows = self._log_feedback(
-            feedback.take(places), [seq for seq, _ in accepted], [clicks for _, clicks in accepted]
-        )
+        seqs, clicks, open_entries = map(list, zip(*accepted, strict=True)) if accepted else ([], [], [])
+        rows = self._log_feedback(feedback.take(places), seqs, clicks)
         for i, row in (
             zip(places, rows, strict=True) if self._stored_decisions or self._pending.has_uncommitted else ()
         ):
@@ -138,7 +137,8 @@ class _Recorder:
             before = self._find_closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
-        outcomes = iter(placement.apply_feedback(rows) if accepted else ())
+        entries = None if None in open_entries else np.array(open_entries, np.int64)
+        outcomes = iter(placement.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
@@ -151,7 +151,7 @@ class _Recorder:
         plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
         if self._pending.has_uncommitted or not plain or any(feedback.column("id")):
             return None
-        windows = self._placement.windows
+        windows = self._placement.windows.open
         indices = list(map(windows.find, feedback.column("decision")))
         if None in indices:
             return None
@@ -189,11 +189,11 @@ class _Recorder:
         )
 
     def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
-        """Check a piece of feedback; return its decision's number and its clicks, or why it is not recorded.
+        """Check a piece of feedback; return its decision, clicks and entry, or why it is not recorded.
 
         The reason is the outcome of the piece: an error, or that it is a duplicate.
         """
-        placement, windows, id = self._placement, self._placement.windows, feedback.decision
+        placement, windows, id = self._placement, self._placement.windows.open, feedback.decision
         entry = windows.find(id)
         if entry is not None:
             decision, contents = windows.row(entry), windows.contents(entry)
@@ -212,7 +212,7 @@ class _Recorder:
         except InvalidValue as error:
             return error
         refusal = _find_refusal(feedback, clicks, contents, times)
-        return (decision.seq, clicks) if refusal is None else refusal
+        return (decision.seq, clicks, entry) if refusal is None else refusal
 
 
 def _find_refusal(
@@ -502,7 +502,7 @@ def _add_closing(
     So feedback of this group still finds them, with their earlier feedback.
     """
     for placement, ids in pending.iterate_named_ids(requests):
-        windows = placement.windows
+        windows = placement.windows.open
         for id in ids:
             entry = windows.find(id)
             if entry is not None and windows.deadline(entry) <= now:

@@ -94,7 +94,7 @@ class PendingLog:
             self.touched.add(name)
             windows = self.placements[name].windows
             self._push_due(name, windows.next_deadline)
-            count = len(windows)
+            count = len(windows.open)
             self.open_count += count - self._open.get(name, 0)
             self._open[name] = count
 
@@ -184,7 +184,7 @@ class PendingLog:
             if not ids:
                 continue
             placement = self.placements[request.placement]
-            find = placement.windows.find
+            find = placement.windows.open.find
             if None in map(find, ids):
                 keys = [(placement.id, id) for id in ids if find(id) is None]
                 unknown.update((key, None) for key in keys if key not in self._uncommitted)
@@ -199,9 +199,9 @@ class PendingLog:
 
     def find_decision(self, placement: Placement, id: str) -> DecisionRow | None:
         """Return a decision that is open or not committed; None for all others."""
-        entry = placement.windows.find(id)
+        entry = placement.windows.open.find(id)
         if entry is not None:
-            return placement.windows.row(entry)
+            return placement.windows.open.row(entry)
         # A short window may have closed before its decision was committed.
         uncommitted = self._uncommitted.get((placement.id, id))
         return None if uncommitted is None else uncommitted.decision

@@ -449,7 +449,7 @@ class Upkeep:
 
     async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
         """Copy a placement's learned state and begin to write it as a base; then old rows may be dropped."""
-        oldest, seq = placement.windows.first_learnable_seq, self._pending.seq
+        oldest, seq = placement.windows.open.first_learnable_seq, self._pending.seq
         before = seq if oldest is None else min(seq, oldest)
 
         def finish() -> None:

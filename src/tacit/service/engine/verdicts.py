@@ -20,7 +20,7 @@ from tacit.service.log.blocks import split_distinct
 from tacit.service.log.ids import as_datetime
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, split_into_blocks
 from tacit.service.placements.duels import DuelOptions, export_duel
-from tacit.service.projections.attribution import ClickAttribution, TrainingBatch
+from tacit.service.projections.attribution import TrainingBatch, attribute_clicks
 from tacit.uplift.boundary import ANY_TIME
 from tacit.uplift.sentences import pending_sentence
 
@@ -55,7 +55,7 @@ class DuelLog:
     def __init__(self, placement: Any) -> None:
         options: DuelOptions = placement.config.options
         self._id, self._rule = placement.id, placement.config.rule
-        self._windows = ClickAttribution(self._rule)
+        self._windows = attribute_clicks(self._rule)
         self._fold = SearchAccumulator(CreditRule(options.worth), options.segments, most_units=MOST_UNITS)
         self._values: dict[str, set[str]] = {name: set() for name in options.segments}
         self._rankers: set[str] = set()
@@ -122,7 +122,7 @@ class DuelLog:
 
     def _close(self, rewards: TrainingBatch) -> None:
         """Store the searches of closed windows, by sequence number of the decision, for :meth:`_count`."""
-        rows = self._windows.rows(rewards.entries)
+        rows = self._windows.open.rows(rewards.entries)
         for row, feedback in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._search(row, feedback)
 

@@ -146,8 +146,8 @@ def _explain_reuse(placement: Placement, id: str, time: int) -> str | None:
     It is no retry if the decision has feedback, or if its window ended more than a minute ago.
     """
     windows = placement.windows
-    entry = windows.find(id)
-    if entry is not None and windows.count_feedback(entry):
+    entry = windows.open.find(id)
+    if entry is not None and windows.open.count_feedback(entry):
         state = "has its feedback"
     elif entry is None and windows.time - time > windows.rule.window + RETRY_PERIOD:
         state = "its window is over"
@@ -235,15 +235,16 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
     if outcome in UNLEARNED and (explanation := _explain_unlearned(placement, request, str(outcome))):
         return explanation
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
-    all_flags = len(clicks or ()) == placement.config.policy.action_width and set(clicks or ()) in ({0}, {1})
-    if clicks and len(clicks) > 2 and (set(clicks) == {0, 1} or all_flags):
-        places = [place for place, flag in enumerate(clicks) if flag]
-        return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
+    if clicks and len(clicks) > 2:
+        all_flags = len(clicks) == placement.config.policy.action_width and set(clicks) in ({0}, {1})
+        if all_flags or set(clicks) == {0, 1}:
+            places = [place for place, flag in enumerate(clicks) if flag]
+            return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
+    if not metrics:
+        return None
     metric_configs = placement.config.metrics
     warnings = (
-        metric_configs[name].doubt(name, amount)
-        for name, amount in (metrics or {}).items()
-        if name in metric_configs
+        metric_configs[name].doubt(name, amount) for name, amount in metrics.items() if name in metric_configs
     )
     return next(filter(None, warnings), None)
 
@@ -267,12 +268,12 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
         return (
             f"attribution_window: this came after its {rule.window / 1e6:g} s, and is not learned; {remedy}"
         )
-    entry, amount = placement.windows.find(request.decision_id), amounts.get(learned)
+    entry, amount = placement.windows.open.find(request.decision_id), amounts.get(learned)
     if outcome == attribution.REPEATED and rule.aggregation == "first" and entry is not None:
         if amount:
             what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
             return f"{what}; aggregation = 'sum' learns all that a decision earns"
-        if reward is not None and reward > placement.windows.reward(entry):
+        if reward is not None and reward > placement.windows.open.reward(entry):
             remedy = "send none until it is known, or give aggregation = 'max'"
             return f"reward: {reward:g} is not learned, as a lower one came first; {remedy}"
     return None
@@ -297,8 +298,8 @@ def _make_answer(
 def _compute_learning_delay(placement: Placement, id: str) -> float | None:
     """Return the seconds until the window of an open decision ends; None if the decision is not open."""
     windows = placement.windows
-    entry = windows.find(id)
-    return None if entry is None else max(0, windows.deadline(entry) - windows.time) / 1e6
+    entry = windows.open.find(id)
+    return None if entry is None else max(0, windows.open.deadline(entry) - windows.time) / 1e6
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:

@@ -192,7 +192,7 @@ def encode_clicks(
         checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
         for i, position in enumerate(clicks.positions or ())
     }
-    places = {item: place for place, item in enumerate(items)}
+    places = {item: place for place, item in enumerate(items)} if clicks.items else {}
     for i, item in enumerate(clicks.items or ()):
         if item not in places:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")

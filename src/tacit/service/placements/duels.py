@@ -314,7 +314,7 @@ class DuelResults(Results):
         self._ties = Draws(shows.seed, "ties")
         self._rng = np.random.Generator(np.random.PCG64(0))
         self._most = 0
-        self._read: tuple[TrainingBatch | None, list[Duel]] = None, []
+        self._duels: dict[int, tuple[Any, Duel]] = {}
         self.restore_counts({})
 
     @property
@@ -356,13 +356,15 @@ class DuelResults(Results):
         return [self._draw_outcome(duel) for duel in self._list_duels(rewards)]
 
     def _list_duels(self, rewards: TrainingBatch) -> list[Duel]:
-        """Return the duels of a batch, each read once: the last batch's are kept."""
-        batch, duels = self._read
-        if batch is not rewards:
-            rows = self.windows.rows(rewards.entries)
-            duels = list(map(read_duel, rows, rewards.values))
-            self._read = rewards, duels
-        return duels
+        """Return the duels of a batch, each read once; the last batch of new ones is kept."""
+        open, duels = self.windows.open, self._duels
+        pairs = list(zip(open.seqs(rewards.entries), rewards.values, strict=True))
+        if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):
+            rows = open.rows(rewards.entries)
+            read = list(map(read_duel, rows, rewards.values))
+            self._duels = {seq: (feedback, duel) for (seq, feedback), duel in zip(pairs, read, strict=True)}
+            return read
+        return [duels[seq][1] for seq, _ in pairs]
 
     def _draw_outcome(self, duel: Duel) -> float | None:
         """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
@@ -400,7 +402,7 @@ class DuelResults(Results):
             self.series.count_reward(row.time, None, len(self._lifecycle.arm_indices), 1.0)
         if row.control or (not duel.clicked and self._options.unclicked == "nothing"):
             return
-        first, second = self.shows.get_shown_arms(row)
+        first, second = duel.pair
         tally = self._tally(row.key)
         before = tally.duels
         tally.add(self._lifecycle.arm_indices[first], self._lifecycle.arm_indices[second], duel.credit)
@@ -469,6 +471,8 @@ class Duel(NamedTuple):
     Attributes
     ----------
     row : DecisionRow
+    pair : sequence of str
+        The left and the right ranker.
     credit : Credit
         Credit of both rankers.
     clicked : bool
@@ -476,16 +480,19 @@ class Duel(NamedTuple):
     """
 
     row: DecisionRow
+    pair: Sequence[str]
     credit: Credit
     clicked: bool
 
 
 def read_duel(row: DecisionRow, feedback: Any) -> Duel:
     """Return a decision of duels with the credit of its feedback: an outcome, or a list of clicks."""
+    content = json.loads(row.shown or "")
     if row.control:
-        return Duel(row, Credit((0.0, 0.0), clicks=0, chance=0.5), bool(requests.select_clicks(feedback)))
-    credit = compute_credit(row, feedback)
-    return Duel(row, credit, bool(credit.clicks))
+        clicked = bool(requests.select_clicks(feedback))
+        return Duel(row, content["pair"], Credit((0.0, 0.0), clicks=0, chance=0.5), clicked)
+    credit = compute_credit(content.get("interleaved"), feedback)
+    return Duel(row, content["pair"], credit, bool(credit.clicks))
 
 
 def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
@@ -500,14 +507,19 @@ def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
     return first[:length] == second[:length]
 
 
-def compute_credit(row: DecisionRow, feedback: float | list[Any]) -> Credit:
+def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[Any]) -> Credit:
     """Return the credit of both rankers for feedback: an outcome (1: left won), or a list of clicks.
 
     Actions other than clicks are ignored. Clicks for a pair without a list are a tie without clicks.
+
+    Parameters
+    ----------
+    interleaved : dict or None
+        The shown list as JSON data; None for a pair without a list.
+    feedback : float or list
     """
     if not isinstance(feedback, list):
         return Credit((feedback, 1.0 - feedback), clicks=1, chance=feedback)
-    interleaved = parse_interleaved(row)
     if interleaved is None:
         # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
@@ -529,7 +541,7 @@ def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]
         "key": row.key,
         "left": first,
         "right": second,
-        "outcome": compute_credit(row, feedback).chance,
+        "outcome": compute_credit(interleaved, feedback).chance,
         "interleaved": interleaved,
         "clicks": feedback if isinstance(feedback, list) else None,
         "user": search.unit,

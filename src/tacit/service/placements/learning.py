@@ -33,6 +33,7 @@ from tacit.service.projections.attribution import (
     TrainingBatch,
 )
 from tacit.service.projections.closed_batch import ClosedBatch
+from tacit.service.projections.learning_order import LearningOrder
 from tacit.service.projections.projection import Projections
 from tacit.service.projections.windows import AT_ONCE, LEARNED_IN_TURN, WAITING
 
@@ -84,6 +85,7 @@ class FeedbackLearning:
         """Begin without open decisions."""
         self._results, self._secondary, self._modes = results, secondary, modes
         self._windows, self._policy, self._shows = results.windows, results.policy, results.shows
+        self._open = results.windows.open
         self._control, self._projections, self._signals = control, projections, signals
         self.counts = DecisionCounts()
         config = results.shows.config
@@ -178,7 +180,7 @@ class FeedbackLearning:
             for flags in (self._unlearned, self._policy.unlearned):
                 if flags:
                     lanes = np.where(flags.get(entries), -1, lanes)
-        self._windows.begin_turns(entries, lanes, open_decisions.actions(entries)[:, 0])
+        order.begin(entries, lanes, open_decisions.actions(entries)[:, 0], self._windows.time)
         if self._unlearned and (unlearned := self._unlearned.get(entries)).any():
             order.skip(entries[unlearned])
             # At once, so that later decisions of the same moment do not depend on the grouping.
@@ -206,9 +208,9 @@ class FeedbackLearning:
         # Signals count answers at the end of the window, not at the next request: a replay has other
         # requests, and must compute the same numbers.
         if signals is not None:
-            keys = windows.values(rewards.entries, "key")
-            ends = list(map(windows.deadline, rewards.entries.tolist()))
-            signals.count_answers(keys, ends, windows.is_clicked(rewards.entries))
+            keys = self._open.values(rewards.entries, "key")
+            ends = list(map(self._open.deadline, rewards.entries.tolist()))
+            signals.count_answers(keys, ends, self._open.is_clicked(rewards.entries))
         self.counts.outcomes[CLOSED] += len(rewards.values)
         learned = self._select_learnable(rewards)
         if len(learned.values) < len(rewards.values):
@@ -248,7 +250,7 @@ class FeedbackLearning:
         order = self._windows.order
         if order is None or not rewards.values:
             return rewards, self._learn_batch(rewards)
-        turns = self._windows.get_turns(rewards.entries)
+        turns = order.turns(rewards.entries)
         late = (turns == LEARNED_IN_TURN) & (order.learns_late and bool(rewards.row_indices))
         if late.any() and not order.rule.only_examined:
             # The default was already learned in their turn.
@@ -289,17 +291,19 @@ class FeedbackLearning:
         time = feedback.column("time")[0]
         for rewards in parts:
             if self._signals is not None and rewards.previous is None:
-                keys = self._windows.values(rewards.entries, "key")
-                clicked = self._windows.is_clicked(rewards.entries)
+                keys = self._open.values(rewards.entries, "key")
+                clicked = self._open.is_clicked(rewards.entries)
                 self._signals.count_answers(keys, [time] * len(keys), clicked)
             self._learn_final(rewards, outcomes)
         # Counted before turns are taken, which depend on the other feedback of the same time.
         self.counts.outcomes.update(outcomes)
         if self._windows.order is not None:
-            self._learn_answered_turns(parts, outcomes)
+            self._learn_answered_turns(self._windows.order, parts, outcomes)
         return outcomes
 
-    def _learn_answered_turns(self, parts: Sequence[TrainingBatch], outcomes: list[str]) -> None:
+    def _learn_answered_turns(
+        self, order: LearningOrder, parts: Sequence[TrainingBatch], outcomes: list[str]
+    ) -> None:
         """Learn the decisions whose turn has come after feedback.
 
         Changes outcomes in place: "learned" becomes "pending" for decisions that still wait, and "late-epoch"
@@ -309,7 +313,7 @@ class FeedbackLearning:
         row_indices = [row_index for rewards in parts for row_index in rewards.row_indices]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
         before = learned.entries[~fresh] if self.restarts else learned.entries[:0]
-        waits = self._windows.get_turns(entries) == WAITING
+        waits = order.turns(entries) == WAITING
         for row_index, wait, late in zip(
             row_indices, waits.tolist(), np.isin(entries, before).tolist(), strict=True
         ):
@@ -321,7 +325,7 @@ class FeedbackLearning:
         columns = (feedback.column(name) for name in ("kind", "decision", "time"))
         for kind, seq, time, outcome in zip(*columns, outcomes, strict=True):
             if kind == ACTIVATE and outcome == NOTED:
-                row = self._windows.find_row(seq)
+                row = self._open.find_row(seq)
                 self._results.count(Block.from_rows(DecisionRow, [row]))
                 if self._signals is not None:
                     offer = self._shows.get_offered_indices(decode_json(row.offered))

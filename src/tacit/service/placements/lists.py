@@ -120,7 +120,7 @@ class ListResults(Results):
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
-        for position in json.loads(positions):
+        for position in json.loads(positions) if None in listed else ():
             if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
@@ -138,7 +138,7 @@ class ListResults(Results):
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add clicks to the series and to the tally of positions."""
-        times = self.windows.values(rewards.entries, "time")
+        times = self.windows.open.values(rewards.entries, "time")
         actions = self.policy.open.actions(rewards.entries)
         for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:

@@ -56,7 +56,7 @@ from tacit.service.placements.recall import Recall
 from tacit.service.placements.requests import RequestReader
 from tacit.service.placements.results import Results
 from tacit.service.placements.shows import Shows
-from tacit.service.projections.attribution import Attribution, ClickAttribution
+from tacit.service.projections.attribution import Attribution, attribute_clicks
 from tacit.service.projections.feed_offsets import FeedOffsets
 from tacit.service.projections.feedback_rule import FeedbackRule
 from tacit.service.projections.guardrail import Guardrail
@@ -91,9 +91,9 @@ class KindParts(NamedTuple):
 
 ARM_PARTS = KindParts()
 FEATURE_PARTS = KindParts(FeatureShows, FeatureReader, FeatureResults)
-LIST_PARTS = KindParts(ListShows, RequestReader, ListResults, ClickAttribution)
-ITEM_LIST_PARTS = KindParts(ItemListShows, FeatureReader, ItemListResults, ClickAttribution)
-DUEL_PARTS = KindParts(DuelShows, DuelReader, DuelResults, ClickAttribution)
+LIST_PARTS = KindParts(ListShows, RequestReader, ListResults, attribute_clicks)
+ITEM_LIST_PARTS = KindParts(ItemListShows, FeatureReader, ItemListResults, attribute_clicks)
+DUEL_PARTS = KindParts(DuelShows, DuelReader, DuelResults, attribute_clicks)
 
 
 class Placement:
@@ -335,7 +335,7 @@ class Placement:
     @property
     def pending(self) -> int:
         """Number of decisions with an open window."""
-        return len(self.windows)
+        return len(self.windows.open)
 
     @property
     def last_deadline(self) -> int | None:
@@ -493,7 +493,7 @@ class Placement:
             self.start_logged = True
         elif change.kind == FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
-            self.windows.apply_to_field("asked", remove_unit)
+            self.windows.open.apply_to_field("asked", remove_unit)
         if change.kind == POLICY or (change.kind == FORGET and self.kind.showing.compared):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.compose()

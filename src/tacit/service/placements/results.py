@@ -67,9 +67,9 @@ class Results:
 
     def count_offers(self, entries: Ints) -> list[int]:
         """Return the number of arms on offer to each open decision."""
-        if self.shows.has_plain_arms and not any(self.windows.values(entries, "offered")):
+        if self.shows.has_plain_arms and not any(self.windows.open.values(entries, "offered")):
             return [len(self._lifecycle.initial_indices)] * len(entries)
-        return list(map(self.shows.count_offered, self.windows.rows(entries)))
+        return list(map(self.shows.count_offered, self.windows.open.rows(entries)))
 
     # Rewards ---------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Results:
 
     def scale_rewards(self, rewards: list[float]) -> list[float]:
         """Scale rewards from [lowest, 1] to [0, 1], the range of policies."""
-        least = self.windows.rule.lowest
+        least = self.windows.params.lowest
         if not least:
             return rewards
         return [(reward - least) / (1.0 - least) for reward in rewards]
@@ -110,7 +110,7 @@ class Results:
             if len(indices) < len(entries):
                 entries = entries[indices]
             self.series.count_rewards(
-                self.windows.values(entries, "time"),
+                self.windows.open.values(entries, "time"),
                 self._get_propensities(entries),
                 self.count_offers(entries),
                 [rewards.values[i] for i in indices],
@@ -123,7 +123,7 @@ class Results:
         unlearned = rewards.select(
             [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
         )
-        times = self.windows.values(unlearned.entries, "time")
+        times = self.windows.open.values(unlearned.entries, "time")
         for time, arm_rewards in zip(times, self._attribute_rewards(unlearned), strict=True):
             for arm_index, amounts in arm_rewards:
                 self.series.results.count_reward(time, arm_index, amounts)
@@ -144,7 +144,7 @@ class Results:
 
     def _get_propensities(self, entries: Ints) -> list[float | None]:
         """Return the logged propensities of open decisions; None where an arm was always shown."""
-        propensities, modes = self.windows.columns(entries, "propensity", "mode")
+        propensities, modes = self.windows.open.columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(FIXED_MODES):
             return propensities
         pairs = zip(propensities, modes, strict=True)

@@ -153,7 +153,7 @@ def export_open_windows(placement: Placement) -> list[Any]:
 def _count_size(placement: Placement) -> int:
     """Return the size of a snapshot: number of keys, open windows and items."""
     items = find_catalogue(placement.learner)
-    return len(placement.learner) + len(placement.windows) + (0 if items is None else len(items))
+    return len(placement.learner) + placement.pending + (0 if items is None else len(items))
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:
@@ -161,8 +161,9 @@ def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | lis
     secondary_epochs: list[int | None] = [None] * len(entries)
     if placement.secondary is not None:
         secondary_epochs = placement.secondary.list_epochs(entries)
-    turns = placement.windows.export_turns(entries)
-    return placement.policy.open.epochs(entries), secondary_epochs, *([] if turns is None else [turns])
+    order = placement.windows.order
+    turns = [] if order is None else [order.export_entries(entries)]
+    return placement.policy.open.epochs(entries), secondary_epochs, *turns
 
 
 def _list_learners(placement: Placement) -> dict[str, Learner]:
@@ -373,7 +374,7 @@ def _reopen(
         return
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
     entries = windows.restore(saved, defaulted=defaulted)
-    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.rows(entries))
+    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.rows(entries))
     epochs, secondary_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
     if is_new_learner:
         learner = policy.learner
@@ -384,8 +385,8 @@ def _reopen(
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
     decisions = placement.recall.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
-    if turns and not defaulted:
-        windows.reopen_turns(entries, policy.open.lanes(entries), turns[0], is_new_learner=is_new_learner)
+    if turns and not defaulted and windows.order is not None:
+        windows.order.reopen(entries, policy.open.lanes(entries), turns[0], is_new_learner=is_new_learner)
     for i, epoch in enumerate(secondary_epochs):
         if epoch is not None and secondary is not None:
             row = rows[i : i + 1]

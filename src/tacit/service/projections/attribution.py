@@ -1,11 +1,11 @@
 """Attribution of feedback to decisions, as a pure function of the log."""
 
-# In the order of a decision's life:
+# 1. ``RewardFeedback``, ``ClickFeedback``: the value to learn, of rewards and of clicks in a list.
+# ``Attribution``, in the order of a decision's life:
 # 1. ``open_windows``: the window of a decision opens, or, if the decision is deferred, waits for activation.
 # 2. ``apply_feedback``: feedback is located and passed to the compiled loops; final rewards are returned.
 # 3. ``advance``: windows close by the log's time; defaults can be corrected for a while; entries are freed.
 # 4. ``export_open``, ``restore``: open windows in a snapshot.
-# 5. ``ClickAttribution``: the same for lists, whose clicks are sets of positions.
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.learning.decisions import nan_to_none
 from tacit.service.config.schema import Rule
 from tacit.service.log.blocks import Block
-from tacit.service.log.requests import parse_action, select_clicks
+from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.projections import windows as codes
-from tacit.service.projections.learning_order import LearningOrder, Turns
+from tacit.service.projections.learning_order import LearningOrder
 from tacit.service.projections.open_entries import ExtraColumns, OpenEntries
 from tacit.service.projections.windows import (
     LISTED,
@@ -121,12 +120,106 @@ NO_CLOSED_WINDOWS = ClosedWindows(np.empty(0, np.int64), np.empty(0), np.empty(0
 EMPTY_BATCH = TrainingBatch(np.empty(0, np.int64), [])
 
 
-class Attribution(OpenEntries):
+# ---- Kinds of feedback
+
+
+class RewardFeedback:
+    """Feedback that is a reward."""
+
+    aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
+
+    def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
+        """Return the values to learn of decisions: the rewards."""
+        return rewards
+
+    def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
+        """True for each decision whose feedback counts as a click, False for silence."""
+        return open.is_clicked(entries)
+
+    def aggregate(
+        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
+    ) -> None:
+        """Set the outcomes that the compiled loop leaves open: here none."""
+
+
+class ClickFeedback(RewardFeedback):
+    """Feedback that is clicked positions of a list.
+
+    Actions other than clicks are among the positions, as in the log. The empty list means no click. The
+    clicks of a decision are final when its window closes, or with the first feedback if the rule says so. A
+    reward, the outcome of a pair, is final.
+    """
+
+    aggregations: ClassVar[dict[str, int]] = {}
+
+    def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
+        """Return the clicked positions of each decision, its outcome, or the empty list without feedback."""
+        is_answered = ~np.isnan(open.windows.reward[entries])
+        return [
+            open.clicks.get(entry, reward if answered else [])
+            for entry, reward, answered in zip(entries.tolist(), rewards, is_answered.tolist(), strict=True)
+        ]
+
+    def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
+        """True for each decision with a clicked position or any outcome; False for an empty list."""
+        # Any outcome of a pair is an answer.
+        return [bool(open.clicks.get(entry, True)) for entry in entries.tolist()]
+
+    def aggregate(
+        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
+    ) -> None:
+        """Store the clicks or the outcome of feedback, and set whether it is final: learned or pending.
+
+        Clicks are joined with earlier ones if the aggregation is ``union``.
+        """
+        rows, entries, all_clicks = (
+            columns.outcomes == OPEN,
+            columns.entries.tolist(),
+            feedback.column("clicks"),
+        )
+        for i in np.flatnonzero(rows).tolist():
+            entry, clicks = entries[i], all_clicks[i]
+            if clicks is None:
+                open.set_feedback(entry, columns.rewards[i])
+            else:
+                positions = json.loads(clicks)
+                if aggregation == "union":
+                    together = (*open.clicks.get(entry, ()), *positions)
+                    positions = [
+                        action for _, action in sorted({parse_action(o): o for o in together}.items())
+                    ]
+                open.set_feedback(entry, positions)
+            settled = clicks is None or aggregation == "first"
+            open.windows.settled[entry] = columns.is_final[i] = settled
+            columns.outcomes[i] = codes.LEARNED if settled else codes.PENDING
+
+
+# ---- Open windows
+
+
+class Attribution:
     """The open windows of one placement.
 
     Parameters
     ----------
     rule : Rule
+    form : RewardFeedback, optional
+        The kind of feedback; rewards by default.
+
+    Attributes
+    ----------
+    open : OpenEntries
+        The open decisions.
+    time : int
+        Time of the log, in microseconds since 1970.
+    closed_windows : ClosedWindows
+        Decisions whose windows closed last.
+    order : LearningOrder or None
+        Order in which decisions are learned; None if each is learned when its reward is final.
+    params : RuleParams
+        The rule as parameters of the compiled loops.
+    turn_batch : TrainingBatch
+        Decisions whose turn to be learned came with the windows that closed last.
 
     Examples
     --------
@@ -139,17 +232,12 @@ class Attribution(OpenEntries):
     ([], [0.0])
     """
 
-    aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
-
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, form: RewardFeedback | None = None) -> None:
         """Begin without open windows, at time 0."""
-        super().__init__()
+        self.open, self._form, self._loops = OpenEntries(), form or RewardFeedback(), codes.compile_loops()
         self.time = 0
-        self.closed_windows = NO_CLOSED_WINDOWS
+        self.closed_windows, self.turn_batch = NO_CLOSED_WINDOWS, EMPTY_BATCH
         self.order: LearningOrder | None = None
-        """Order in which decisions are learned; None if each is learned when its reward is final."""
-        self.turn_batch = EMPTY_BATCH
-        """Decisions whose turn to be learned came with the windows that closed last."""
         self._queue, self._deferred, self._defaulted = DeadlineQueue(), DeadlineQueue(), DeadlineQueue()
         self.rule = rule
 
@@ -162,11 +250,11 @@ class Attribution(OpenEntries):
     def rule(self, rule: Rule) -> None:
         """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
         self._rule = rule
-        self._params = codes.RuleParams(
+        self.params = codes.RuleParams(
             int(rule.window),
             float(rule.default),
             float(rule.lowest),
-            self.aggregations.get(rule.aggregation, LISTED),
+            self._form.aggregations.get(rule.aggregation, LISTED),
             rule.seen == "examined",
             rule.late == "correct",
         )
@@ -175,7 +263,7 @@ class Attribution(OpenEntries):
     def bytes(self) -> int:
         """Approximate size of open windows, queues and learning order in bytes."""
         order = 0 if self.order is None else self.order.bytes
-        return super().bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes + order
+        return self.open.bytes + self._queue.bytes + self._deferred.bytes + self._defaulted.bytes + order
 
     @property
     def next_deadline(self) -> int | None:
@@ -195,9 +283,9 @@ class Attribution(OpenEntries):
 
         Deferred decisions get the deadline of their activation instead.
         """
-        deadline = self.time + self._params.window
-        entries = self._open_block(block, deadline)
-        windows, deferred = self._windows, block.column("deferred")
+        deadline = self.time + self.params.window
+        entries = self.open.add(block, deadline)
+        windows, deferred = self.open.windows, block.column("deferred")
         if not any(deferred):
             self._queue.insert(deadline, entries, windows.seq[entries])
             return entries
@@ -211,26 +299,6 @@ class Attribution(OpenEntries):
             queue.insert(self.time + length, opened, windows.seq[opened])
         return entries
 
-    @property
-    def params(self) -> codes.RuleParams:
-        """The rule as parameters of the compiled loops."""
-        return self._params
-
-    def begin_turns(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Queue new decisions for learning; deferred ones only when activated. Nothing without an order.
-
-        Parameters
-        ----------
-        entries : array of int64
-        lanes, arms : array of int64
-            Lane and arm for which each decision counts as open in the policy's belief; −1 if it does not.
-        """
-        if self.order is None:
-            return
-        self.order.describe(entries, lanes, arms)
-        active = entries[self._windows.active[entries]]
-        self.order.enqueue(active, self._windows, self.time)
-
     def take_turns(self, *, decides: bool) -> TrainingBatch:
         """Remove the decisions whose turn to be learned has come from the order, and return them.
 
@@ -241,35 +309,12 @@ class Attribution(OpenEntries):
             return EMPTY_BATCH
         if decides:
             self.order.update_open_counts(self.time)
-        return self._batch_in_turn(self.order.release(self._windows, self.time, decides=decides))
-
-    def _batch_in_turn(self, turns: Turns) -> TrainingBatch:
-        """Return the training batch of decisions whose turn has come, leaving out those without a reward."""
+        turns = self.order.release(self.time, decides=decides)
         (rows,) = (turns.rewards == turns.rewards).nonzero()
         if not len(rows):
             return EMPTY_BATCH
         entries, rewards = turns.entries[rows], turns.rewards[rows].tolist()
-        return TrainingBatch(entries, self._values_in_turn(entries, rewards))
-
-    def _values_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose turn has come; here the rewards."""
-        return rewards
-
-    def export_turns(self, entries: Ints) -> list[Any] | None:
-        """Return the turns and answers of open decisions as JSON data; None if there is no order."""
-        return None if self.order is None else self.order.export_entries(self._windows, entries)
-
-    def reopen_turns(self, entries: Ints, lanes: Ints, saved: Sequence[Any], *, is_new_learner: bool) -> None:
-        """Restore the turns of open decisions from a snapshot; nothing without an order.
-
-        With ``is_new_learner``, waiting decisions are counted as open again in the policy's belief.
-        """
-        if self.order is not None:
-            self.order.reopen(self._windows, entries, lanes, saved, is_new_learner=is_new_learner)
-
-    def get_turns(self, entries: Ints) -> Ints:
-        """Return how each decision is learned: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
-        return self._windows.turn[entries].astype(np.int64)
+        return TrainingBatch(entries, self._form.get_values(entries, rewards, self.open))
 
     # Time ------------------------------------------------------------------------------------
 
@@ -303,46 +348,35 @@ class Attribution(OpenEntries):
         Returns the batch of decisions that are still to be learned.
         """
         closing = Closing.from_entries(closed.entries)
-        self._loops.close(self._windows, self._params, closing)
+        self._loops.close(self.open.windows, self.params, closing)
         self.closed_windows = ClosedWindows(closing.entries, closing.rewards, closing.is_answered)
         self._forget(closed)
         # NaN means nothing to learn: already settled, or not examined although the rule requires it.
         (rows,) = (closing.rewards_to_learn == closing.rewards_to_learn).nonzero()
-        learned_entries = closing.entries[rows]
-        return TrainingBatch(
-            learned_entries, self._closing_values(learned_entries, closing.rewards_to_learn[rows].tolist())
-        )
-
-    def _closing_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose windows closed; here the rewards."""
-        return rewards
+        entries, rewards = closing.entries[rows], closing.rewards_to_learn[rows].tolist()
+        return TrainingBatch(entries, self._form.get_values(entries, rewards, self.open))
 
     def _forget(self, closed: DueDecisions) -> None:
         """Drop closed decisions; defaults that may be corrected stay in a queue of their own."""
         entries = closed.entries
-        # Ids are unique in a placement.
-        for id in self.values(entries, "id"):
-            del self._open[id]
-        for entry in entries.tolist() if self._ids else ():
-            self._ids.pop(entry, None)
-        is_correctable = self._windows.defaulted[entries]
-        if self._params.corrects and is_correctable.any():
+        self.open.forget_ids(entries)
+        is_correctable = self.open.windows.defaulted[entries]
+        if self.params.corrects and is_correctable.any():
             self._keep_defaults(closed.select(is_correctable))
             entries = entries[~is_correctable]
-        self._closed_entries.append(entries)
+        self.open.free(entries)
 
     def _abandon(self, due: DueDecisions) -> None:
         """Drop the due deferred decisions that were not activated in time."""
-        windows = self._windows
         # The queue also has decisions that were activated since, whose entries may be reused.
         abandoned = due.select(self._is_deferred(due))
-        windows.open[abandoned.entries] = False
+        self.open.windows.open[abandoned.entries] = False
         if len(abandoned.entries):
             self._forget(abandoned)
 
     def _is_deferred(self, deferred: DueDecisions) -> Booleans:
         """True for each deferred decision that has not been activated."""
-        windows, at = self._windows, deferred.entries
+        windows, at = self.open.windows, deferred.entries
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
     def _keep_defaults(self, closed: DueDecisions) -> None:
@@ -355,12 +389,12 @@ class Attribution(OpenEntries):
     def _end_defaults(self, entries: Ints) -> None:
         """Drop defaults that can no longer be corrected, and free their entries."""
         if len(entries):
-            self._windows.defaulted[entries] = False
-            self._closed_entries.append(entries)
+            self.open.windows.defaulted[entries] = False
+            self.open.free(entries)
 
     def forbid_correction(self, entries: Ints) -> None:
         """Mark decisions whose default was not learned, so that no late reward corrects it."""
-        self._windows.defaulted[entries] = False
+        self.open.windows.defaulted[entries] = False
 
     # Feedback --------------------------------------------------------------------------------
 
@@ -379,16 +413,22 @@ class Attribution(OpenEntries):
             Entries of the decisions, if they are known to be open.
         """
         if entries is None:
-            entries = np.array(list(map(self._find_entry, feedback.column("decision"))), np.int64)
-        columns = self._to_columns(feedback, entries)
+            entries = np.array(list(map(self.open.find_entry, feedback.column("decision"))), np.int64)
+        kinds, rewards, ids = (feedback.column(field) for field in ("kind", "reward", "id"))
+        # NumPy converts None to NaN.
+        columns = FeedbackColumns.from_feedback(
+            entries, np.array([KINDS[kind] for kind in kinds], np.int64), np.array(rewards, np.float64)
+        )
         if self.order is not None:
             self.order.update_open_counts(self.time)
-        self._loops.apply(self._windows, self._params, self.time, columns)
-        self._note_ids(feedback, columns)
-        self._aggregate(feedback, columns)
+        self._loops.apply(self.open.windows, self.params, self.time, columns)
+        if any(ids):
+            self._note_ids(feedback, entries)
+        if self.params.aggregation == LISTED:
+            self._form.aggregate(feedback, columns, self.open, self._rule.aggregation)
         if self.order is not None:
             self._note_outcomes(self.order, columns)
-        if ACTIVATE in feedback.column("kind"):
+        if ACTIVATE in kinds:
             self._start_windows(columns)
         outcomes = list(map(_OUTCOMES.__getitem__, columns.outcomes.tolist()))
         return outcomes, list(self._to_learn(columns))
@@ -400,81 +440,55 @@ class Attribution(OpenEntries):
         does not learn late feedback.
         """
         (fresh,) = ((columns.outcomes == codes.LEARNED) | (columns.outcomes == codes.PENDING)).nonzero()
-        turns = self._windows.turn[columns.entries[fresh]]
+        turns = self.open.windows.turn[columns.entries[fresh]]
         fresh, turns = fresh[turns != codes.AT_ONCE], turns[turns != codes.AT_ONCE]
         if not len(fresh):
             return
         entries = columns.entries[fresh]
-        order.note_feedback(self._windows, entries, np.array(self._is_answer(entries), np.bool_), self.time)
+        is_answer = np.array(self._form.is_answer(entries, self.open), np.bool_)
+        order.note_feedback(entries, is_answer, self.time)
         if not order.learns_late:
             columns.outcomes[fresh[turns == codes.LEARNED_IN_TURN]] = codes.NOTED
 
-    def _is_answer(self, entries: Ints) -> list[bool]:
-        """True for each decision whose feedback counts as a click, False for silence."""
-        return self.is_clicked(entries)
-
-    def _to_columns(self, feedback: Block[FeedbackRow], entries: Ints) -> FeedbackColumns:
-        """Convert feedback to the columns of the compiled loops."""
-        kinds = np.array(list(map(KINDS.__getitem__, feedback.column("kind"))), np.int64)
-        # NumPy converts None to NaN.
-        return FeedbackColumns.from_feedback(entries, kinds, np.array(feedback.column("reward"), np.float64))
-
-    def _note_ids(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
+    def _note_ids(self, feedback: Block[FeedbackRow], entries: Ints) -> None:
         """Store the contents of feedback by its id for open decisions, to recognize repeated requests."""
-        ids = feedback.column("id")
-        if not any(ids):
-            return
-        for i, (id, entry) in enumerate(zip(ids, columns.entries.tolist(), strict=True)):
-            if id is not None and entry >= 0 and self._windows.open[entry]:
-                self._ids.setdefault(entry, {})[id] = feedback[i].content
-
-    def _aggregate(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
-        """Set the outcomes that the compiled loop leaves open; nothing here, a hook of subclasses."""
+        for row, entry in zip(feedback, entries.tolist(), strict=True):
+            if row.id is not None and entry >= 0 and self.open.windows.open[entry]:
+                self.open.note_id(entry, row.id, row.content)
 
     def _start_windows(self, columns: FeedbackColumns) -> None:
         """Queue the windows of decisions that the feedback has activated, and their turns."""
+        windows = self.open.windows
         started = (columns.kinds == KINDS[ACTIVATE]) & (columns.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
             entry = columns.entries[i : i + 1]
-            self._queue.insert(self._windows.deadline[entry], entry, self._windows.seq[entry])
+            self._queue.insert(windows.deadline[entry], entry, windows.seq[entry])
             if self.order is not None:
-                self.order.enqueue(entry, self._windows, self.time)
+                self.order.enqueue(entry, self.time)
 
     def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
         """Yield the final rewards in the log's order, one batch for each run of corrections or others."""
-        (rows,) = columns.is_final.nonzero()
-        if not self._params.corrects:
-            if len(rows):
-                yield self._make_batch(columns, rows)
-            return
-        corrects = (columns.outcomes[rows] == codes.CORRECTED).tolist()
+        (final,) = columns.is_final.nonzero()
+        corrects = (columns.outcomes[final] == codes.CORRECTED).tolist()
         start = 0
         # Corrections and first rewards use different kernels, and the log's order must stay: one batch for
         # each run.
         for corrected, run in groupby(corrects):
-            stop = start + len(list(run))
-            previous = self.rule.default if corrected else None
-            yield self._make_batch(columns, rows[start:stop], previous)
-            start = stop
-
-    def _make_batch(
-        self, columns: FeedbackColumns, row_indices: Ints, previous: float | None = None
-    ) -> TrainingBatch:
-        """Return the training batch of some rows of feedback; ``previous`` is the reward to be replaced."""
-        entries, rewards = columns.entries[row_indices], columns.rewards[row_indices].tolist()
-        return TrainingBatch(entries, self._final_values(entries, rewards), previous, row_indices.tolist())
-
-    def _final_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the values to learn of decisions whose rewards are final; here the rewards."""
-        return rewards
+            rows = final[start : start + len(list(run))]
+            start += len(rows)
+            entries, rewards = columns.entries[rows], columns.rewards[rows].tolist()
+            values = self._form.get_values(entries, rewards, self.open)
+            yield TrainingBatch(entries, values, self._rule.default if corrected else None, rows.tolist())
 
     def get_examined(self, entries: Ints) -> Floats | None:
         """Return 1.0 for each examined decision, 0.0 for others; None if examination is not learned."""
-        return self._windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
+        return (
+            self.open.windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
+        )
 
     def iterate_rewards(self, rewards: TrainingBatch) -> Iterator[tuple[int, Any]]:
         """Yield (row number in the log, reward) of each decision of a batch."""
-        return zip(self.seqs(rewards.entries), rewards.values, strict=True)
+        return zip(self.open.seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 
@@ -490,12 +504,12 @@ class Attribution(OpenEntries):
         """
         deferred = self._deferred.all()
         waiting = deferred.entries[self._is_deferred(deferred)]
-        return self._export_entries(np.concatenate([self._queue.all().entries, waiting]), extra_columns)
+        return self.open.export(np.concatenate([self._queue.all().entries, waiting]), extra_columns)
 
     def export_defaults(self, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
         """Yield the decisions whose defaults may still be corrected, in the form of :meth:`export_open`."""
         entries = self._defaulted.all().entries
-        return self._export_entries(entries[self._windows.defaulted[entries]], extra_columns)
+        return self.open.export(entries[self.open.windows.defaulted[entries]], extra_columns)
 
     def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
         """Restore open decisions of a snapshot from the output of :meth:`export_open`; return their entries.
@@ -508,13 +522,13 @@ class Attribution(OpenEntries):
             Whether their windows have closed with the default.
         """
         # Feedback for a default is late; its id is looked up in the store.
-        entries = self._restore_entries(saved, named=not defaulted)
+        entries = self.open.restore(saved, named=not defaulted)
         self._requeue(entries, defaulted)
         return entries
 
     def _requeue(self, entries: Ints, defaulted: bool) -> None:
         """Put restored decisions into the queue of windows, of deferred decisions or of defaults."""
-        windows = self._windows
+        windows = self.open.windows
         ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
         start = 0
         for (deadline, active), run in groupby(ends):
@@ -522,99 +536,13 @@ class Attribution(OpenEntries):
             part, start = entries[start:stop], stop
             if defaulted:
                 windows.open[part], windows.defaulted[part] = False, True
-                for id in self.values(part, "id"):
-                    del self._open[id]
+                self.open.forget_ids(part)
                 self._keep_defaults(DueDecisions(windows.deadline[part], part, windows.seq[part]))
             else:
                 queue = self._queue if active else self._deferred
                 queue.insert(deadline, part, windows.seq[part])
 
 
-# ---- Clicks of decisions that show lists
-
-
-class ClickAttribution(Attribution):
-    """The open windows of a placement that shows lists: feedback is clicked positions.
-
-    Actions other than clicks are among the positions, as in the log. The empty list means no click. The
-    clicks of a decision are final when its window closes, or with the first feedback if the rule says so. A
-    reward, the outcome of a pair, is final.
-    """
-
-    aggregations: ClassVar[dict[str, int]] = {}
-
-    def __init__(self, rule: Rule) -> None:
-        """Begin without open windows and without clicks."""
-        super().__init__(rule)
-        self._clicks: dict[int, list[Any]] = {}
-
-    def _closing_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the clicked positions of each decision; the empty list without clicks."""
-        return [self._clicks.get(entry, []) for entry in entries.tolist()]
-
-    def _final_values(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the clicked positions of each decision, or its reward if it has no clicks."""
-        pairs = zip(entries.tolist(), rewards, strict=True)
-        return [self._clicks.get(entry, reward) for entry, reward in pairs]
-
-    def _values_in_turn(self, entries: Ints, rewards: list[float]) -> list[Any]:
-        """Return the clicked positions of each decision, its outcome, or the empty list without feedback."""
-        is_answered = ~np.isnan(self._windows.reward[entries])
-        return [
-            self._clicks.get(entry, reward if answered else [])
-            for entry, reward, answered in zip(entries.tolist(), rewards, is_answered.tolist(), strict=True)
-        ]
-
-    def _is_answer(self, entries: Ints) -> list[bool]:
-        """True for each decision with a clicked position or any outcome; False for an empty list."""
-        # Any outcome of a pair is an answer.
-        return [entry not in self._clicks or bool(self._clicks[entry]) for entry in entries.tolist()]
-
-    def _aggregate(self, feedback: Block[FeedbackRow], columns: FeedbackColumns) -> None:
-        """Store the clicks or the outcome of feedback, and set whether it is final: learned or pending.
-
-        Clicks are joined with earlier ones if the rule says ``union``.
-        """
-        for i in np.flatnonzero(columns.outcomes == OPEN).tolist():
-            entry, clicks = int(columns.entries[i]), feedback.column("clicks")[i]
-            if clicks is None:
-                self._windows.reward[entry] = columns.rewards[i]
-                self._clicks.pop(entry, None)
-            else:
-                positions = json.loads(clicks)
-                if self.rule.aggregation == "union":
-                    together = (*self._clicks.get(entry, ()), *positions)
-                    positions = [
-                        action for _, action in sorted({parse_action(o): o for o in together}.items())
-                    ]
-                self._set_feedback(entry, positions)
-            settled = clicks is None or self.rule.aggregation == "first"
-            self._windows.settled[entry] = columns.is_final[i] = settled
-            columns.outcomes[i] = codes.LEARNED if settled else codes.PENDING
-
-    def is_clicked(self, entries: Ints) -> list[bool]:
-        """True for each decision with a click, or with an outcome other than 0."""
-        pairs = zip(entries.tolist(), super().is_clicked(entries), strict=True)
-        return [
-            bool(select_clicks(self._clicks[entry])) if entry in self._clicks else reward
-            for entry, reward in pairs
-        ]
-
-    def _get_feedback(self, entries: Ints) -> list[Any]:
-        """Return the clicked positions of each decision, else its reward or None."""
-        pairs = zip(entries.tolist(), nan_to_none(self._windows.reward[entries]), strict=True)
-        return [self._clicks.get(entry, reward) for entry, reward in pairs]
-
-    def _set_feedback(self, entry: int, reward: Any) -> None:
-        """Store a list of clicked positions, or a reward, as the feedback of an entry."""
-        if isinstance(reward, list):
-            # Any number marks the decision as answered.
-            self._clicks[entry], reward = reward, 0.0
-        super()._set_feedback(entry, reward)
-
-    def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        """Open entries for decisions; clicks of earlier decisions at the same entries are dropped."""
-        entries = super()._open_block(block, deadline, in_order=in_order)
-        for entry in entries.tolist() if self._clicks else ():
-            self._clicks.pop(entry, None)
-        return entries
+def attribute_clicks(rule: Rule) -> Attribution:
+    """Return an attribution of clicks in lists, without open windows."""
+    return Attribution(rule, ClickFeedback())

@@ -61,7 +61,7 @@ class ClosedBatch:
     ) -> None:
         self.entries, self.rewards, self.is_answered = closed
         self.single = source.shows.single
-        self._windows, self._policy, self._source = source.windows, source.policy, source
+        self._open, self._policy, self._source = source.windows.open, source.policy, source
         self._assigner, self._has_control_policy = assigner, has_control_policy
         self.has_holdout = assigner is not None
 
@@ -89,11 +89,11 @@ class ClosedBatch:
     @property
     def seqs(self) -> list[int]:
         """Row numbers in the log."""
-        return self._windows.seqs(self.entries)
+        return self._open.seqs(self.entries)
 
     def values(self, field: str) -> list[Any]:
         """Return a field of the logged rows, such as ``time``, ``key`` or ``mode``."""
-        return self._windows.values(self.entries, field)
+        return self._open.values(self.entries, field)
 
     # Actions and rewards ---------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class ClosedBatch:
         """Rewards in [0, 1]; the reward of a list is 1 if it has a click, else 0."""
         if self.single:
             return np.array(self._source.scale_rewards(self.rewards.tolist()))
-        return np.array(list(map(float, self._windows.is_clicked(self.entries))))
+        return np.array(list(map(float, self._open.is_clicked(self.entries))))
 
     # Propensities: by policy and control together, and by each alone --------------------------
 

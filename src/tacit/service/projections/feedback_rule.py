@@ -116,7 +116,11 @@ class FeedbackRule(Aspect):
         # The examination of a decision may become known after any click.
         waits_whole = rule.seen != "decided"
         self._windows.order = LearningOrder(
-            self._policy.learner, self._windows.params, waits_whole=waits_whole, learns_late=learns_late
+            self._policy.learner,
+            self._windows.open,
+            self._windows.params,
+            waits_whole=waits_whole,
+            learns_late=learns_late,
         )
 
     def apply_change(self, change: rows.ChangeRow) -> int:

@@ -41,6 +41,7 @@ from tacit.learning.delayed_feedback import (
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
+from tacit.service.projections.open_entries import OpenEntries
 from tacit.service.projections.windows import (
     AT_ONCE,
     LEARNED_IN_TURN,
@@ -171,6 +172,8 @@ class LearningOrder:
     Parameters
     ----------
     learner : Learner
+    open : OpenEntries
+        The open decisions.
     rule : RuleParams
         Rule of attribution.
     waits_whole : bool
@@ -179,10 +182,12 @@ class LearningOrder:
         Whether feedback is learned that comes after its decision was learned without any.
     """
 
-    def __init__(self, learner: Learner, rule: RuleParams, *, waits_whole: bool, learns_late: bool) -> None:
+    def __init__(
+        self, learner: Learner, open: OpenEntries, rule: RuleParams, *, waits_whole: bool, learns_late: bool
+    ) -> None:
         """Begin with an empty queue and no delays."""
         policy = learner.policy
-        self._learner, self.rule, self._waits_whole = learner, rule, waits_whole
+        self._learner, self._open, self.rule, self._waits_whole = learner, open, rule, waits_whole
         self.learns_late = learns_late
         self._single = policy.showing.single and policy.arms is not None
         # An open decision counts as one without a reward, which requires that silence is a reward of 0.
@@ -226,10 +231,15 @@ class LearningOrder:
         if self._single and arms > len(self.delays.clicks):
             self.delays = enlarge_delays(self.delays, arms)
 
-    def describe(self, entries: Ints, lanes: Ints, arms: Ints) -> None:
-        """Reset the data of new decisions, and set the lane and arm for which each counts as open.
+    def begin(self, entries: Ints, lanes: Ints, arms: Ints, time: int) -> None:
+        """Queue new decisions for learning; deferred ones only when activated.
 
-        A lane of −1 stands for decisions that do not count.
+        Parameters
+        ----------
+        entries : array of int64
+        lanes, arms : array of int64
+            Lane and arm for which each decision counts as open in the policy's belief; −1 if it does not.
+        time : int
         """
         self._make_entries(entries)
         # The entries may hold data of earlier decisions.
@@ -237,18 +247,23 @@ class LearningOrder:
         self._answers.hits[entries] = self._answers.plays[entries] = 0
         self._answers.lane[entries] = lanes
         self._answers.arm[entries] = arms if self._single else -1
+        self.enqueue(entries[self._open.windows.active[entries]], time)
+
+    def turns(self, entries: Ints) -> Ints:
+        """Return how each decision is learned: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
+        return self._open.windows.turn[entries].astype(np.int64)
 
     def skip(self, entries: Ints) -> None:
         """Mark decisions that are never learned as final, so that no later decision waits for them."""
         self._answers.known[entries] = True
 
-    def enqueue(self, entries: Ints, windows: Windows, start: int) -> None:
+    def enqueue(self, entries: Ints, start: int) -> None:
         """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
         self._make_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, len(entries))
         loop, parts = self._get_loops().enqueue, self._parts()
-        loop(*parts, self.delays, self._queue, self._answers, windows, entries, start)
+        loop(*parts, self.delays, self._queue, self._answers, self._open.windows, entries, start)
 
     def update_open_counts(self, time: int) -> None:
         """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
@@ -258,12 +273,12 @@ class LearningOrder:
                 *self._parts(), self.delays, self._queue, self._answers, time
             )
 
-    def note_feedback(self, windows: Windows, entries: Ints, clicked: Booleans, time: int) -> None:
+    def note_feedback(self, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record delay and reward of feedback for queued decisions; their turn may come by it."""
         loop, parts = self._get_loops().note, self._parts()
-        loop(*parts, self.delays, self._answers, windows, entries, clicked, time)
+        loop(*parts, self.delays, self._answers, self._open.windows, entries, clicked, time)
 
-    def release(self, windows: Windows, time: int, *, decides: bool = False) -> Turns:
+    def release(self, time: int, *, decides: bool = False) -> Turns:
         """Remove and return the decisions whose turn has come by a time, with their rewards.
 
         With ``decides``, before a new decision, delays are estimated again, and decisions at the learning age
@@ -277,7 +292,7 @@ class LearningOrder:
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
-        fixed = self.delays, self._queue, self._answers, windows, self.rule
+        fixed = self.delays, self._queue, self._answers, self._open.windows, self.rule
         end = loops.release(*self._parts(), *fixed, time, age, rewards)
         if end == begin:
             return NO_TURNS
@@ -337,21 +352,15 @@ class LearningOrder:
             values = np.array(saved[name], array.dtype)
             array[tuple(map(slice, values.shape))] = values
 
-    def export_entries(self, windows: Windows, entries: Ints) -> list[list[int]]:
+    def export_entries(self, entries: Ints) -> list[list[int]]:
         """Return turn and answer of each open decision as a list of numbers, for JSON."""
         self._make_entries(entries)
-        columns = [windows.turn[entries].tolist()]
+        columns = [self._open.windows.turn[entries].tolist()]
         columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
         return list(map(list, zip(*columns, strict=True)))
 
     def reopen(
-        self,
-        windows: Windows,
-        entries: Ints,
-        lanes: Ints,
-        saved: Sequence[Sequence[int] | None],
-        *,
-        is_new_learner: bool,
+        self, entries: Ints, lanes: Ints, saved: Sequence[Sequence[int] | None], *, is_new_learner: bool
     ) -> None:
         """Restore turns and answers of open decisions, in the order of their windows, and fill the queue.
 
@@ -364,20 +373,20 @@ class LearningOrder:
         entries, lanes = entries[has_turn], lanes[has_turn]
         turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
         self._make_entries(entries)
-        windows.turn[entries] = turns
+        self._open.windows.turn[entries] = turns
         answers: list[Any] = list(self._answers)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
         counted = columns[1] >= 0
         # Another learner has other lanes.
         self._answers.lane[entries] = np.where(counted, lanes, -1)
-        self._requeue(windows, entries[turns != AT_ONCE])
+        self._requeue(entries[turns != AT_ONCE])
         if is_new_learner and self.counts_open:
             self._count_again(entries[counted & (turns == WAITING)])
 
-    def _requeue(self, windows: Windows, entries: Ints) -> None:
+    def _requeue(self, entries: Ints) -> None:
         """Fill the queue with restored decisions, and set the cursors by their ages."""
-        count = len(entries)
+        windows, count = self._open.windows, len(entries)
         if count > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, count)
         queue, starts = self._queue, windows.deadline[entries] - self.rule.window

@@ -1,9 +1,8 @@
-"""Open decisions: their rows, their windows as columns, and their data for the learner."""
+"""Open decisions: their rows in the log, their windows and their feedback, by entry."""
 
-# Three stores of the same decisions:
 # 1. ``OpenRows``: rows by sequence number, in the blocks in which they came, so that nothing is copied.
-# 2. ``OpenEntries``: windows by entry, in columns for compiled loops.
-# 3. ``OpenDecisions``: the data with which the learner learns a reward later.
+# 2. ``OpenEntries``: ids, windows and feedback by entry, in columns for compiled loops.
+# What a policy learns a decision with is in its own columns by the same entries (``OpenDecisions``).
 # An entry is free again when its decision is closed and its default can no longer be corrected; a block is
 # dropped with the last of its decisions. So memory follows the open decisions, not all decisions ever made.
 
@@ -21,6 +20,7 @@ import numpy as np
 from tacit.core.arrays import Floats, Ints, copy_to_larger
 from tacit.learning.decisions import nan_to_none
 from tacit.service.log.blocks import Block
+from tacit.service.log.requests import select_clicks
 from tacit.service.log.rows import Content, DecisionRow
 from tacit.service.projections.windows import Windows, compile_loops
 
@@ -182,14 +182,23 @@ ROW_BYTES = 430
 
 
 class OpenEntries:
-    """The entries of open decisions, their rows, windows and feedback ids."""
+    """The entries of open decisions, their rows, windows, feedback and feedback ids.
+
+    Attributes
+    ----------
+    windows : Windows
+        Columns by entry; replaced when they grow.
+    clicks : dict of int to list
+        Clicked positions of lists so far, by entry.
+    """
 
     def __init__(self) -> None:
         """Begin without entries."""
-        self._open: dict[str, int] = {}
-        self.find = self._open.get
+        self._by_id: dict[str, int] = {}
+        self.find = self._by_id.get
         """Return the entry of an open decision by its id, or None."""
-        self._windows = Windows.zeros(0)
+        self.windows = Windows.zeros(0)
+        self.clicks: dict[int, list[Any]] = {}
         self._loops = compile_loops()
         self._free = np.empty(0, np.int32)
         self._free_count = 0
@@ -198,45 +207,45 @@ class OpenEntries:
         self._ids: dict[int, dict[str, Content]] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._by_id)
 
     @property
     def bytes(self) -> int:
         """Approximate size in bytes, without the blocks' columns and the learner's data."""
-        columns = sum(column.nbytes for column in (*self._windows, self._free))
-        return columns + ROW_BYTES * len(self._open)
+        columns = sum(column.nbytes for column in (*self.windows, self._free))
+        return columns + ROW_BYTES * len(self._by_id)
 
     @property
     def capacity(self) -> int:
         """Number of entries, free ones included."""
-        return len(self._windows.seq)
+        return len(self.windows.seq)
 
     @property
     def first_learnable_seq(self) -> int | None:
         """Sequence number of the first decision that may still be learned; None without any."""
-        is_learnable = self._windows.open | self._windows.defaulted
-        return int(self._windows.seq[is_learnable].min()) if is_learnable.any() else None
+        is_learnable = self.windows.open | self.windows.defaulted
+        return int(self.windows.seq[is_learnable].min()) if is_learnable.any() else None
 
     def row(self, entry: int) -> DecisionRow:
         """Return the row of a decision by its entry."""
-        block = self._rows.block(int(self._windows.block[entry]))
-        return block[int(self._windows.place[entry])]
+        block = self._rows.block(int(self.windows.block[entry]))
+        return block[int(self.windows.place[entry])]
 
     def find_row(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its sequence number; the decision must be open."""
-        return self.row(self._find_entry(seq))
+        return self.row(self.find_entry(seq))
 
-    def _find_entry(self, seq: int) -> int:
+    def find_entry(self, seq: int) -> int:
         """Return the entry of a decision by its sequence number; −1 if it is closed for good."""
-        entry, windows = self._rows.find_entry(seq), self._windows
+        entry, windows = self._rows.find_entry(seq), self.windows
         if entry is None or windows.seq[entry] != seq:
             return -1
         return entry if windows.open[entry] or windows.defaulted[entry] else -1
 
     def rows(self, entries: Ints) -> list[DecisionRow]:
         """Return the rows of decisions by their entries."""
-        blocks = map(self._rows.block, self._windows.block[entries].tolist())
-        row_indices = self._windows.place[entries].tolist()
+        blocks = map(self._rows.block, self.windows.block[entries].tolist())
+        row_indices = self.windows.place[entries].tolist()
         return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
 
     def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
@@ -249,8 +258,8 @@ class OpenEntries:
 
     def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
         """Return several fields of the rows of decisions, one list per field."""
-        numbers = self._windows.block[entries].tolist()
-        row_indices = self._windows.place[entries].tolist()
+        numbers = self.windows.block[entries].tolist()
+        row_indices = self.windows.place[entries].tolist()
         blocks = {number: self._rows.block(number) for number in set(numbers)}
         lists = []
         for field in fields:
@@ -261,36 +270,55 @@ class OpenEntries:
 
     def seqs(self, entries: Ints) -> list[int]:
         """Return the sequence numbers of decisions (their rows in the log)."""
-        numbers: list[int] = self._windows.seq[entries].tolist()
+        numbers: list[int] = self.windows.seq[entries].tolist()
         return numbers
 
     def deadline(self, entry: int) -> int:
         """Return the time at which a decision's window closes, in microseconds since 1970."""
-        return int(self._windows.deadline[entry])
+        return int(self.windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
-        """True for each decision whose reward so far is not 0."""
-        flags: list[bool] = (np.nan_to_num(self._windows.reward[entries]) != 0.0).tolist()
-        return flags
+        """True for each decision with a click, or with a reward other than 0 so far."""
+        rewards, clicks = np.nan_to_num(self.windows.reward[entries]), self.clicks
+        flags: list[bool] = (rewards != 0.0).tolist()
+        if not clicks:
+            return flags
+        pairs = zip(entries.tolist(), flags, strict=True)
+        return [bool(select_clicks(clicks[entry])) if entry in clicks else flag for entry, flag in pairs]
 
     def count_feedback(self, entry: int) -> int:
         """Return the number of feedback rows for a decision."""
-        return int(self._windows.answers[entry])
+        return int(self.windows.answers[entry])
 
     def reward(self, entry: int) -> float:
         """Return the reward of a decision so far; NaN without feedback."""
-        return float(self._windows.reward[entry])
+        return float(self.windows.reward[entry])
 
     def has_less_feedback(self, entries: Ints, most: int) -> bool:
         """True if each of the decisions has fewer than ``most`` feedback rows."""
-        times: list[int] = self._windows.answers[entries].tolist()
+        times: list[int] = self.windows.answers[entries].tolist()
         return max(times) < most
 
     def contents(self, entry: int) -> dict[str, Content]:
         """Return the contents of a decision's feedback that came with an id: {feedback id: content}."""
         return self._ids.get(entry, {})
 
-    def _open_block(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+    def note_id(self, entry: int, id: str, content: Content) -> None:
+        """Store the content of a decision's feedback with an id."""
+        self._ids.setdefault(entry, {})[id] = content
+
+    def set_feedback(self, entry: int, feedback: Any) -> None:
+        """Set the feedback of a decision so far: a list of clicked positions, or a reward."""
+        if isinstance(feedback, list):
+            # Any number marks the decision as answered.
+            self.clicks[entry], feedback = feedback, 0.0
+        else:
+            self.clicks.pop(entry, None)
+        self.windows.reward[entry] = feedback
+
+    # Entries are assigned and freed ----------------------------------------------------------
+
+    def add(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
         """Assign entries to decisions, with windows that are open until a deadline; return the entries.
 
         Entries of closed decisions are freed before. ``in_order`` is False for decisions of a snapshot.
@@ -308,15 +336,15 @@ class OpenEntries:
         else:
             number, row_index = self._rows.add_block(block, entries, in_order=in_order)
         seqs = np.array(block.column("seq"), np.int64)
-        self._loops.open(self._windows, entries, seqs, number, row_index, deadline)
-        self._open.update(zip(block.column("id"), entries.tolist(), strict=True))
+        self._loops.open(self.windows, entries, seqs, number, row_index, deadline)
+        self._by_id.update(zip(block.column("id"), entries.tolist(), strict=True))
         return entries
 
     def _grow(self, count: int) -> None:
         """Enlarge the columns by at least ``count`` free entries."""
         old = self.capacity
         new = max(SPARE_ENTRIES, 2 * old, old + count)
-        self._windows = copy_to_larger(self._windows, Windows.zeros(new))
+        self.windows = copy_to_larger(self.windows, Windows.zeros(new))
         # Large enough for all entries, so that releasing them never allocates.
         free = np.empty(new, np.int32)
         free[: new - old] = np.arange(old, new)
@@ -328,15 +356,31 @@ class OpenEntries:
         for entries in self._closed_entries:
             self._free[self._free_count : self._free_count + len(entries)] = entries
             self._free_count += len(entries)
-            self._rows.release(self._windows.block[entries])
+            self._rows.release(self.windows.block[entries])
+            for entry in entries.tolist() if self.clicks else ():
+                self.clicks.pop(entry, None)
         self._closed_entries.clear()
 
-    def _export_entries(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
+    def forget_ids(self, entries: Ints) -> None:
+        """Drop the ids of closed decisions and of their feedback; rows, windows and clicks stay."""
+        # Ids are unique in a placement.
+        for id in self.values(entries, "id"):
+            del self._by_id[id]
+        for entry in entries.tolist() if self._ids else ():
+            self._ids.pop(entry, None)
+
+    def free(self, entries: Ints) -> None:
+        """Let the entries of closed decisions be reused by the next decisions."""
+        self._closed_entries.append(entries)
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def export(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
         """Yield row, window and additional columns of open decisions as tuples for JSON.
 
         Columns are copied at the call, so later changes do not affect the iterator.
         """
-        windows, blocks = self._windows, self._rows.copy_blocks()
+        windows, blocks = self.windows, self._rows.copy_blocks()
         contents: Iterable[Any] = repeat(None)
         if self._ids:
             saved_contents = map(self._ids.get, entries.tolist())
@@ -359,15 +403,14 @@ class OpenEntries:
         )
 
     def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
-        """Return the reward of each decision so far; NaN without any. Subclasses return lists with None."""
-        so_far: Floats = self._windows.reward[entries]
-        return so_far
+        """Return clicks or reward of each decision so far; NaN or None without any."""
+        rewards: Floats = self.windows.reward[entries]
+        if not self.clicks:
+            return rewards
+        pairs = zip(entries.tolist(), nan_to_none(rewards), strict=True)
+        return [self.clicks.get(entry, reward) for entry, reward in pairs]
 
-    def _set_feedback(self, entry: int, reward: Any) -> None:
-        """Set the reward of an entry so far."""
-        self._windows.reward[entry] = reward
-
-    def _restore_entries(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
+    def restore(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
         """Assign entries to the decisions of a snapshot, with their windows and feedback; return the entries.
 
         Feedback ids are restored only if ``named``.
@@ -377,13 +420,13 @@ class OpenEntries:
             return np.empty(0, np.int64)
         rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
         block: Block[DecisionRow] = Block.from_rows(DecisionRow, [DecisionRow._make(row) for row in rows])
-        entries, windows = self._open_block(block, 0, in_order=False), self._windows
+        entries, windows = self.add(block, 0, in_order=False), self.windows
         windows.deadline[entries], windows.active[entries] = deadlines, active
         windows.examined[entries], windows.settled[entries] = examined, settled
         windows.answers[entries] = answers
         for entry, reward, contents in zip(entries.tolist(), rewards, ids, strict=True):
             if reward is not None:
-                self._set_feedback(entry, reward)
+                self.set_feedback(entry, reward)
             if contents and named:
                 self._ids[entry] = {id: tuple(content) for id, content in contents.items()}
         return entries
