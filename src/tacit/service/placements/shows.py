@@ -223,6 +223,9 @@ class Shows:
         (propensity,) = select_propensities(Block.from_rows(DecisionRow, [row]))
         return Decision(row.seq, row.key, arms, propensity, epoch, offered, indices, context)
 
-    def shorten(self, decisions: Sequence[Decision], rows: Block[DecisionRow]) -> Sequence[Decision]:
-        """Return decisions with only what is needed to learn from them; here unchanged."""
+    def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
+        """Return decisions with only what is needed to learn from them; here unchanged.
+
+        ``texts`` are the texts of their shown actions in the log.
+        """
         return decisions
