@@ -98,7 +98,7 @@ def play(path, table, change, size):
             FeedbackRow(seq + 1 + i, placement.id, row.seq, None, time, "reward", float(i % 3 == 0), None)
             for i, row in enumerate(rows[-20:])
         ]
-        placement.apply_feedback(Block.from_rows(FeedbackRow, told))
+        placement.learning.apply_feedback(Block.from_rows(FeedbackRow, told))
         seq += len(told)
     store.close()
     return rows, everything(placement)

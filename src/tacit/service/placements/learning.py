@@ -195,7 +195,8 @@ class FeedbackLearning:
         """
         windows, signals = self._windows, self._signals
         rewards = windows.advance(time)
-        self._learn_in_turn(windows.turn_batch)
+        if windows.turn_batch.values:
+            self._learn_in_turn(windows.turn_batch)
         if windows.closed_windows is NO_CLOSED_WINDOWS:
             return
         # Rewards of all closed windows are summed, even if they are not learned: the lift must not depend on
@@ -231,7 +232,9 @@ class FeedbackLearning:
 
     def learn_turns(self) -> None:
         """Take the decisions whose turn has come from the queue and learn them, before a new decision."""
-        self._learn_in_turn(self._windows.take_turns(decides=True))
+        rewards = self._windows.take_turns(decides=True)
+        if rewards.values:
+            self._learn_in_turn(rewards)
 
     def _learn_in_turn(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
         """Learn a batch of decisions whose turn has come, without counting their rewards.
