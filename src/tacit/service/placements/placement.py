@@ -361,7 +361,7 @@ class Placement:
         block = self.shows.limit_offers(Block.from_rows(Impression, impressions))
         self.has_client_decisions = False
         if self.signals is not None:
-            offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
+            offers = self.shows.list_offers(block)
             block = Block.from_rows(Impression, self.signals.read(block, offers, time))
         ids = block.column("id")
         split = self.split_unnamed if ids.count(None) == len(ids) else self._split_named
