@@ -39,7 +39,18 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile
 from tacit.service.log.ids import Draws, create_decision_ids
 from tacit.service.log.requests import ClientDecision, Impression, as_json
-from tacit.service.log.rows import ARMS, FORGET, POLICY, START, ChangeRow, DecisionRow
+from tacit.service.log.rows import (
+    ARMS,
+    FORGET,
+    FROZEN,
+    ONLINE,
+    PINNED,
+    PINNED_FROZEN,
+    POLICY,
+    START,
+    ChangeRow,
+    DecisionRow,
+)
 from tacit.service.log.search_records import remove_unit
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.duels import DuelReader, DuelResults, DuelShows
@@ -235,12 +246,11 @@ class Placement:
         if self.secondary is not None and modes.has_counterfactuals and not self.has_control_policy:
             decider = ShadowDecider(decider, self.secondary, self.shows)
         if (pin := self.pins.last) is not None:
-            decider = PinnedDecider(
-                decider, pin, policy, self.shows, modes.pinned_mode, keeps_state=modes.frozen
-            )
+            pinned_mode = PINNED_FROZEN if modes.frozen else PINNED
+            decider = PinnedDecider(decider, pin, policy, self.shows, pinned_mode, keeps_state=modes.frozen)
         for make_stage in self.kind.parts.stages:
             decider = make_stage(self, decider)
-        self.decider = ClientDecider(decider, policy, modes.client_mode)
+        self.decider = ClientDecider(decider, policy, FROZEN if modes.frozen else ONLINE)
         learners = [policy] if self.secondary is None else [policy, self.secondary]
         # Where the state of a key must be restored after its decision, each decision is made alone.
         restores = modes.frozen or self.has_control_policy
