@@ -158,6 +158,10 @@ class ArmLifecycle(Aspect):
             return self.initial_indices
         return np.array([self.arm_indices[arm] for arm in offered], np.int64)
 
+    def get_offer_indices(self, offered: Sequence[Arm] | None) -> Ints:
+        """Return the indices of the arms on offer to a request; None stands for the current full offer."""
+        return self.offer.arm_indices if offered is None and self.full_offers else self.get_indices(offered)
+
     def get_index_array(self, arm: Arm) -> Ints:
         """Return the index of an arm, as an array of length one."""
         return self._index_arrays[arm]

@@ -35,22 +35,12 @@ from tacit.service.deciders.pins import Pins
 from tacit.service.deciders.policy import PlainDecider, PolicyDecider
 from tacit.service.deciders.shadow import ShadowDecider
 from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.log import rows as log_rows
 from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile
 from tacit.service.log.ids import Draws, create_decision_ids
 from tacit.service.log.requests import ClientDecision, Impression, as_json
-from tacit.service.log.rows import (
-    ARMS,
-    FORGET,
-    FROZEN,
-    ONLINE,
-    PINNED,
-    PINNED_FROZEN,
-    POLICY,
-    START,
-    ChangeRow,
-    DecisionRow,
-)
+from tacit.service.log.rows import ChangeRow, DecisionRow
 from tacit.service.log.search_records import remove_unit
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.duels import DuelReader, DuelResults, DuelShows
@@ -246,11 +236,11 @@ class Placement:
         if self.secondary is not None and modes.has_counterfactuals and not self.has_control_policy:
             decider = ShadowDecider(decider, self.secondary, self.shows)
         if (pin := self.pins.last) is not None:
-            pinned_mode = PINNED_FROZEN if modes.frozen else PINNED
+            pinned_mode = log_rows.PINNED_FROZEN if modes.frozen else log_rows.PINNED
             decider = PinnedDecider(decider, pin, policy, self.shows, pinned_mode, keeps_state=modes.frozen)
         for make_stage in self.kind.parts.stages:
             decider = make_stage(self, decider)
-        self.decider = ClientDecider(decider, policy, FROZEN if modes.frozen else ONLINE)
+        self.decider = ClientDecider(decider, policy, log_rows.FROZEN if modes.frozen else log_rows.ONLINE)
         learners = [policy] if self.secondary is None else [policy, self.secondary]
         # Where the state of a key must be restored after its decision, each decision is made alone.
         restores = modes.frozen or self.has_control_policy
@@ -371,7 +361,7 @@ class Placement:
         block = self.shows.limit_offers(Block.from_rows(Impression, impressions))
         self.has_client_decisions = False
         if self.signals is not None:
-            offers = self.shows.list_offers(block)
+            offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
             block = Block.from_rows(Impression, self.signals.read(block, offers, time))
         ids = block.column("id")
         split = self.split_unnamed if ids.count(None) == len(ids) else self._split_named
@@ -432,7 +422,7 @@ class Placement:
 
     def current_change(self, kind: str) -> str | None:
         """Return the value of the last change event of a kind; None if unknown or not needed."""
-        if kind == START:
+        if kind == log_rows.START:
             return self.start.text if self.start is not None and self.start_logged else None
         aspect = self._find_aspect(kind)
         return None if aspect is None else aspect.current()
@@ -454,19 +444,19 @@ class Placement:
         """
         if change.placement != self.id:
             return
-        if change.kind == ARMS:
+        if change.kind == log_rows.ARMS:
             self.counts.since_snapshot += 1
             self.set_arms(change.value, change.seq, change.time)
         elif (aspect := self._find_aspect(change.kind)) is not None:
             self.counts.since_snapshot += aspect.apply_change(change)
         for add_change in self._projections.changed:
             add_change(change)
-        if change.kind == START:
+        if change.kind == log_rows.START:
             self.start_logged = True
-        elif change.kind == FORGET and self.kind.showing.compared:
+        elif change.kind == log_rows.FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.apply_to_field("asked", remove_unit)
-        if change.kind == POLICY or (change.kind == FORGET and self.kind.showing.compared):
+        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and self.kind.showing.compared):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.compose()
 
