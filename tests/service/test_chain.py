@@ -98,7 +98,7 @@ def play(path, table, change, size):
             FeedbackRow(seq + 1 + i, placement.id, row.seq, None, time, "reward", float(i % 3 == 0), None)
             for i, row in enumerate(rows[-20:])
         ]
-        placement.apply_feedback(Block.from_rows(FeedbackRow, told))
+        placement.learning.apply_feedback(Block.from_rows(FeedbackRow, told))
         seq += len(told)
     store.close()
     return rows, everything(placement)
@@ -133,7 +133,7 @@ def test_a_policy_that_observes_contexts_is_restored_after_each_decision_while_f
     store.close()
 
 
-MOST_CALLS = {"plain": 20, "pin": 20, "holdout": 25, "shadow": 25, "control policy": 35}
+MOST_CALLS = {"plain": 0.25, "pin": 0.3, "holdout": 0.3, "shadow": 0.3, "control policy": 0.4}
 """Python functions called for each decision of a batch of 1,000, with its row and its window."""
 
 

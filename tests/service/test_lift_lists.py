@@ -66,7 +66,7 @@ def test_what_a_control_lists_with_what_probability(named):
             there = [chances[lists[:, k] == one[k]].sum() for one in lists]
             np.testing.assert_allclose(prefixes[:, k], begun)
             np.testing.assert_allclose(places[:, k], there)
-        drawn = [control.choose_action(offer, draw).tolist() for draw in range(600)]
+        drawn = control.choose_actions([offer] * 600, np.arange(600, dtype=np.uint64)).tolist()
         for one, chance in zip(lists.tolist(), chances, strict=True):
             # Within 6 standard errors.
             assert abs(drawn.count(one) / 600 - chance) <= 6 * math.sqrt(chance / 600)

@@ -314,7 +314,8 @@ class Ingress(Verbs):
         for name, arms_record in arms.items():
             if name in self.placements:
                 placement = self.placements[name]
-                placement.adopt_arms(arms_record, self.clock())
+                if placement.lifecycle.is_change(arms_record):
+                    placement.set_arms(arms_record, 0, self.clock())
         outdated = []
         for link in self.links[1:]:
             link.leading |= arms

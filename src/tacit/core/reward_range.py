@@ -154,4 +154,5 @@ def read_range(field: str, value: Any) -> RewardRange:
     for end in (low, high):
         if end is not None and not math.isfinite(end):
             raise InvalidValue(field, value, REMEDY)
-    return UNIT_RANGE if (low, high) == UNIT_RANGE else RewardRange(low, high)
+    reward_range = RewardRange(low, high)
+    return UNIT_RANGE if reward_range == UNIT_RANGE else reward_range

@@ -150,19 +150,19 @@ class GradedArms(Environment):
 
     def _mean(self, arm: Any, price: float) -> float:
         """Return the mean of a distribution minus a price, clipped to the range."""
-        family, *numbers = arm
+        family, numbers = arm[0], arm[1:]
         low, high = self.low + price, self.high + price
         if family == "normal":
-            return _clipped_mean(*numbers, low, high) - price
+            return _clipped_mean(numbers[0], numbers[1], low, high) - price
         if family in ("click", "levels"):
             pairs = (1.0, numbers[0], 0.0, 1.0 - numbers[0]) if family == "click" else numbers
             levels = zip(pairs[::2], pairs[1::2], strict=True)
-            return sum(min(max(value, low), high) * share for value, share in levels) - price
+            return float(sum(min(max(value, low), high) * share for value, share in levels)) - price
         if low > 0.0:
             raise InvalidValue("reward_range", self.reward_range.text, f"let it hold {-price:g}, of no sale")
         if family == "sale":
-            return numbers[0] * _limited_sale(*numbers[1:], high) - price
-        return _limited_pareto(*numbers, high) - price
+            return float(numbers[0]) * _limited_sale(numbers[1], numbers[2], high) - price
+        return _limited_pareto(numbers[0], numbers[1], high) - price
 
     @staticmethod
     def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
@@ -260,4 +260,5 @@ def _limited_sale(mean: float, sigma: float, high: float) -> float:
 def _limited_pareto(shape: float, mean: float, high: float) -> float:
     """Return the mean of a Pareto variable of this mean, of which ``high`` is the most."""
     least = mean * (1.0 - 1.0 / shape)
-    return min(high, mean - least * (least / max(high, least)) ** (shape - 1.0) / (shape - 1.0))
+    tail: float = least * (least / max(high, least)) ** (shape - 1.0)
+    return min(high, mean - tail / (shape - 1.0))

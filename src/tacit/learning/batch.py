@@ -117,18 +117,23 @@ def force_rows(
         lane = batch.lanes[i]
         impression = get_impression(batch, i)
         observe(params, state, lane, impression)
-        propensities[i] = decide_and_weigh(params, state, lane, impression, rng, actions[i])
+        if randomized and forced[i, 0] < 0:
+            propensities[i] = decide_and_weigh(params, state, lane, impression, rng, actions[i])
+            epochs[i] = epoch(params, state, lane)
+            continue
+        # Drawn even if another arm is forced: the draws of later rows follow from it.
+        decide(params, state, lane, impression, rng, actions[i])
         epochs[i] = epoch(params, state, lane)
         differs = False
         if forced[i, 0] >= 0:
             for place in range(actions.shape[1]):
                 differs = differs or actions[i, place] != forced[i, place]
                 actions[i, place] = forced[i, place]
-        if not randomized:
-            propensities[i] = 0.0 if differs else 1.0
-        elif differs:
+        if randomized:
             action = shown_in(params, actions[i])
             propensities[i] = propensity(params, state, lane, impression, action)
+        else:
+            propensities[i] = 0.0 if differs else 1.0
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:

@@ -21,6 +21,7 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.learning.batch import Batch
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.decisions import (
+    NO_TABLE,
     Arm,
     ArmT_co,
     Decision,
@@ -241,11 +242,11 @@ class ColumnLearner(Generic[ArmT_co]):
             loops.force(*state, batch, self.rng, forced, randomized, actions, epochs, propensities)
             if randomized and loops.propensity_buffer is None:
                 propensities[:] = np.nan
-        places: tuple[Floats, ...] = ()
+        places = NO_TABLE, NO_TABLE
         if self.reports_places:
             places = np.empty(actions.shape), np.empty(actions.shape)
             loops.place(*state, batch, actions, *places)
-        offers = (arms or [None] * rows) if self.policy.arms is None else None
+        offers = (arms or [None] * rows) if self._policy.arms is None else None
         columns = self.decisions, tuple(keys), self.offer.names, offers, actions, epochs, propensities
         self.decisions += rows
         return Decisions(*columns, batch, self.lanes.lane_of_key, *places)

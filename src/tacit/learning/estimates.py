@@ -221,7 +221,7 @@ class Estimates(ByName[ArmEstimate], Tabulated):
     def in_range(self, unit: RewardRange) -> Estimates:
         """Return the estimates, of rewards in [0, 1], as they are of rewards in a range."""
 
-        def rescale(value: float | None) -> float | None:
+        def rescale(value: float | None) -> Any:
             """Return a reward in the unit of the range; None stays."""
             return None if value is None else float(unit.from_unit(value))
 

@@ -118,10 +118,11 @@ class InFlight(NamedTuple):
             """Return zeros for ``span`` arrays of the shape and type of this one."""
             return np.zeros((span, *array.shape), array.dtype)
 
-        lanes, epochs, counts, *lists = np.full((6, span), -1, np.int64)
+        lanes, epochs, counts, first, last, following = np.full((6, span), -1, np.int64)
         offered, *features = map(like, impression)
         buffers = like(round_buffers.action), like(round_buffers.feedback), np.zeros(span)
-        return cls(lanes, epochs, *buffers, offered, counts, *features, *lists, round_buffers.unit)
+        lists = first, last, following, round_buffers.unit
+        return cls(lanes, epochs, *buffers, offered, counts, *features, *lists)  # type: ignore[call-arg]
 
 
 @kernel

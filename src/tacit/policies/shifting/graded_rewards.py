@@ -270,7 +270,7 @@ def count_equivalents(graded: GradedRewards, lane: int, arm: int, ends: int) -> 
         return 1.0
     share, number, _, _ = variance_share(graded.key_sums[lane, arm], 1.0, ends)
     shrunk = (number * share + ARM_WEIGHT / graded.equivalents[0, arm]) / (number + ARM_WEIGHT)
-    return min(max(1.0 / shrunk, 1.0), MAX_EQUIVALENTS)
+    return float(min(max(1.0 / shrunk, 1.0), MAX_EQUIVALENTS))
 
 
 @kernel

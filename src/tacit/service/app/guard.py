@@ -192,7 +192,10 @@ class Guard:
         Counts the request as running, and marks it as admitted if it is not refused.
         """
         self.running += 1
-        return self._admit(visit, self._check_load() or self._check_rate(visit, client))
+        if self._server.rate or self.running > self._server.concurrency:
+            return self._admit(visit, self._check_load() or self._check_rate(visit, client))
+        visit.admitted = True
+        return None
 
     def remember_head(self, head: bytes, visit: Visit, body_size: int) -> None:
         """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +34,8 @@ class Control:
 
     Examples
     --------
-    >>> Control("baseline").choose_action(np.array([2, 0, 1]), draw=7)
-    array([2])
+    >>> Control("baseline").choose_actions([np.array([2, 0, 1])], np.array([7], np.uint64))
+    array([[2]])
     >>> Control("uniform").compute_probabilities(np.array([[2], [0]]), [np.arange(4), np.arange(2)])
     array([0.25, 0.5 ])
     """
@@ -43,27 +45,33 @@ class Control:
     def __init__(self, rule: str, arm_index: int | None = None) -> None:
         self._is_baseline, self._arm_index = rule == BASELINE, arm_index
 
-    def choose_action(self, offer: Ints, draw: int) -> Ints:
-        """Return the arm indices of the control's action, shape (width,): the same arm at each position.
+    def choose_actions(self, offers: Sequence[Ints], draws: Any) -> Ints:
+        """Return the arm indices of the control's actions, shape (rows, width): one arm at each position.
 
         Parameters
         ----------
-        offer : array of int64
-            Indices of the arms on offer; the first one is the baseline.
-        draw : int
-            Below 2**64.
+        offers : sequence of array of int64
+            Indices of the arms on offer in each row; the first one is the baseline.
+        draws : array of uint64
+            A draw for each row.
         """
-        return np.full(self.width, self._arm(offer, draw), np.int64)
+        padded, sizes = _pad_offers(offers)
+        if self._arm_index is None and not self._is_baseline:
+            places = (draws % sizes.astype(np.uint64)).astype(np.int64)
+            arms = padded[np.arange(len(padded)), places]
+        else:
+            arms = self._find_fixed_arms(padded)
+        return np.repeat(arms[:, None], self.width, axis=1)
 
-    def _arm(self, offer: Ints, draw: int) -> int:
-        """Return the index of the arm that the control shows: the constant, the first, or number ``draw``.
-
-        If the constant arm is not on offer, it is the first one.
-        """
-        if self._arm_index is not None:
-            # A request that was checked before the holdout changed may lack the arm.
-            return self._arm_index if self._arm_index < 0 or self._arm_index in offer else int(offer[0])
-        return int(offer[0 if self._is_baseline else draw % len(offer)])
+    def _find_fixed_arms(self, padded: Ints) -> Ints:
+        """Return the arm that the control always shows of each offer: the constant arm, or the first."""
+        first: Ints = padded[:, 0]
+        if self._arm_index is None:
+            return first
+        # A request that was checked before the holdout changed may lack the arm.
+        return np.where(
+            (padded == self._arm_index).any(axis=1) | (self._arm_index < 0), self._arm_index, first
+        )
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return, for each row, the probability that the control shows the row's action.
@@ -79,13 +87,11 @@ class Control:
         -------
         array of float64, shape (rows,)
         """
+        padded, sizes = _pad_offers(offers)
         first = actions[:, 0]
-        if self._arm_index is not None:
-            probabilities = first == [self._arm(offer, 0) for offer in offers]
-        elif self._is_baseline:
-            probabilities = first == [offer[0] for offer in offers]
-        else:
-            probabilities = 1.0 / np.array(list(map(len, offers)), np.float64)
+        probabilities: Any = 1.0 / sizes
+        if self._arm_index is not None or self._is_baseline:
+            probabilities = first == self._find_fixed_arms(padded)
         return np.asarray((actions == first[:, None]).all(axis=1) * probabilities, np.float64)
 
 
@@ -106,8 +112,8 @@ class ListControl(Control):
     Examples
     --------
     >>> control = ListControl("baseline", positions=2)
-    >>> control.choose_action(np.array([2, 0, 1]), draw=7)
-    array([2, 0])
+    >>> control.choose_actions([np.array([2, 0, 1])], np.array([7], np.uint64))
+    array([[2, 0]])
     >>> ListControl("uniform", positions=2).compute_probabilities(np.array([[2, 0]]), [np.arange(3)]).round(3)
     array([0.167])
     """
@@ -116,16 +122,21 @@ class ListControl(Control):
         super().__init__(rule)
         self.width = positions
 
-    def choose_action(self, offer: Ints, draw: int) -> Ints:
-        """Return the arm indices of a list, shape (positions,); −1 where too few arms are on offer.
+    def choose_actions(self, offers: Sequence[Ints], draws: Any) -> Ints:
+        """Return the arm indices of lists, shape (rows, positions); −1 where too few arms are on offer.
 
-        For a uniform control the order is drawn with ``draw`` as the seed.
+        For a uniform control the order is drawn with a row's draw as the seed.
         """
-        listed = np.full(self.width, -1, np.int64)
         if not self._is_baseline:
-            offer = np.random.Generator(np.random.PCG64(draw)).permutation(offer)
-        count = min(self.width, len(offer))
-        listed[:count] = offer[:count]
+            generators = [np.random.Generator(np.random.PCG64(draw)) for draw in draws.tolist()]
+            offers = [rng.permutation(offer) for rng, offer in zip(generators, offers, strict=True)]
+        return self._cut(_pad_offers(offers)[0])
+
+    def _cut(self, padded: Ints) -> Ints:
+        """Return as many arms of each offer as there are positions; −1 where too few arms are on offer."""
+        listed = np.full((len(padded), self.width), -1, np.int64)
+        count = min(self.width, padded.shape[1])
+        listed[:, :count] = padded[:, :count]
         return listed
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
@@ -140,20 +151,29 @@ class ListControl(Control):
         """Return the probability that the control shows each arm at its position, shape (rows, width)."""
         if self._is_baseline:
             return self._conditional_probabilities(actions, offers)
-        sizes = np.array(list(map(len, offers)), np.float64)[:, None]
+        sizes = _pad_offers(offers)[1][:, None]
         return np.where(actions >= 0, 1.0 / sizes, self._conditional_probabilities(actions, offers))
 
     def _conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability of each arm at its position, conditional on the arms above."""
-        probabilities = np.empty(actions.shape)
-        for row, indices, offer in zip(probabilities, actions, offers, strict=True):
-            if self._is_baseline:
-                row[:] = indices == self.choose_action(offer, 0)
-            else:
-                remaining = len(offer) - np.arange(self.width)
-                # A position is empty if and only if no arm remains.
-                row[:] = np.where(remaining > 0, (indices >= 0) / np.maximum(remaining, 1), indices < 0)
-        return probabilities
+        padded, sizes = _pad_offers(offers)
+        if self._is_baseline:
+            return np.asarray(actions == self._cut(padded), np.float64)
+        remaining = sizes[:, None] - np.arange(self.width)
+        # A position is empty if and only if no arm remains.
+        return np.where(remaining > 0, (actions >= 0) / np.maximum(remaining, 1), actions < 0)
+
+
+def _pad_offers(offers: Sequence[Ints]) -> tuple[Ints, Ints]:
+    """Return offers as rows of one array, with −1 after the last arm, and the number of arms of each."""
+    if len(offers) and all(map(is_, offers, repeat(offers[0]))):
+        sizes = np.full(len(offers), len(offers[0]), np.int64)
+        return np.broadcast_to(offers[0], (len(offers), len(offers[0]))), sizes
+    sizes = np.array(list(map(len, offers)), np.int64)
+    padded = np.full((len(offers), sizes.max(initial=1)), -1, np.int64)
+    if len(offers):
+        padded[np.arange(padded.shape[1]) < sizes[:, None]] = np.concatenate(offers)
+    return padded, sizes
 
 
 # ---- Assignment to the holdout
@@ -214,11 +234,12 @@ class HoldoutAssigner:
 
         Returns an array of uint64, shape (3, ids).
         """
-        copies = [(self._hash.copy(), id.encode()) for id in ids]
-        for hashed, text in copies:
-            hashed.update(text)
-        digests = b"".join([hashed.digest() for hashed, _ in copies])
-        return np.frombuffer(digests, "<u8").reshape(-1, 3).T
+        digests, copy = [], self._hash.copy
+        for id in ids:
+            hashed = copy()
+            hashed.update(id.encode())
+            digests.append(hashed.digest())
+        return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 3).T
 
     def assign(
         self,
@@ -247,21 +268,22 @@ class HoldoutAssigner:
         sticky, name = self.config.unit != DECISION, self.config.unit
         if sticky and None in units:
             warnings.warn(format_unit_warning(name), AssumptionWarning, stacklevel=2)
-        numbers, bucket_numbers, draws = self._hash_ids(ids)
-        buckets: list[int | None] = [None] * len(ids)
+        texts: Sequence[str] = ids
         if sticky:
             # The prefix separates units from decisions with the same id.
             pairs = zip(ids, units, strict=True)
             texts = [id if unit is None else f"{name}\0{unit}" for id, unit in pairs]
-            numbers, bucket_numbers, _ = self._hash_ids(texts)
-            buckets = (bucket_numbers % BUCKETS).tolist()
+        numbers, bucket_numbers, draws = self._hash_ids(texts)
+        buckets: list[int | None] = (bucket_numbers % BUCKETS).tolist() if sticky else [None] * len(ids)
         in_control = np.ones(len(ids), np.bool_)
         if not all_control:
             in_control = numbers < np.uint64(int(self.config.share * WHOLE))
         forced_actions = np.full((len(ids), self.control.width), -1, np.int64)
-        if offers is not None:
-            for i in np.flatnonzero(in_control).tolist():
-                forced_actions[i] = self.control.choose_action(offers[i], int(draws[i]))
+        (rows,) = in_control.nonzero()
+        if offers is not None and len(rows):
+            places = rows.tolist()
+            draws = self._hash_ids([ids[i] for i in places])[2] if sticky else draws[rows]
+            forced_actions[rows] = self.control.choose_actions([offers[i] for i in places], draws)
         return Assignment(in_control.astype(np.int64).tolist(), buckets, forced_actions)
 
     def get_bucket(self, id: str, unit: str | None) -> int:

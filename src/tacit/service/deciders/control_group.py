@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import numpy as np
+
 from tacit.core.arrays import Ints
 from tacit.learning.decisions import Arm
 from tacit.service.config.holdout import UNIFORM, HoldoutConfig
@@ -116,7 +118,8 @@ class ControlGroup(Aspect):
         """
         if self.assigner is None or self.assigner.config.control == UNIFORM:
             return None
-        return self.assigner.control.choose_action(offer, 0).tolist()  # type: ignore[no-any-return]
+        (action,) = self.assigner.control.choose_actions([offer], np.zeros(1, np.uint64)).tolist()
+        return action  # type: ignore[no-any-return]
 
     def has_bucket(self, row: DecisionRow, unit: str | None) -> bool:
         """True if a logged decision may be of a user or session; the log has the unit only as its bucket."""

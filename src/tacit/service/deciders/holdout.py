@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.learning.decisions import Decisions, nan_to_none
 from tacit.service.config.holdout import DECISION
 from tacit.service.deciders.assignment import Assignment, HoldoutAssigner, ListControl
@@ -129,18 +129,18 @@ class PolicyHoldoutDecider:
             )
             self.control.learner.decisions -= len(policy_rows)
             of_control[policy_rows] = observed.propensities
-        return (self._combine(batch, assignment, decisions, of_control, control_decisions),)
+        return (self._combine(batch, assignment, in_control, decisions, of_control, control_decisions),)
 
     def _combine(
         self,
         batch: ImpressionBatch,
         assignment: Assignment,
+        in_control: Booleans,
         decisions: Decisions,
         of_control: Floats,
         control_decisions: Decisions | None,
     ) -> Choices:
         """Return the choices of both policies, with the propensities of both together for the log."""
-        in_control = np.array(assignment.in_control, np.bool_)
         of_policy = decisions.propensities
         mixed = of_control if self.all_control else self.assigner.mix_propensities(of_policy, of_control)
         # 0 stands for an unknown propensity.

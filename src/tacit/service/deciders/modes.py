@@ -90,13 +90,3 @@ class Modes(Aspect):
     def has_counterfactuals(self) -> bool:
         """True if a secondary policy computes counterfactual decisions."""
         return self.mode == rows.SHADOW
-
-    @property
-    def client_mode(self) -> str:
-        """The mode that the log gives to client-side decisions: ``frozen`` or ``online``."""
-        return rows.FROZEN if self.frozen else rows.ONLINE
-
-    @property
-    def pinned_mode(self) -> str:
-        """The mode that the log gives to decisions that show a pin; another one while frozen."""
-        return rows.PINNED_FROZEN if self.frozen else rows.PINNED

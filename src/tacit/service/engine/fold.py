@@ -290,10 +290,10 @@ def _apply_part(placement: Placement, rows: Block[Any]) -> None:
     # The same order as in a running service.
     placement.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
-        placement.learn_turns()
+        placement.learning.learn_turns()
         placement.recall.recall(rows)
     elif rows.kind is FeedbackRow:
-        placement.apply_feedback(rows)
+        placement.learning.apply_feedback(rows)
     else:
         for change in rows:
             placement.apply_change(change)

@@ -123,7 +123,7 @@ class _Recorder:
         if entries is not None:
             seqs = placement.windows.open.seqs(entries)
             rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
-            return list(placement.apply_feedback(rows, entries))
+            return list(placement.learning.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
         results = [self._check(piece) for piece in feedback]
         places = [i for i, outcome in enumerate(results) if isinstance(outcome, tuple)]
@@ -138,7 +138,7 @@ class _Recorder:
             if before is not None:
                 before.feedback.append(row)
         entries = None if None in open_entries else np.array(open_entries, np.int64)
-        outcomes = iter(placement.apply_feedback(rows, entries) if accepted else ())
+        outcomes = iter(placement.learning.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
     def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
@@ -208,7 +208,7 @@ class _Recorder:
             decision, earlier, times = before.decision, before.feedback, len(before.feedback)
             contents = {row.id: row.content for row in earlier if row.id}
         try:
-            clicks = placement.format_clicks(decision, feedback)
+            clicks = placement.results.format_clicks(decision, feedback)
         except InvalidValue as error:
             return error
         refusal = _find_refusal(feedback, clicks, contents, times)
@@ -350,7 +350,9 @@ class _Batch:
         pending = self._pending
         if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
             pending.refuse_room()
-        impressions_with_items = placement.reader.look_up_candidates(impressions, places)
+        impressions_with_items = impressions
+        if placement.kind.by_features:
+            impressions_with_items = placement.reader.look_up_candidates(impressions, places)
         if placement.reader.key_limit is not None:
             self._new_keys |= placement.reader.find_new_keys(
                 column_values(impressions, "key"), self._new_keys, placement.learners
@@ -406,7 +408,7 @@ class _Batch:
         if self._size:
             several = len(self._parts) > 1
             impressions = Block.concatenate(Impression, self._parts) if several else self._parts[0]
-            self._placement.learn_turns()
+            self._placement.learning.learn_turns()
             rows = self._placement.decide(impressions, self._pending.seq + 1, now)
             self._pending.log_decisions(self._name, rows)
             self._rows = rows
@@ -457,7 +459,7 @@ def apply(
     # The other placements have no due windows, and need not be advanced.
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
-        pending.placements[name].advance(now)
+        pending.placements[name].learning.advance(now)
     if closing:
         # Closed windows make room for new decisions.
         pending.touch(touched)

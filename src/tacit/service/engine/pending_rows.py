@@ -154,7 +154,7 @@ class PendingLog:
         Settles all placements first. The writer changes no placement inside the context.
         """
         for placement in self.placements.values():
-            placement.settle()
+            placement.reward_sums.sums.settle()
         self.frozen = True
         try:
             yield

@@ -96,7 +96,10 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         def answer(rows: Sequence[Any]) -> Any:
             """Return the answer for the row of the decision, with a possible warning."""
             single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
-            return _add_warning(placement, start, call.request, rows[0].time, single_answer)
+            reader, time = placement.reader, rows[0].time
+            if reader.encoder is None and placement.control.holdout is None and time >= start:
+                return single_answer
+            return _add_warning(placement, start, call.request, time, single_answer)
 
         return Decide(name, [form.read(placement, call.request)]), answer
 

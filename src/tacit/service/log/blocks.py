@@ -96,9 +96,10 @@ class Block(Sequence[Row], Generic[Row]):
         """Return a new block of the rows at some indices, in the order of the indices."""
         if len(places) < 2:
             return Block(self.kind, [[column[i] for i in places] for column in self.columns])
-        # The getter runs in C.
-        pick = itemgetter(*places)
-        return Block(self.kind, [list(pick(column)) for column in self.columns])
+        # The getter runs in C. Fields without values often share a column.
+        pick, distinct = itemgetter(*places), {id(column): column for column in self.columns}
+        taken = {number: list(pick(column)) for number, column in distinct.items()}
+        return Block(self.kind, [taken[id(column)] for column in self.columns])
 
 
 class BlockList(Sequence[Row], Generic[Row]):

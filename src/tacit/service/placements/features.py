@@ -147,9 +147,8 @@ class FeatureShows(Shows):
         """Return the catalogue item that a logged decision showed; None if the request had the features."""
         return parse_shown_item(row.shown)
 
-    def shorten(self, decisions: Sequence[Decision], rows: Block[DecisionRow]) -> Sequence[Decision]:
+    def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
         """Return decisions in which catalogue items have the features of the shown ones alone."""
-        texts = rows.column("shown")
         if not any(texts):
             return decisions
         pairs = zip(decisions, texts, strict=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -149,8 +150,9 @@ class FeedbackLearning:
 
         The other parameters are those of :meth:`open_decisions`.
         """
-        shows, plain = self._shows, self._shows.has_plain_offers(rows)
-        self._policy.keep(entries, shows.shorten(decisions, rows), plain=plain)
+        shorten, plain = self._shows.shorten, self._shows.has_plain_offers(rows)
+        texts = rows.column("shown")
+        self._policy.keep(entries, shorten(decisions, texts), plain=plain)
         modes = rows.column("mode")
         if self._unlearned or not set(modes).isdisjoint(UNLEARNED_MODES):
             self._unlearned.set(entries, [mode in UNLEARNED_MODES for mode in modes])
@@ -161,9 +163,8 @@ class FeedbackLearning:
         self._secondary.unlearned.set(entries, flags=True)
         if secondary is not None:
             if by_control is not None:
-                entries = entries[by_control]
-                rows = rows.take(np.flatnonzero(by_control).tolist())
-            self._secondary.keep(entries, shows.shorten(secondary, rows), plain=plain)
+                entries, texts = entries[by_control], list(compress(texts, by_control.tolist()))
+            self._secondary.keep(entries, shorten(secondary, texts), plain=plain)
 
     def _begin_turns(self, entries: Ints) -> None:
         """Queue new open decisions for learning in order; nothing without an order.
@@ -195,7 +196,8 @@ class FeedbackLearning:
         """
         windows, signals = self._windows, self._signals
         rewards = windows.advance(time)
-        self._learn_in_turn(windows.turn_batch)
+        if windows.turn_batch.values:
+            self._learn_in_turn(windows.turn_batch)
         if windows.closed_windows is NO_CLOSED_WINDOWS:
             return
         # Rewards of all closed windows are summed, even if they are not learned: the lift must not depend on
@@ -231,7 +233,9 @@ class FeedbackLearning:
 
     def learn_turns(self) -> None:
         """Take the decisions whose turn has come from the queue and learn them, before a new decision."""
-        self._learn_in_turn(self._windows.take_turns(decides=True))
+        rewards = self._windows.take_turns(decides=True)
+        if rewards.values:
+            self._learn_in_turn(rewards)
 
     def _learn_in_turn(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
         """Learn a batch of decisions whose turn has come, without counting their rewards.

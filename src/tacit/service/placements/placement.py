@@ -35,11 +35,12 @@ from tacit.service.deciders.pins import Pins
 from tacit.service.deciders.policy import PlainDecider, PolicyDecider
 from tacit.service.deciders.shadow import ShadowDecider
 from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.log import rows as log_rows
 from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile
 from tacit.service.log.ids import Draws, create_decision_ids
-from tacit.service.log.requests import ClientDecision, FeedbackRequest, Impression, as_json
-from tacit.service.log.rows import ARMS, FORGET, POLICY, START, ChangeRow, DecisionRow, FeedbackRow
+from tacit.service.log.requests import ClientDecision, Impression, as_json
+from tacit.service.log.rows import ChangeRow, DecisionRow
 from tacit.service.log.search_records import remove_unit
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.duels import DuelReader, DuelResults, DuelShows
@@ -235,12 +236,11 @@ class Placement:
         if self.secondary is not None and modes.has_counterfactuals and not self.has_control_policy:
             decider = ShadowDecider(decider, self.secondary, self.shows)
         if (pin := self.pins.last) is not None:
-            decider = PinnedDecider(
-                decider, pin, policy, self.shows, modes.pinned_mode, keeps_state=modes.frozen
-            )
+            pinned_mode = log_rows.PINNED_FROZEN if modes.frozen else log_rows.PINNED
+            decider = PinnedDecider(decider, pin, policy, self.shows, pinned_mode, keeps_state=modes.frozen)
         for make_stage in self.kind.parts.stages:
             decider = make_stage(self, decider)
-        self.decider = ClientDecider(decider, policy, modes.client_mode)
+        self.decider = ClientDecider(decider, policy, log_rows.FROZEN if modes.frozen else log_rows.ONLINE)
         learners = [policy] if self.secondary is None else [policy, self.secondary]
         # Where the state of a key must be restored after its decision, each decision is made alone.
         restores = modes.frozen or self.has_control_policy
@@ -300,12 +300,8 @@ class Placement:
     @property
     def lift(self) -> LiftSums:
         """The reward sums behind the lift; reading them adds all pending decisions first."""
-        self.settle()
-        return self.reward_sums.sums
-
-    def settle(self) -> None:
-        """Add pending decisions to the reward sums, so that reading the sums changes nothing."""
         self.reward_sums.sums.settle()
+        return self.reward_sums.sums
 
     @property
     def decisions(self) -> int:
@@ -367,27 +363,18 @@ class Placement:
         if self.signals is not None:
             offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
             block = Block.from_rows(Impression, self.signals.read(block, offers, time))
-        parts = [
-            self._record(choices)
-            for batch in self._split(block, seq, time)
-            for choices in self.decider.choose(batch)
-        ]
+        ids = block.column("id")
+        split = self.split_unnamed if ids.count(None) == len(ids) else self._split_named
+        batches = split(block, seq, time)
+        parts = [self._record(choices) for batch in batches for choices in self.decider.choose(batch)]
         rows = parts[0] if len(parts) == 1 else Block.concatenate(DecisionRow, parts)
         if self.signals is not None:
             self.signals.record_epochs(rows)
         return rows
 
-    def _split(self, impressions: Block[Impression], seq: int, time: int) -> Iterable[ImpressionBatch]:
-        """Return batches of consecutive impressions that are decided together, with the ids of decisions."""
-        ids = impressions.column("id")
-        if ids.count(None) == len(ids):
-            return self.split_unnamed(impressions, seq, time)
-        return self._split_named(impressions, ids, seq, time)
-
-    def _split_named(
-        self, impressions: Block[Impression], ids: list[str], seq: int, time: int
-    ) -> Iterator[ImpressionBatch]:
+    def _split_named(self, impressions: Block[Impression], seq: int, time: int) -> Iterator[ImpressionBatch]:
         """Yield batches where some have ids: each of these alone, unless clients decided."""
+        ids = impressions.column("id")
         # Clients' decisions always have ids.
         sources = zip(ids, impressions.column("details"), strict=True)
         start = 0
@@ -404,20 +391,16 @@ class Placement:
 
     def split_unnamed(self, impressions: Block[Impression], seq: int, time: int) -> Iterable[ImpressionBatch]:
         """Return batches of impressions with new ids: of limited memory, or one by one if decided alone."""
+        keys = impressions.column("key")
+        ids = create_decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
+        batch = ImpressionBatch(impressions, ids, seq, time)
         if self.decides_alone:
             parts: Any = [slice(i, i + 1) for i in range(len(impressions))]
         elif self.kind.by_features:
             parts = split_by_size(self.reader.count_candidates(impressions), self.reader.candidate_size)
         else:
-            return (self._name_batch(impressions, seq, time),)
-        return [self._name_batch(impressions[part], seq + part.start, time) for part in parts]
-
-    def _name_batch(self, impressions: Block[Impression], seq: int, time: int) -> ImpressionBatch:
-        """Return impressions as a batch with new ids of the decisions."""
-        keys = impressions.column("key")
-        if self.new_ids is None:
-            return ImpressionBatch(impressions, create_decision_ids(time, len(keys)), seq, time)
-        return ImpressionBatch(impressions, self.new_ids(time, keys, seq), seq, time)
+            return (batch,)
+        return map(batch.select, parts)
 
     def _record(self, choices: Choices) -> Block[DecisionRow]:
         """Store decisions as open, count them, and return their rows for the log."""
@@ -435,32 +418,11 @@ class Placement:
         """Close the windows that end by a time of the log, and learn their rewards."""
         self.learning.advance(time)
 
-    def learn_turns(self) -> None:
-        """Learn the decisions whose turn has come, before a new decision."""
-        self.learning.learn_turns()
-
-    def apply_feedback(self, feedback: Block[FeedbackRow], entries: Any = None) -> list[str]:
-        """Apply feedback of the same time; return the outcome of each row.
-
-        ``entries`` are those of the decisions, if they are known to be open and different.
-        """
-        return self.learning.apply_feedback(feedback, entries)
-
-    def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
-        """Return the clicked positions of feedback as JSON for the log; None without any.
-
-        Raises
-        ------
-        InvalidValue
-            If the feedback does not fit the decision.
-        """
-        return self.results.format_clicks(row, feedback)
-
     # Change events ---------------------------------------------------------------------------
 
     def current_change(self, kind: str) -> str | None:
         """Return the value of the last change event of a kind; None if unknown or not needed."""
-        if kind == START:
+        if kind == log_rows.START:
             return self.start.text if self.start is not None and self.start_logged else None
         aspect = self._find_aspect(kind)
         return None if aspect is None else aspect.current()
@@ -482,19 +444,19 @@ class Placement:
         """
         if change.placement != self.id:
             return
-        if change.kind == ARMS:
+        if change.kind == log_rows.ARMS:
             self.counts.since_snapshot += 1
             self.set_arms(change.value, change.seq, change.time)
         elif (aspect := self._find_aspect(change.kind)) is not None:
             self.counts.since_snapshot += aspect.apply_change(change)
         for add_change in self._projections.changed:
             add_change(change)
-        if change.kind == START:
+        if change.kind == log_rows.START:
             self.start_logged = True
-        elif change.kind == FORGET and self.kind.showing.compared:
+        elif change.kind == log_rows.FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.open.apply_to_field("asked", remove_unit)
-        if change.kind == POLICY or (change.kind == FORGET and self.kind.showing.compared):
+        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and self.kind.showing.compared):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.compose()
 
@@ -524,11 +486,6 @@ class Placement:
         self.update_arms()
         self.series.reach(self.shows.layers)
         self.reward_sums.change_arms(seq, time, control=control_action != self.control_action)
-
-    def adopt_arms(self, value: str, time: int) -> None:
-        """Apply the arms of another log's change event, unless they are already known."""
-        if self.lifecycle.is_change(value):
-            self.set_arms(value, 0, time)
 
     def update_arms(self) -> None:
         """Update all aspects after the learner's arms changed."""

@@ -41,6 +41,8 @@ class RequestReader:
         Encodes contexts of named fields.
     key_limit : int or None
         Maximum number of keys.
+    candidate_size : int
+        Number of features of a candidate, at least 1.
     reads_only_keys : bool
         Whether a request with a key alone needs no check but that of the key.
     hash_key : tuple of str and int
@@ -64,6 +66,7 @@ class RequestReader:
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
         self.key_limit = config.key_limit
+        self.candidate_size = max(sum(config.policy.feature_dims), 1)
         self._dim = config.context_dim if config.signals is None else config.signals.client
         self.reads_only_keys = shows.single and shows.has_plain_arms and not self._dim
 
@@ -151,9 +154,9 @@ class RequestReader:
 
     def find_warning(self, request: Any) -> str | None:
         """Return a warning about a valid request that is probably a mistake, or None."""
-        unit = self._unit
-        if unit != DECISION and getattr(request, unit) is None:
-            return format_unit_warning(unit)
+        holdout = self._control.holdout
+        if holdout is not None and holdout.unit != DECISION and getattr(request, holdout.unit) is None:
+            return format_unit_warning(holdout.unit)
         return None if self.encoder is None else self.encoder.find_warning(request.context)
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
@@ -167,11 +170,6 @@ class RequestReader:
         self._lifecycle.check_offer(impressions)
 
     # Candidates ------------------------------------------------------------------------------
-
-    @property
-    def candidate_size(self) -> int:
-        """Number of features of a candidate, at least 1."""
-        return max(sum(self._config.policy.feature_dims), 1)
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression: here the number of arms on offer."""

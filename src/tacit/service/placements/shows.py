@@ -32,17 +32,19 @@ class Shows:
     lifecycle : ArmLifecycle
     seed : int
         Seed of the placement.
+
+    Attributes
+    ----------
+    single : bool
+        Whether one arm is shown, not a list or a pair.
     """
 
     def __init__(self, config: PlacementConfig, lifecycle: ArmLifecycle, seed: int) -> None:
         self.config, self.lifecycle, self.seed = config, lifecycle, seed
+        showing = config.policy_kind.showing
+        self.single = showing.single
         self.has_plain_arms = config.policy.arms is not None and not any(config.policy.feature_dims)
-        self.has_plain_offer = self.has_plain_arms and not config.policy_kind.showing.compared
-
-    @property
-    def single(self) -> bool:
-        """True if one arm is shown, not a list or a pair."""
-        return self.config.policy_kind.showing.single
+        self.has_plain_offer = self.has_plain_arms and not showing.compared
 
     @property
     def layers(self) -> int:
@@ -223,6 +225,9 @@ class Shows:
         (propensity,) = select_propensities(Block.from_rows(DecisionRow, [row]))
         return Decision(row.seq, row.key, arms, propensity, epoch, offered, indices, context)
 
-    def shorten(self, decisions: Sequence[Decision], rows: Block[DecisionRow]) -> Sequence[Decision]:
-        """Return decisions with only what is needed to learn from them; here unchanged."""
+    def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
+        """Return decisions with only what is needed to learn from them; here unchanged.
+
+        ``texts`` are the texts of their shown actions in the log.
+        """
         return decisions

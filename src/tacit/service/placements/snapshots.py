@@ -390,7 +390,7 @@ def _reopen(
     for i, epoch in enumerate(secondary_epochs):
         if epoch is not None and secondary is not None:
             row = rows[i : i + 1]
-            decisions = placement.shows.shorten([secondary.restore_open(row[0], epoch)], row)
+            decisions = placement.shows.shorten([secondary.restore_open(row[0], epoch)], row.column("shown"))
             secondary.keep(entries[i : i + 1], decisions, plain=placement.shows.has_plain_offers(row))
 
 

@@ -14,6 +14,7 @@ earlier decisions are learned and its own reward is final, or when its window cl
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -198,7 +199,6 @@ class LearningOrder:
         self.delays = Delays.create(rule.window, policy.arm_count if self._single else 1)
         self._queue = Queue.empty(SPARE_ROWS)
         self._answers = OpenFeedback.empty(0)
-        self._loops: OrderLoops | None = None
         self._passed = 0
         """Time up to which ages are advanced."""
 
@@ -262,20 +262,18 @@ class LearningOrder:
         self._make_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, len(entries))
-        loop, parts = self._get_loops().enqueue, self._parts()
+        loop, parts = self._loops.enqueue, self._parts()
         loop(*parts, self.delays, self._queue, self._answers, self._open.windows, entries, start)
 
     def update_open_counts(self, time: int) -> None:
         """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
-            self._get_loops().update_open_counts(
-                *self._parts(), self.delays, self._queue, self._answers, time
-            )
+            self._loops.update_open_counts(*self._parts(), self.delays, self._queue, self._answers, time)
 
     def note_feedback(self, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record delay and reward of feedback for queued decisions; their turn may come by it."""
-        loop, parts = self._get_loops().note, self._parts()
+        loop, parts = self._loops.note, self._parts()
         loop(*parts, self.delays, self._answers, self._open.windows, entries, clicked, time)
 
     def release(self, time: int, *, decides: bool = False) -> Turns:
@@ -287,7 +285,7 @@ class LearningOrder:
         count = self.waiting_count
         if not count:
             return NO_TURNS
-        loops, age = self._get_loops(), self.rule.window
+        loops, age = self._loops, self.rule.window
         if decides:
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
@@ -313,27 +311,22 @@ class LearningOrder:
 
     def compile(self) -> None:
         """Compile the loops, or load them from the cache."""
-        self._get_loops()
+        _ = self._loops
 
-    def _get_loops(self) -> OrderLoops:
-        """Return the compiled loops; compiles them at the first call."""
-        if self._loops is None:
-            parts, params = self._parts(), self._parts()[0]
-            fixed = self.delays, self._queue, self._answers
-            windows, none = Windows.zeros(0), np.empty(0, np.int64)
-            flags = np.empty(0, np.bool_)
-            self._loops = OrderLoops(
-                compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
-                compile_loop(pass_edges, params).entry((*parts, *fixed, 0)),
-                compile_loop(note_rows, params).entry(
-                    (*parts, self.delays, self._answers, windows, none, flags, 0)
-                ),
-                compile_loop(release_rows, params).entry(
-                    (*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))
-                ),
-                compile_loop(fit_delays).entry((self.delays, 0)),
-            )
-        return self._loops
+    @cached_property
+    def _loops(self) -> OrderLoops:
+        """The compiled loops, compiled when they are first used."""
+        parts, params = self._parts(), self._parts()[0]
+        fixed = self.delays, self._queue, self._answers
+        windows, none = Windows.zeros(0), np.empty(0, np.int64)
+        noted = *parts, self.delays, self._answers, windows, none, np.empty(0, np.bool_), 0
+        return OrderLoops(
+            compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
+            compile_loop(pass_edges, params).entry((*parts, *fixed, 0)),
+            compile_loop(note_rows, params).entry(noted),
+            compile_loop(release_rows, params).entry((*parts, *fixed, windows, self.rule, 0, 0, np.empty(0))),
+            compile_loop(fit_delays).entry((self.delays, 0)),
+        )
 
     # Snapshots -------------------------------------------------------------------------------
 
