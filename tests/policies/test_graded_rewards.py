@@ -227,3 +227,20 @@ def test_a_range_that_cannot_be_is_refused(make, remedy):
     """With the remedy."""
     with pytest.raises(InvalidValue, match=remedy):
         make()
+
+
+def test_an_all_or_nothing_arm_is_found_with_contexts_too():
+    """24 runs with a context that tells nothing: regret 9 ± 1.3 a run on other seeds, 24 ± 5 by one spread."""
+    regrets = []
+    for run in range(24):
+        rng = np.random.default_rng(100 + run)
+        contexts, graded = rng.standard_normal((3000, 2)), np.clip(rng.normal(0.5, 0.05, 3000), 0, 1)
+        clicks = rng.random(3000) < 0.55
+        learner = tacit.Learner(tacit.auto(ARMS, context_dim=2), seed=run, propensities=False)
+        steady = 0
+        for context, grade, click in zip(contexts, graded.tolist(), clicks.tolist(), strict=True):
+            decision = learner.choose("query", context)
+            steady += decision.arm == "steady"
+            learner.learn(decision, grade if decision.arm == "steady" else float(click))
+        regrets.append(0.05 * steady)
+    assert np.mean(regrets) < 16

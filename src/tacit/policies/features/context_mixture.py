@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +18,7 @@ from tacit.classifiers.concepts import is_unusual
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints, byte_count
 from tacit.core.dispatch import kernel
-from tacit.core.part import Flag, int_range, param, set_field
+from tacit.core.part import Flag, int_range, one_word, param, set_field
 from tacit.policies.base import ADDED_LATER, About, Impression, Outcome
 from tacit.policies.context import (
     Schema,
@@ -129,7 +131,7 @@ class ContextMixture(PriorsPolicy):
     directions of largest variance, which have full covariances; the residual has variances only. The
     scaling is fitted to the first 128 events: after 8, 16, 32, 64 and 128 events, and they are learned
     again; only a number that was constant until then is scaled when it first changes. Rewards that
-    vary less than clicks count as more than one click, as in :class:`ShiftMixture`.
+    vary less than clicks count as more than one click, as in :class:`DriftMixture`.
 
     For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm with
     the highest mean + 0.7·z·deviation is played, with one z = \\|N(0, 1)\\| for all; ties are broken
@@ -156,6 +158,9 @@ class ContextMixture(PriorsPolicy):
     priors : dict of arm to (float, float), optional
         Prior successes and failures of arms: ``{"film": (4, 96)}`` is 4 clicks in 100 impressions of
         the average user. At most 500 count.
+    spread : "arm" or "all", default "arm"
+        Whose rewards determine how many clicks a graded reward counts as: those of its arm, or those of all
+        arms, as in version 0.3.
 
     Raises
     ------
@@ -189,6 +194,7 @@ class ContextMixture(PriorsPolicy):
     """
 
     State = ContextState
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"spread": "all"})
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.COUPLED_KERNELS
     about: ClassVar[About] = About(
         source="ours; weights of hypotheses with a share for all by Herbster, Warmuth (1998)",
@@ -206,6 +212,7 @@ class ContextMixture(PriorsPolicy):
     signals_dim: Annotated[int, int_range(0, MAX_DIM)] = field(default=0, kw_only=True, metadata=ADDED_LATER)
     per_key: Flag = field(default=False, kw_only=True)
     priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
+    spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
@@ -223,6 +230,11 @@ class ContextMixture(PriorsPolicy):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         """Return an instance with ``arms`` arms and a context of ``dim`` numbers."""
         return cls(arms, dim)
+
+    @param
+    def by_arm(self) -> bool:
+        """Whether each arm has a spread of rewards of its own."""
+        return self.spread == "arm"
 
     @property
     def observes(self) -> bool:
@@ -271,7 +283,7 @@ class ContextMixture(PriorsPolicy):
         layout = context_models.context_layout(dim)
         return ContextState(
             Models.prior(models, arms, layout, self.prior),
-            MixtureTally.empty(models, self.signals_dim),
+            MixtureTally.empty(models, self.signals_dim, arms),
             context_inputs.Scaling.empty(models, dim, layout.leading if layout.residual else 0),
             context_inputs.EventBuffer.empty(models, dim),
             Workspace.empty(arms, layout),
@@ -388,9 +400,11 @@ class ContextMixture(PriorsPolicy):
             read_context(state, model, room.raw[0], params.flags)
             times = 1.0
             if not context_weights.is_binary(state.tally, model, reward):
-                times = context_weights.equivalent_clicks(
-                    state.tally, model, expected_click(state, model, arm), reward
-                )
+                mean = expected_click(state, model, arm)
+                if params.by_arm:
+                    times = context_weights.equivalent_clicks_of_arm(state.tally, model, arm, mean, reward)
+                else:
+                    times = context_weights.equivalent_clicks(state.tally, model, mean, reward)
             context_weights.learn_event(
                 state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
             )

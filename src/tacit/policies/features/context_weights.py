@@ -19,6 +19,7 @@ from tacit.policies.features.context_inputs import BUFFER_SIZE, EventBuffer, Sca
 from tacit.policies.features.context_models import Base, Design, Models, Observation, Workspace
 from tacit.policies.features.gaussian import sigmoid
 from tacit.policies.features.mixture import log_predictive
+from tacit.policies.shifting import graded_rewards
 from tacit.policies.shifting.shift_mixture import RewardSpread, click_equivalents
 
 WIDTH = 0.7
@@ -75,6 +76,8 @@ class MixtureTally(NamedTuple):
         Weights of the hypotheses, of sum 1.
     spread : RewardSpread
         Variation of rewards, since the first that was neither 0 nor 1; arrays of shape (models,).
+    surprises : array of float64, shape (models, arms, 5)
+        The same for each arm, as in :class:`~tacit.policies.shifting.graded_rewards.GradedRewards`.
     announced : SignalWarnings
     """
 
@@ -83,14 +86,16 @@ class MixtureTally(NamedTuple):
     age: Count
     weights: Floats
     spread: RewardSpread
+    surprises: Floats
     announced: SignalWarnings
 
     @classmethod
-    def empty(cls, models: int, signals: int = 0) -> MixtureTally:
+    def empty(cls, models: int, signals: int = 0, arms: int = 0) -> MixtureTally:
         """Return the tally of each model before the first event, with equal weights of all hypotheses."""
         rounds, clicks, age, *spread = np.zeros((6, models))
         weights = np.full((models, context_models.HYPOTHESES), 1.0 / context_models.HYPOTHESES)
-        return cls(rounds, clicks, age, weights, RewardSpread(*spread), SignalWarnings.empty(models, signals))
+        surprises, announced = np.zeros((models, arms, 5)), SignalWarnings.empty(models, signals)
+        return cls(rounds, clicks, age, weights, RewardSpread(*spread), surprises, announced)
 
 
 class ContextState(NamedTuple):
@@ -147,6 +152,7 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
     tally.spread.squares[model] = 0.0
     tally.spread.expected[model] = 0.0
     tally.spread.fractions[model] = 0.0
+    tally.surprises[model] = 0.0
     for h in range(context_models.HYPOTHESES):
         tally.weights[model, h] = 1.0 / context_models.HYPOTHESES
         for arm in range(state.models.met.shape[1]):
@@ -260,6 +266,21 @@ def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: floa
     return click_equivalents(
         RewardSpread(spread.squares[row], spread.expected[row], spread.fractions[row]), mean, reward
     )
+
+
+@kernel
+def equivalent_clicks_of_arm(tally: MixtureTally, model: int, arm: int, mean: float, reward: float) -> float:
+    """Return how many clicks a reward of an arm counts as, and add the reward to the arm's surprises.
+
+    The number is from 1 to 10⁴, more than one if the arm's rewards vary less than clicks; ``mean`` is the
+    expected reward.
+    """
+    sums = tally.surprises[model]
+    tally.spread.fractions[model] += 1.0 if 0.0 < reward < 1.0 else 0.0
+    shared = graded_rewards.mean_share(sums, 1.0, 2, 1.0)
+    clicks = graded_rewards.arm_equivalents(sums[arm], 1.0, 2, 1.0, shared)
+    graded_rewards.add_surprise(sums[arm], reward - mean, mean)
+    return clicks
 
 
 @kernel

@@ -321,6 +321,12 @@ class DriftMixture(shift_mixture.ShiftMixture):
         Prior share of the changes that the signals in a context announce, from 0 to 0.99; its true value is
         learned over all keys. The remaining share is left to the memory and to hypotheses of unannounced
         changes. :func:`auto` sets 0.9 if there are signals.
+    spread : "arm" or "all", default "arm"
+        Whose rewards determine how many clicks a graded reward counts as: those of its arm and key, or those
+        of all arms and keys, as in version 0.3.
+    reward_range : (float, float), (float, None) or None, default (0, 1)
+        The lowest and the highest reward. Where there is no highest one, rewards are scaled by the largest so
+        far, and one above all earlier ones of its arm counts as the highest of these.
 
     Raises
     ------

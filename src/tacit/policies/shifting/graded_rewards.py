@@ -220,6 +220,31 @@ def prior_share(graded: GradedRewards, width: float, ends: int) -> float:
 
 
 @kernel
+def mean_share(sums: Floats, width: float, ends: int, unknown: float) -> float:
+    """Return the mean over arms of the share of variance, with the prior share ``unknown`` as half an arm."""
+    total, weight = PRIOR_ARMS * unknown, PRIOR_ARMS
+    for arm in range(len(sums)):
+        share, number, _, _ = variance_share(sums[arm], width, ends)
+        total += number / (number + ARM_WEIGHT) * share
+        weight += number / (number + ARM_WEIGHT)
+    return float(total / weight)
+
+
+@kernel
+def arm_equivalents(sums: Any, width: float, ends: int, unknown: float, mean: float) -> float:
+    """Return the number of clicks that a play of an arm counts as.
+
+    The arm's share of variance, from its ``sums``, is shrunk to the ``mean`` over arms, is at most that of
+    unseen events of the prior share (``unknown``), and is raised by two standard deviations.
+    """
+    share, number, squares, variance = variance_share(sums, width, ends)
+    upper = (number * share + ARM_WEIGHT * mean) / (number + ARM_WEIGHT)
+    bound = (UNSEEN_EVENTS * unknown**2 + squares) / (UNSEEN_EVENTS * unknown + variance)
+    upper = min(upper, bound) * (1.0 + DEVIATIONS / np.sqrt(number + ARM_WEIGHT))
+    return float(min(max(1.0 / upper, 1.0), MAX_EQUIVALENTS))
+
+
+@kernel
 def are_clicks(graded: GradedRewards, ends: int) -> bool:
     """True if each reward was an end of a range with two ends, or each was 0 in an open range."""
     return bool(graded.fractions[0] == 0.0 if ends == 2 else graded.exponent[0] == NO_WIDTH)
@@ -241,26 +266,15 @@ def is_fit_due(graded: GradedRewards) -> bool:
 def fit_equivalents(graded: GradedRewards, ends: int) -> None:
     """Compute, in place, the number of clicks that a play of each arm counts as, over all keys.
 
-    It stays 1 as long as rewards are clicks. An arm's share of variance is shrunk to the mean over arms, and
-    raised by two standard deviations.
+    It stays 1 as long as rewards are clicks.
     """
     if are_clicks(graded, ends):
         return
-    equivalents = graded.equivalents[0]
-    width = read_width(graded, ends)
+    width, sums = read_width(graded, ends), graded.sums[0]
     unknown = prior_share(graded, width, ends)
-    total, weight = PRIOR_ARMS * unknown, PRIOR_ARMS
-    for arm in range(len(equivalents)):
-        share, number, _, _ = variance_share(graded.sums[0, arm], width, ends)
-        total += number / (number + ARM_WEIGHT) * share
-        weight += number / (number + ARM_WEIGHT)
-    mean = total / weight
-    for arm in range(len(equivalents)):
-        share, number, squares, variance = variance_share(graded.sums[0, arm], width, ends)
-        upper = (number * share + ARM_WEIGHT * mean) / (number + ARM_WEIGHT)
-        bound = (UNSEEN_EVENTS * unknown**2 + squares) / (UNSEEN_EVENTS * unknown + variance)
-        upper = min(upper, bound) * (1.0 + DEVIATIONS / np.sqrt(number + ARM_WEIGHT))
-        equivalents[arm] = min(max(1.0 / upper, 1.0), MAX_EQUIVALENTS)
+    mean = mean_share(sums, width, ends, unknown)
+    for arm in range(len(sums)):
+        graded.equivalents[0, arm] = arm_equivalents(sums[arm], width, ends, unknown, mean)
 
 
 @kernel
