@@ -47,7 +47,7 @@ SPARE = 16
 """A copy buffer has one spare lane for each 16 lanes."""
 OPEN_SUFFIX = "open"
 """Suffix of state arrays that count decisions not yet learned."""
-ADDED_ARRAYS = frozenset({OPEN_SUFFIX, "graded", "surprises"})
+ADDED_ARRAYS = frozenset({OPEN_SUFFIX, "graded", "surprises", "levels"})
 """Parts of the names of state arrays that snapshots of version 0.3 lack; they are as at the start there."""
 
 

@@ -427,7 +427,7 @@ class Policy(Part, abstract=True):
         --------
         >>> import tacit
         >>> tacit.auto(arms=3, context={"age": "number", "device": ["ios", "web"]}).reads
-        'a context of age, device; one model for all keys'
+        'a context of age, device; one model for all keys, levels of arms by key'
         >>> tacit.auto(arms=3, signals_dim=2).reads
         'signals, 2 numbers given as context'
         """
@@ -445,7 +445,7 @@ class Policy(Part, abstract=True):
         --------
         >>> import tacit
         >>> tacit.ContextMixture(10, 64).key_bytes, tacit.ContextMixture(10, 64, per_key=True).key_bytes
-        (0, 99816)
+        (161, 99816)
         """
         return byte_count(self.init(2)) - byte_count(self.init(1))
 

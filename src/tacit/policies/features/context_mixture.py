@@ -27,7 +27,7 @@ from tacit.policies.context import (
     resolve_context_dim,
     resolve_signals_dim,
 )
-from tacit.policies.features import context_inputs, context_models, context_weights
+from tacit.policies.features import context_inputs, context_models, context_weights, key_levels
 from tacit.policies.features.click_model import MAX_DIM, choose_coupled, find_place
 from tacit.policies.features.context_models import Base, Models, Workspace
 from tacit.policies.features.context_weights import ContextState, MixtureTally
@@ -56,26 +56,35 @@ def read_context(state: ContextState, model: int, context: Floats, flags: Ints |
 
 
 @kernel
-def draw_lines(state: ContextState, model: int, impression: Impression, flags: Ints | None) -> None:
+def mix_belief(state: Any, model: int, arm: int, base: Base) -> tuple[float, float]:
+    """Return mean and variance of an arm's logit in the workspace's context, over the hypotheses in use."""
+    models, room, weights = state.models, state.room, state.tally.weights[model]
+    least, total = context_weights.weight_in_use(weights)
+    mean, square = 0.0, 0.0
+    for h in range(context_models.HYPOTHESES):
+        if weights[h] >= least:
+            logit, variance = context_models.compute_belief(models, room, model, arm, h, base)
+            mean += weights[h] / total * logit
+            square += weights[h] / total * (variance + logit * logit)
+    return mean, square - mean * mean
+
+
+@kernel
+def draw_lines(params: Any, state: Any, lane: int, impression: Impression) -> None:
     """Fill ``state.room.lines`` with mean and deviation of each offered arm's logit, over all hypotheses.
 
-    Nothing is drawn at random; the deviation is multiplied by 0.7.
+    Nothing is drawn at random; the deviation is multiplied by 0.7. An arm's level for the key is added.
     """
-    read_context(state, model, impression.context, flags)
-    models, room, weights = state.models, state.room, state.tally.weights[model]
+    model = lane if params.per_key else 0
+    read_context(state, model, impression.context, params.flags)
     base = context_weights.compute_base(state.tally, model)
-    least, total = context_weights.weight_in_use(weights)
     for i in range(len(impression.arms)):
-        mean, square = 0.0, 0.0
-        for h in range(context_models.HYPOTHESES):
-            if weights[h] >= least:
-                logit, variance = context_models.compute_belief(
-                    models, room, model, impression.arms[i], h, base
-                )
-                mean += weights[h] / total * logit
-                square += weights[h] / total * (variance + logit * logit)
-        room.lines[0, i, 0] = mean
-        room.lines[0, i, 1] = context_weights.WIDTH * np.sqrt(max(square - mean * mean, 0.0))
+        mean, variance = mix_belief(state, model, impression.arms[i], base)
+        if params.by_key:
+            level, spread = key_levels.mix_level(state.levels, lane, impression.arms[i])
+            mean, variance = mean + level, variance + spread
+        state.room.lines[0, i, 0] = mean
+        state.room.lines[0, i, 1] = context_weights.WIDTH * np.sqrt(max(variance, 0.0))
 
 
 @kernel
@@ -130,7 +139,9 @@ class ContextMixture(PriorsPolicy):
     the rewards. Numbers are scaled to a common size and, if there are more than 22, rotated to the 22
     directions of largest variance, which have full covariances; the residual has variances only. The
     scaling is fitted to the first 128 events: after 8, 16, 32, 64 and 128 events, and they are learned
-    again; only a number that was constant until then is scaled when it first changes. Rewards that
+    again; only a number that was constant until then is scaled when it first changes. Of several keys, each
+    may like an arm more or less than the average: its level is learned, under three hypotheses about how
+    much keys differ (:mod:`~tacit.policies.features.key_levels`). Rewards that
     vary less than clicks count as more than one click, as in :class:`DriftMixture`.
 
     For a decision each arm's logit has a mean and a deviation over all hypotheses, and the arm with
@@ -154,13 +165,15 @@ class ContextMixture(PriorsPolicy):
         such warnings; before 128 events warnings are ignored.
     per_key : bool, default False
         Whether each key has its own models, which take :attr:`key_bytes` for each key. Otherwise all keys
-        share them, and the key has no effect.
+        share them, and a key has levels of arms alone.
     priors : dict of arm to (float, float), optional
         Prior successes and failures of arms: ``{"film": (4, 96)}`` is 4 clicks in 100 impressions of
         the average user. At most 500 count.
     spread : "arm" or "all", default "arm"
         Whose rewards determine how many clicks a graded reward counts as: those of its arm, or those of all
         arms, as in version 0.3.
+    key_levels : bool, default True
+        Whether keys that share a model have levels of arms; in version 0.3 they had none.
 
     Raises
     ------
@@ -171,7 +184,7 @@ class ContextMixture(PriorsPolicy):
     -----
     The models of ten arms and 64 numbers take 65 kB (:meth:`model_bytes`), the buffer of first events
     another 35 kB. The state is a fold of the events; feedback may come late. Sums are of single
-    precision, in a fixed order.
+    precision, in a fixed order. A key takes 16 bytes an arm.
 
     References
     ----------
@@ -193,8 +206,15 @@ class ContextMixture(PriorsPolicy):
     ('holiday', 'film')
     """
 
-    State = ContextState
-    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"spread": "all"})
+    class State(NamedTuple):
+        models: Models
+        tally: MixtureTally
+        measure: context_inputs.Scaling
+        kept: context_inputs.EventBuffer
+        room: Workspace
+        levels: key_levels.KeyLevels
+
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"spread": "all", "key_levels": False})
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.COUPLED_KERNELS
     about: ClassVar[About] = About(
         source="ours; weights of hypotheses with a share for all by Herbster, Warmuth (1998)",
@@ -213,6 +233,7 @@ class ContextMixture(PriorsPolicy):
     per_key: Flag = field(default=False, kw_only=True)
     priors: Any = field(default=(), kw_only=True, metadata=ADDED_LATER)
     spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True, metadata=ADDED_LATER)
+    key_levels: Flag = field(default=True, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
@@ -235,6 +256,11 @@ class ContextMixture(PriorsPolicy):
     def by_arm(self) -> bool:
         """Whether each arm has a spread of rewards of its own."""
         return self.spread == "arm"
+
+    @param
+    def by_key(self) -> bool:
+        """Whether arms have levels by key; not where each key has a model of its own."""
+        return self.key_levels and not self.per_key
 
     @property
     def observes(self) -> bool:
@@ -266,7 +292,7 @@ class ContextMixture(PriorsPolicy):
     def reads(self) -> str:
         """Inputs in words: context, signals, and whether models are shared or how many bytes each takes."""
         signals = f", of which {self.signals_dim} may announce a shift" if self.signals_dim else ""
-        shared = "one model for all keys"
+        shared = "one model for all keys" + ", levels of arms by key" * self.by_key
         if self.per_key:
             shared = f"a model for each key, which takes {self.key_bytes:,} bytes"
         return f"{super().reads}{signals}; {shared}"
@@ -281,12 +307,13 @@ class ContextMixture(PriorsPolicy):
         """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
         models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.read_dim
         layout = context_models.context_layout(dim)
-        return ContextState(
+        return self.State(
             Models.prior(models, arms, layout, self.prior),
             MixtureTally.empty(models, self.signals_dim, arms),
             context_inputs.Scaling.empty(models, dim, layout.leading if layout.residual else 0),
             context_inputs.EventBuffer.empty(models, dim),
             Workspace.empty(arms, layout),
+            key_levels.KeyLevels.initial(lanes if self.by_key else 0, arms),
         )
 
     def beliefs_in(self, state: ContextState, lane: int, contexts: Floats) -> ContextBeliefs:
@@ -299,7 +326,15 @@ class ContextMixture(PriorsPolicy):
         model = lane if self.per_key else 0
         weights, base = state.tally.weights[model], context_weights.compute_base(state.tally, model)
         read = contexts[:, : self.read_dim]
-        return compute_beliefs(state.models, state.measure, weights, base, model, read, self.flags)
+        beliefs = compute_beliefs(state.models, state.measure, weights, base, model, read, self.flags)
+        mean, variance = self._read_levels(state, lane, np.arange(self.arm_count))[..., None]
+        return beliefs._replace(logits=beliefs.logits + mean, variances=beliefs.variances + variance)
+
+    def _read_levels(self, state: Any, lane: int, arms: Ints) -> Floats:
+        """Return mean and variance of the levels of arms for a key, of shape (2, arms)."""
+        if not self.by_key:
+            return np.zeros((2, len(arms)))
+        return np.array([key_levels.mix_level(state.levels, lane, arm) for arm in arms]).T
 
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
@@ -308,13 +343,13 @@ class ContextMixture(PriorsPolicy):
         model = lane if self.per_key else 0
         base, weights = context_weights.compute_base(state.tally, model), state.tally.weights[model]
         read_context(state, model, impression.context, self.flags)
-        samples = []
+        samples, levels = [], self._read_levels(state, lane, impression.arms)
         for h, share in enumerate(rng.multinomial(draws, weights)):
             beliefs = [
                 context_models.compute_belief(state.models, state.room, model, arm, h, base)
                 for arm in impression.arms
             ]
-            logits, variances = np.array(beliefs).T
+            logits, variances = np.array(beliefs).T + levels
             shape = int(share), len(logits)
             samples.append(logistic(logits + np.sqrt(variances) * rng.standard_normal(shape)))
         context_models.clear_workspace(state.room)
@@ -333,7 +368,7 @@ class ContextMixture(PriorsPolicy):
 
         z is random, the same for all arms.
         """
-        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
+        draw_lines(params, state, lane, impression)
         arm = choose_coupled(params, state, lane, impression, rng)
         context_models.clear_workspace(state.room)
         return arm
@@ -348,7 +383,7 @@ class ContextMixture(PriorsPolicy):
         action: Ints,
     ) -> float:
         """Fill ``action`` with the arm of the highest mean + 0.7·z·deviation; return its propensity."""
-        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
+        draw_lines(params, state, lane, impression)
         action[0] = choose_coupled(params, state, lane, impression, rng)
         place = find_place(impression.arms, action[0])
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
@@ -367,7 +402,7 @@ class ContextMixture(PriorsPolicy):
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the probability that ``choose`` returns an arm."""
-        draw_lines(state, lane if params.per_key else 0, impression, params.flags)
+        draw_lines(params, state, lane, impression)
         place = find_place(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
         context_models.clear_workspace(state.room)
@@ -405,6 +440,10 @@ class ContextMixture(PriorsPolicy):
                     times = context_weights.equivalent_clicks_of_arm(state.tally, model, arm, mean, reward)
                 else:
                     times = context_weights.equivalent_clicks(state.tally, model, mean, reward)
+            if params.by_key and event == events:
+                base = context_weights.compute_base(state.tally, model)
+                logit, variance = mix_belief(state, model, arm, base)
+                key_levels.learn_level(state.levels, lane, arm, logit, variance, reward, times)
             context_weights.learn_event(
                 state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
             )
