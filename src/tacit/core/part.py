@@ -195,12 +195,16 @@ class Part(Checked):
     """Kernels, by name, of the generic functions that a subclass need not implement."""
     named: ClassVar[dict[str, Any]]
     """Registry of all defined classes of its kind, by canonical name."""
+    keeps_repr: ClassVar[bool] = False
+    """Whether subclasses keep the inherited ``__repr__``, which a dataclass would replace by its own."""
     learns_from_propensity: ClassVar[bool] = False
     """Whether ``learn`` needs the decision's propensity (as importance weighting does)."""
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Derive the ``Params`` of a new class and register its kernels and name, unless it is abstract."""
         super().__init_subclass__(**kwargs)
+        if cls.keeps_repr and "__repr__" not in cls.__dict__:
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         if abstract:
             return
         _define_params(cls)

@@ -325,6 +325,7 @@ class Policy(Part, abstract=True):
     """Lower bound of the propensity of any arm on offer, times the number of arms on offer; for a duel,
     times the number of pairs. Estimators that weigh by propensities refuse smaller ones. 0: no guarantee."""
 
+    keeps_repr: ClassVar[bool] = True
     takes_open_ranges: ClassVar[bool] = False
     """Whether ``learn`` takes rewards of a range without a highest one."""
     unlearns_exactly: ClassVar[bool] = True
@@ -334,12 +335,6 @@ class Policy(Part, abstract=True):
 
     arms: Annotated[Any, checks.arms]
     reward_range: Annotated[Any, read_range] = field(default=UNIT_RANGE, kw_only=True, metadata=ADDED_LATER)
-
-    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Keep the inherited representation, which a dataclass would replace by its own."""
-        if "__repr__" not in cls.__dict__:
-            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
-        super().__init_subclass__(abstract=abstract, **kwargs)
 
     def __post_init__(self) -> None:
         """Validate the hyperparameters; raise InvalidValue for a range that ``learn`` cannot take."""
@@ -352,7 +347,7 @@ class Policy(Part, abstract=True):
         elif self.reward_range.is_open and not self.takes_open_ranges:
             remedy = f"{type(self).__name__} must know the highest reward: give (lowest, highest); for named"
             raise InvalidValue("reward_range", self.reward_range.text, f"{remedy} arms, auto needs none")
-        elif self.shows == "duel" and self.reward_range != UNIT_RANGE:
+        elif self.showing.compared and self.reward_range != UNIT_RANGE:
             remedy = "leave it out: of a duel, the reward is 1 if the left arm won, else 0"
             raise InvalidValue("reward_range", self.reward_range.text, remedy)
 
