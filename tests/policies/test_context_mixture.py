@@ -51,7 +51,7 @@ def state_bytes(learner):
 def lines_of(learner, context):
     """Return what the kernel says of each arm: mean and deviation of its score."""
     impression = tacit.Impression(np.arange(learner.policy.arm_count), np.asarray(context, float))
-    draw_lines(learner.state, 0, impression, learner.policy.flags)
+    draw_lines(learner.policy.params, learner.state, 0, impression)
     found = learner.state.room.lines[0].copy()
     type(learner.policy).propensity(learner.policy.params, learner.state, 0, impression, 0)
     return found
