@@ -88,6 +88,7 @@ def off_policy(
     """
     question = OffPolicyEvaluation(target=target, estimators=estimators, **options)
     reader = question.open_log(_open_reader(log))
+    question = question.with_range_of(reader)
     shards = checks.integer("shards", shards, 1, 2**20)
     if shards > 1 and not question.is_sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")
@@ -109,7 +110,8 @@ def off_policy(
     warn_of_lists(question, reader.report)
     notes = warn_rejected(reader, reader)
     log_sums = reduce(lambda before, after: before.merge(after, question.in_turn), sums)
-    return warn_of_doubts(replace(compute_result(question, log_sums), notes=notes))
+    result = compute_result(question, log_sums)
+    return warn_of_doubts(replace(result, notes=(*result.notes, *notes)))
 
 
 def replay(
@@ -168,7 +170,8 @@ def replay(
     notes = warn_rejected(reader, reader)
     for warning in result.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return replace(result.result(policy.label, replaying.by), notes=notes)
+    outcome = result.result(policy.label, replaying.by, policy.reward_range)
+    return replace(outcome, notes=(*outcome.notes, *notes))
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:

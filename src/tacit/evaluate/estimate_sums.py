@@ -157,6 +157,8 @@ class LogSummation:
         cluster: str | None,
         logging: Target | None,
         by_segment: bool = False,
+        *,
+        tails: bool = False,
     ) -> None:
         """Reset target, logging policy and models to before the first row, and set all sums to 0."""
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
@@ -175,7 +177,7 @@ class LogSummation:
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
-        self._by_segment = by_segment
+        self._by_segment, self._tails = by_segment, tails
         self.segments: dict[str, SegmentSums] = {}
         self._tally: Floats = np.zeros((4, 0))
 
@@ -214,7 +216,7 @@ class LogSummation:
                 unit_segments = None if segments is None else segments[lists.first]
             else:
                 units, cluster, unit_segments = estimator.units(weighted), cluster_groups, segments
-            added = _add_units(self.sums[place], units, cluster)
+            added = _add_units(self.sums[place], units, cluster, self._tails)
             self.sums[place] = added._replace(possible=max(added.possible, possible))
             if unit_segments is not None:
                 self._add_segments(place, units, cluster, unit_segments)
@@ -244,7 +246,8 @@ class LogSummation:
             sums = list(before.sums)
             rewards = None if units.rewards is None else units.rewards[picked]
             segment_units = Units(units.weights[picked], units.values[picked], rewards)
-            sums[place] = _add_units(sums[place], segment_units, None if cluster is None else cluster[picked])
+            segment_cluster = None if cluster is None else cluster[picked]
+            sums[place] = _add_units(sums[place], segment_units, segment_cluster, self._tails)
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
@@ -322,14 +325,20 @@ def sum_log(
         whole=question.has_slate_estimator,
     )
     summing = LogSummation(
-        question.target, question.estimators, question.cluster, question.logging, question.by is not None
+        question.target,
+        question.estimators,
+        question.cluster,
+        question.logging,
+        question.by is not None,
+        tails=question.reward_range.is_open,
     )
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
     logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
+    to_unit = question.reward_range.to_unit
     for rows in reader.read(log):
-        checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
+        checksum = crc32(to_unit(rows.reward).tobytes(), checksum) if logs else checksum
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)
@@ -398,10 +407,10 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     return max(float(shown_weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
 
 
-def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
-    """Return the sums ``before`` merged with the sums of more units."""
+def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:
+    """Return the sums ``before`` merged with the sums of more units; with ``tails`` also on skewness."""
     weights, values, rewards = units
-    new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n)
+    new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n, tails=tails)
     return before.merge(new)
 
 

@@ -7,13 +7,15 @@ validate and hold them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Self, TypedDict, Unpack
 
 from tacit.core import checks
 from tacit.core.part import Checked, float_range, int_range, optional, set_field
 from tacit.core.refusals import Refusal, refuse_options
+from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.errors import LogError
 from tacit.evaluate.estimators import (
     IPS,
@@ -38,12 +40,12 @@ from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
 from tacit.logs.reader import LogReader, missing_columns_error
 from tacit.logs.schema import SEGMENT
-from tacit.logs.sources import ReadOptions, open_log
+from tacit.logs.sources import ReadOptions, get_reward_range, open_log, open_policy_log
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
 Confidence = Annotated[float, check_confidence]
-MissingReward = Annotated[float | None, optional(float_range(0.0, 1.0))]
+MissingReward = Annotated[float | None, optional(float_range(-math.inf, math.inf))]
 Seed = Annotated[int, int_range(0)]
 AtLeastOne = Annotated[int, int_range(1)]
 WeightBound = Annotated[float | None, optional(checks.positive)]
@@ -81,6 +83,8 @@ class Options(Checked):
     missing_reward: MissingReward = 0.0
     seed: Seed = 0
     by: str | None = None
+    reward_range: Annotated[Any, read_range] = UNIT_RANGE
+    """Of the log; set by :meth:`with_range_of`."""
 
     @property
     def schema(self) -> Any:
@@ -90,12 +94,24 @@ class Options(Checked):
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
         """Return a reader of the log with the contexts and the segments that the evaluation reads.
 
-        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``.
+        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``. Raises
+        InvalidValue if its range of rewards is not the policy's, or lacks ``missing_reward``.
         """
-        reader = open_log(log, **reading)
+        policy = self.learning_policy
+        reader = open_log(log, **reading) if policy is None else open_policy_log(log, policy, reading)
+        get_reward_range(reader).check_missing(self.missing_reward)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)
         return reader if self.by is None else reader.with_segment(self.by)
+
+    @property
+    def learning_policy(self) -> Policy | None:
+        """The policy that learns from the log; None if none does."""
+        return None
+
+    def with_range_of(self, log: Any) -> Self:
+        """Return a copy of the options with the range of rewards of an open log."""
+        return replace(self, reward_range=get_reward_range(log))
 
 
 # ---- The question of an off-policy evaluation: target policy, estimators and options, validated together
@@ -184,6 +200,11 @@ class OffPolicyEvaluation(Options):
             )
         extra = extra_columns(self.columns)
         return reader.with_columns(extra, self.cluster) if extra else reader
+
+    @property
+    def learning_policy(self) -> Policy | None:
+        """The target policy if it learns from the log."""
+        return self.target.policy if isinstance(self.target, (Learning, Ranking)) else None
 
     @property
     def models(self) -> list[ModelOfLog]:
