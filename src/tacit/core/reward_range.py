@@ -110,9 +110,11 @@ class RewardRange(NamedTuple):
         return float(self.to_unit(value))
 
     def check_missing(self, reward: float | None) -> None:
-        """Raise InvalidValue if the reward of rows without feedback is outside the range; None leaves them out."""
+        """Raise InvalidValue if the reward of rows without feedback is outside the range; None is allowed."""
         if reward is not None and not self.contains(reward):
-            remedy = f"give {self.allowed}, as rewards are, or missing_reward=None (--answered), which leaves out"
+            remedy = (
+                f"give {self.allowed}, as rewards are, or missing_reward=None (--answered), which leaves out"
+            )
             raise InvalidValue("missing_reward", reward, f"{remedy} rows without feedback")
 
     def check(self, field: str, rewards: Any) -> None:
@@ -127,7 +129,9 @@ class RewardRange(NamedTuple):
         """Return what to do about a reward outside the range."""
         if not math.isfinite(value) or self.low is None:
             return f"give {self.allowed}"
-        return f"give {self.allowed}, or say what rewards there can be, as reward_range={self.widen(value).text}"
+        return (
+            f"give {self.allowed}, or say what rewards there can be, as reward_range={self.widen(value).text}"
+        )
 
     @property
     def allowed(self) -> str:
@@ -173,4 +177,5 @@ def read_range(field: str, value: Any) -> RewardRange:
     for end in (low, high):
         if end is not None and not math.isfinite(end):
             raise InvalidValue(field, value, REMEDY)
-    return UNIT_RANGE if (low, high) == UNIT_RANGE else RewardRange(low, high)
+    limits = RewardRange(low, high)
+    return UNIT_RANGE if limits == UNIT_RANGE else limits

@@ -110,7 +110,12 @@ def conclude(
     bounds: dict[str, intervals.Bounds | None] = {
         kind: scale.widen(limits, share, clustered)
         for kind, limits in (
-            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
+            (
+                "normal",
+                intervals.normal(
+                    sums, estimator.ratio, share, clustered=clustered, skewed=reward_range.is_open
+                ),
+            ),
             ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
         )
     }
@@ -180,14 +185,12 @@ class UnitScale(NamedTuple):
         start, width = self.length * (self.reward_range.low or 0.0), self.reward_range.width
         return start + width * bounds[0], start + width * bounds[1]
 
-    def widen(
-        self, bounds: intervals.Bounds, confidence: float, clustered: bool
-    ) -> intervals.Bounds | None:
-        """Return bounds in the caller's unit, widened if all rewards are equal; None if an end is open then."""
+    def widen(self, bounds: intervals.Bounds, confidence: float, clustered: bool) -> intervals.Bounds | None:
+        """Return bounds in the caller's unit, widened if all rewards are equal, or None if an end is open."""
         if self.reward_range == UNIT_RANGE:
             sums, length = self.sums, self.length
             return intervals.widen_interval(bounds, sums, confidence, length=length, clustered=clustered)
-        if not self.sums.least == self.sums.most:
+        if self.sums.least != self.sums.most:
             return bounds
         if self.reward_range.is_open:
             return None
@@ -243,8 +246,8 @@ def _list_doubts(
             f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, {least:g} "
             f"to {most:g} (it is not clipped)"
         )
-    if sums.tails is not None and are_heavy(sums.tails.shares):
-        doubts.append(describe_shares(sums.tails.shares))
+    if are_heavy(sums.shares):
+        doubts.append(describe_shares(sums.shares))
     if not doubts:
         return ()
     remedy = "trust none of its intervals"
@@ -269,9 +272,9 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
 def _anytime(
     estimator: Estimator, sums: Sums, scale: UnitScale, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
-    """Return the anytime interval; None if the estimator does not support it, or the range has no lowest reward.
+    """Return the anytime interval; None if the estimator does not support it.
 
-    It has no upper end if the range has none.
+    It has no upper end if the range of rewards has none; without a lowest reward it is None.
 
     Raises InvalidValue if a weight exceeds ``weight_bound``.
     """
@@ -297,7 +300,8 @@ def _anytime(
     if not unclipped or threshold < weight_bound:
         return None
     (low, high), width = scale.reward_range, scale.reward_range.width
-    assert low is not None and high is not None
+    assert low is not None
+    assert high is not None
     margin = weight_bound * width
     return intervals.anytime_in_range(sums, low - margin, high + margin, confidence)
 
@@ -337,11 +341,10 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
 def _list_open_notes(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
     """Yield notes on intervals and large rewards, if the range of rewards has an open end."""
     if question.reward_range.is_open:
-        no_lowest = question.reward_range.low is None
-        yield f"rewards have no bound: the normal interval is corrected for skewness; {ANYTIME_OPEN[no_lowest]}"
+        anytime = ANYTIME_OPEN[question.reward_range.low is None]
+        yield f"rewards have no bound: the normal interval is corrected for skewness; {anytime}"
         for estimator, sums in zip(question.estimators, log_sums.sums, strict=True):
-            if sums.tails is not None:
-                yield f"{estimator.label}: {describe_shares(sums.tails.shares)}"
+            yield f"{estimator.label}: {describe_shares(sums.shares)}"
 
 
 def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:

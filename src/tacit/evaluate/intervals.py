@@ -44,35 +44,6 @@ MAXIMA = 1024
 """Maxima of weights among which a lower bound of the largest ones is searched for."""
 
 
-class TailSums(NamedTuple):
-    """Sums over units on the tails of their values.
-
-    Attributes
-    ----------
-    cubes : array of float64, shape (4,)
-        Sums of y³, y²w, yw² and w³, of values y and weights w.
-    total : float
-        Sum of the absolute values.
-    largest : array of float64, shape (LARGEST,)
-        The largest absolute values, in descending order; padded with 0.
-    """
-
-    cubes: Floats
-    total: float
-    largest: Floats
-
-    def merge(self, other: TailSums) -> TailSums:
-        """Return the sums over the units of both."""
-        largest = _find_largest(np.concatenate([self.largest, other.largest]))
-        return TailSums(self.cubes + other.cubes, self.total + other.total, largest)
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        """Shares of the sum of absolute values that the largest value and the five largest bring."""
-        total = self.total or 1.0
-        return float(self.largest[0]) / total, float(self.largest.sum()) / total
-
-
 class Sums(NamedTuple):
     """Sums over the units of a log, or of a part of one.
 
@@ -97,8 +68,12 @@ class Sums(NamedTuple):
         The smallest and the largest of these rewards among units of a weight above 0.
     possible : float
         The largest weight that a unit could have had, whatever was shown; 0 if unknown.
-    tails : TailSums or None
-        Sums on the skewness of the values, if the range of rewards has an open end.
+    cubes : array of float64, shape (4,)
+        Sums of y³, y²w, yw² and w³, of values y and weights w; 0 unless the range of rewards has an open end.
+    magnitude : float
+        Sum of the absolute values; likewise.
+    largest_values : array of float64, shape (LARGEST,)
+        The largest absolute values, in descending order; likewise.
 
     Examples
     --------
@@ -125,15 +100,14 @@ class Sums(NamedTuple):
     least: float = math.inf
     most: float = -math.inf
     possible: float = 0.0
-    tails: TailSums | None = None
+    cubes: Floats = np.zeros(4)
+    magnitude: float = 0.0
+    largest_values: Floats = np.zeros(LARGEST)
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both; ``largest`` keeps the largest weights of the two."""
-        tails = self.tails or other.tails
-        if self.tails and other.tails:
-            tails = self.tails.merge(other.tails)
-        return Sums(*map(add, self[:-1], other[:-1]))._replace(
-            tails=tails,
+        return Sums._make(map(add, self, other))._replace(
+            largest_values=_find_largest(np.concatenate([self.largest_values, other.largest_values])),
             largest=_find_largest(np.concatenate([self.largest, other.largest])),
             least=min(self.least, other.least),
             most=max(self.most, other.most),
@@ -150,7 +124,7 @@ class Sums(NamedTuple):
     def to_unit(self, reward_range: RewardRange, length: float = 1.0) -> Sums:
         """Return the sums of the same units with rewards mapped to [0, 1]; their values must be w·r.
 
-        ``length`` is the number of positions of a unit. Groups and tails stay as they are.
+        ``length`` is the number of positions of a unit. Groups and cubes stay as they are.
         """
         low, width = reward_range.low or 0.0, reward_range.width
         least, most = ((end - length * low) / width for end in (self.least, self.most))
@@ -168,6 +142,12 @@ class Sums(NamedTuple):
     def effective_sample_size(self) -> float:
         """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992), or 0."""
         return self.w**2 / self.ww if self.ww > 0 else 0.0
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Shares of the sum of absolute values that the largest value and the five largest bring."""
+        magnitude = self.magnitude or 1.0
+        return float(self.largest_values[0]) / magnitude, float(self.largest_values.sum()) / magnitude
 
     @property
     def mean_weight(self) -> float:
@@ -209,7 +189,7 @@ def sum_units(
     first : int, default 0
         Number of earlier units; without clusters, units are assigned to groups in turn.
     tails : bool, default False
-        Whether to sum what :func:`normal` needs to correct for skewness.
+        Whether to sum cubes and magnitudes, too.
     """
     if not len(weights):
         return empty_sums(groups)
@@ -219,7 +199,7 @@ def sum_units(
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
         by_group = [count, *(_sum_by_cluster(cluster, x, groups) for x in (weights, values))]
     reward_sums = () if rewards is None else _sum_rewards(weights, rewards)
-    return Sums(
+    sums = Sums(
         len(weights),
         float(weights.sum()),
         _product(weights, weights),
@@ -229,15 +209,13 @@ def sum_units(
         _find_largest(weights),
         np.stack(by_group),
         *reward_sums,
-        tails=_sum_tails(weights, values) if tails else None,
     )
-
-
-def _sum_tails(weights: Floats, values: Floats) -> TailSums:
-    """Return the sums on the tails of values."""
+    if not tails:
+        return sums
     y2, w2, sizes = values * values, weights * weights, np.abs(values)
     cubes = [_product(y2, values), _product(y2, weights), _product(values, w2), _product(w2, weights)]
-    return TailSums(np.array(cubes), float(sizes.sum()), _find_largest(sizes))
+    magnitude, largest = float(sizes.sum()), _find_largest(sizes)
+    return sums._replace(cubes=np.array(cubes), magnitude=magnitude, largest_values=largest)
 
 
 def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
@@ -394,13 +372,18 @@ def wilson(mean: float, count: float, confidence: float = CONFIDENCE) -> Bounds:
 
 
 def normal(
-    sums: Sums, ratio: bool = False, confidence: float = CONFIDENCE, *, clustered: bool = False
+    sums: Sums,
+    ratio: bool = False,
+    confidence: float = CONFIDENCE,
+    *,
+    clustered: bool = False,
+    skewed: bool = False,
 ) -> Bounds:
     """Return the interval of the estimate by the central limit theorem; NaN for fewer than two units.
 
     For a ratio (self-normalised), the variance follows from the delta method: Σ(y − θw)²/(Σw)². With
-    ``clustered`` it is estimated between groups of clusters. Sums with tails give an interval that is
-    corrected for skewness.
+    ``clustered`` it is estimated between groups of clusters. With ``skewed`` the interval is corrected for
+    skewness, for which the sums must have cubes.
 
     References
     ----------
@@ -418,7 +401,7 @@ def normal(
     quantile = normal_quantile(check_confidence("confidence", confidence))
     value = compute_estimate(sums, ratio)
     error = standard_error(sums, ratio, clustered=clustered)
-    if sums.tails is not None:
+    if skewed:
         return correct_skewness(value, error, *_central_moments(sums, ratio, clustered), confidence)
     return value - quantile * error, value + quantile * error
 
@@ -428,13 +411,12 @@ def _central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, f
 
     It averages y − θ, for a ratio y − θw, of units, or of groups of clusters.
     """
-    assert sums.tails is not None
     value = compute_estimate(sums, ratio)
     if clustered:
         count, weights, values = sums.groups[:, sums.groups[0] > 0]
         gaps = values - value * (weights if ratio else count)
         return float(np.mean(gaps**2)), float(np.mean(gaps**3)), float(len(gaps))
-    n, (yyy, yyw, yww, www) = sums.n, sums.tails.cubes
+    n, (yyy, yyw, yww, www) = sums.n, sums.cubes
     # Σ(y − θx)² and Σ(y − θx)³ with x = w or x = 1.
     moments = (yyw, yww, www, sums.wy, sums.ww) if ratio else (sums.yy, sums.y, n, sums.y, n)
     yyx, yxx, xxx, xy, xx = moments
@@ -848,7 +830,9 @@ def _evidence_of_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
     # ψ(λ)/λ², whose limit at 0 is ½ + λ/3.
     is_small = stakes < 1e-4
     safe = np.where(is_small, 1.0, stakes)
-    curve = np.where(is_small, 0.5 + stakes / 3, -(np.log1p(-np.where(is_small, 0.0, stakes)) + stakes) / safe**2)
+    curve = np.where(
+        is_small, 0.5 + stakes / 3, -(np.log1p(-np.where(is_small, 0.0, stakes)) + stakes) / safe**2
+    )
     exponents = np.where(is_used, bets * first - curve * bets**2 * second, -np.inf)
     top = exponents.max(axis=0)
     return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))

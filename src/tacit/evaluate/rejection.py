@@ -76,7 +76,8 @@ class ReplayResult(Tabulated):
         matched on average. Passes share their rows, so more passes never narrow it. The variance of a
         reward in [0, 1] is at most that of a click of the same mean, so the interval is conservative for
         fractions. Of another range the rewards are mapped to [0, 1]; if an end is open, it is the interval
-        by the central limit theorem, corrected for skewness. Rewards of a policy that learns depend on one another, but the deviations
+        by the central limit theorem, corrected for skewness.
+        Rewards of a policy that learns depend on one another, but the deviations
         from the expected reward of the arms shown are martingale differences, so with many matches the
         interval covers the expected reward of the arms shown. The spread of ``estimates`` shows
         the effect of chance in learning.
@@ -235,7 +236,7 @@ class ReplayCounts(NamedTuple):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Shares of the sum of absolute rewards that the largest and the five largest bring, mean over passes."""
+        """Shares of the sum of absolute rewards that the largest and the five largest bring in a pass."""
         shares = [
             (row[0] / total, sum(row) / total)
             for row, total in zip(self.largest, self.moments[-1], strict=True)

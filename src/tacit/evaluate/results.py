@@ -381,7 +381,7 @@ MAX_SHARES = 0.1, 0.3
 
 
 def are_heavy(shares: tuple[float, float]) -> bool:
-    """True if the largest reward, or the five largest, bring so much of a sum that its estimate is in doubt."""
+    """True if the largest reward, or the five largest, bring more of a sum than an estimate should have."""
     return shares[0] > MAX_SHARES[0] or shares[1] > MAX_SHARES[1]
 
 
@@ -397,4 +397,6 @@ def describe_shares(shares: tuple[float, float]) -> str:
     """
     largest, five = (f"{100 * share:.1f} %" for share in shares)
     doubt = ", so a few rows decide, and no interval tells of larger rewards to come"
-    return f"the largest reward brings {largest} of the sum, the five largest {five}{doubt * are_heavy(shares)}"
+    return (
+        f"the largest reward brings {largest} of the sum, the five largest {five}{doubt * are_heavy(shares)}"
+    )

@@ -174,7 +174,11 @@ def warn_one_sided(result: Any, reward_range: RewardRange = UNIT_RANGE) -> tuple
 
     Nothing is issued. ``result`` is an off-policy or a replay result that left out rows without feedback.
     """
-    if reward_range != UNIT_RANGE or result.logged < 1.0 or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE:
+    if (
+        reward_range != UNIT_RANGE
+        or result.logged < 1.0
+        or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE
+    ):
         return ()
     return (
         f"missing_reward: all {result.rows:,} rows with feedback have the reward 1, and "

@@ -65,7 +65,8 @@ REMEDY = {
     MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
     ONES: "are the rows without a click missing? give a row for each decision, clicked or not",
     ZEROS: "nothing can be said of rewards; say what column has them with columns={'reward': ...} "
-    "(--column reward=...), and what rewards there can be with reward_range=(0, None) (--reward-range 0 open)",
+    "(--column reward=...), and what rewards there can be with reward_range=(0, None) (--reward-range "
+    "0 open)",
     CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: take 1 off each",

@@ -166,6 +166,8 @@ def _decode_texts(batch: Any) -> Any:
 # ---- Files and tables as validated record batches
 
 BATCH_ROWS = 65_536
+REJECT, CLIP = "reject", "clip"
+"""What becomes of rewards outside the range."""
 MEMORY = "table"
 DECISION_ID = "decision_id"
 """Column of decision ids; without it each row is a decision, named by the row's number."""
@@ -240,11 +242,14 @@ class LogReader:
     most_rejected : float
         Largest share of rejected rows for which something is concluded from the log.
     reward_range : RewardRange
-        The lowest and the highest reward; rows outside are rejected.
+        The lowest and the highest reward there can be.
+    outside : {"reject", "clip"}
+        Whether rows with other rewards are rejected, or their reward counts as the nearest end.
     """
 
     items: Any = None
     reward_range = UNIT_RANGE
+    outside = REJECT
     most_rejected = MAX_REJECTED
     lacks_rewards = False
     rewards = ""
@@ -523,7 +528,12 @@ class LogReader:
 
     def make_report(self) -> LogReport:
         """Return an empty report of the log, with its range of rewards and notes on keys and rewards."""
-        return LogReport(one_key=self.one_key, rewards=self.rewards, reward_range=self.reward_range)
+        return LogReport(
+            one_key=self.one_key,
+            rewards=self.rewards,
+            reward_range=self.reward_range,
+            clips=self.outside == CLIP,
+        )
 
     def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
         """Read the log and yield its valid rows in batches, each with its file and its row numbers there.

@@ -46,15 +46,7 @@ from tacit.logs.data_warnings import (
     mask_texts,
     select_warnings,
 )
-from tacit.logs.schema import (
-    ALLOWED,
-    EXTRA,
-    SCHEMA,
-    SEGMENT,
-    EpochTimes,
-    describe_allowed,
-    describe_range,
-)
+from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes, describe_allowed, describe_range
 from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
@@ -172,7 +164,11 @@ class LogReport:
     rejected_rewards : tuple
         Number, sum, minimum and maximum of the finite rewards of rejected rows.
     reward_range : RewardRange
-        The range outside of which a reward was rejected.
+        The range outside of which a reward was rejected, or clipped.
+    clips : bool
+        Whether rewards outside the range count as its nearest end.
+    clipped, clipped_amount : int, float
+        Number of rows whose reward was clipped, and by how much in sum.
     """
 
     read: int = 0
@@ -186,6 +182,9 @@ class LogReport:
     lists: bool = False
     rejected_rewards: tuple[int, float, float, float] = (0, 0.0, np.inf, -np.inf)
     reward_range: RewardRange = UNIT_RANGE
+    clips: bool = False
+    clipped: int = 0
+    clipped_amount: float = 0.0
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
         """Add data warnings; rows of a kind and column that has a warning already are added to its count."""
@@ -225,6 +224,22 @@ class LogReport:
             low, high = min(low, rewards.min().item()), max(high, rewards.max().item())
             self.rejected_rewards = count + len(rewards), total + rewards.sum().item(), low, high
 
+    def clip_rewards(self, rewards: Any) -> Any:
+        """Return an Arrow array of rewards, those outside the range at its nearest end; count these."""
+        values = _fill_null(rewards, np.nan)
+        outside = np.isfinite(values) & ~self.reward_range.contains(values)
+        if not outside.any():
+            return rewards
+        clipped = np.where(outside, np.clip(values, *self.reward_range), values)
+        self.clipped += int(outside.sum())
+        self.clipped_amount += float(np.abs(clipped[outside] - values[outside]).sum())
+        return pa.array(clipped, rewards.type, mask=_is_null(rewards))
+
+    def describe_clipped(self) -> str:
+        """Return as text how many rewards were clipped, and by how much; "" if none was."""
+        text = f"{self.clipped:,} of {self.read:,} rewards are clipped to {self.reward_range.text}"
+        return f"{text}, by {self.clipped_amount:g} in sum" * bool(self.clipped)
+
     def describe_rejected(self) -> str:
         """Return as text how many rows are left out, and with what rewards; "" if none is."""
         (count, total, low, high), left_out = self.rejected_rewards, self.read - self.kept
@@ -254,6 +269,8 @@ class LogReport:
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
         both.lists, both.reward_range = self.lists or other.lists, other.reward_range
+        both.clips, both.clipped = other.clips, self.clipped + other.clipped
+        both.clipped_amount = self.clipped_amount + other.clipped_amount
         sums, more = self.rejected_rewards, other.rejected_rewards
         low, high = min(sums[2], more[2]), max(sums[3], more[3])
         both.rejected_rewards = sums[0] + more[0], sums[1] + more[1], low, high
@@ -276,7 +293,7 @@ class LogReport:
         return [
             *one_key * self.one_key,
             *[f"reward: {self.rewards}"] * bool(self.rewards),
-            *filter(None, [self.describe_rejected()]),
+            *filter(None, [self.describe_rejected(), self.describe_clipped()]),
             *(
                 f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
                 for unit, count in self.time_units.items()
@@ -640,9 +657,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """Per column of numbers the reason to reject rows outside its range, and a function that tests values."""
 
 
-def _find_faults(
-    raw: dict[str, Any], columns: dict[str, Any], reward_range: RewardRange
-) -> Iterator[_Fault]:
+def _find_faults(raw: dict[str, Any], columns: dict[str, Any], reward_range: RewardRange) -> Iterator[_Fault]:
     """Yield the reasons to reject rows, in order of precedence, each with a mask of the rows that have it.
 
     ``raw`` are columns before, ``columns`` after the conversion to the schema's types. Columns that are not
@@ -758,6 +773,8 @@ def check_rows(
         for field in SCHEMA
         if field.name in raw.columns
     }
+    if report.clips and "reward" in columns:
+        columns["reward"] = report.clip_rewards(columns["reward"])
     if encoded is not None:
         columns |= {name: columns[name].dictionary_encode() for name in encoded if name in columns}
         columns["arms"] = _encode_lists(columns["arms"])

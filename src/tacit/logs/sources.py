@@ -15,6 +15,7 @@ from typing import Any, TypedDict, Unpack
 import pyarrow as pa
 
 from tacit.core import checks
+from tacit.core.part import one_word
 from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.reward_range import UNIT_RANGE, RewardRange, read_range
 from tacit.errors import (
@@ -31,9 +32,9 @@ from tacit.logs.formats import FolderLayout, collect_files, is_url, list_suffixe
 from tacit.logs.items import ItemTable
 from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, list_column_refusals
+from tacit.logs.reader import BATCH_ROWS, CLIP, REJECT, Frame, LogReader, list_column_refusals
 from tacit.logs.rows import MAX_REJECTED, Chunk, convert_values
-from tacit.logs.schema import ALLOWED, describe_allowed
+from tacit.logs.schema import ALLOWED, describe_allowed, describe_range
 from tacit.logs.ubi import UBI
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
@@ -55,6 +56,7 @@ class ReadOptions(TypedDict, total=False):
     items: Any
     most_rejected: float
     reward_range: Any
+    outside: str
 
 
 @with_suggestions
@@ -71,6 +73,7 @@ def read_log(
     items: Any = None,
     most_rejected: float = MAX_REJECTED,
     reward_range: Any = (0.0, 1.0),
+    outside: str = REJECT,
 ) -> LogReader:
     """Open a click log and return a reader of its valid rows; rows are read when it is iterated.
 
@@ -116,6 +119,9 @@ def read_log(
     reward_range : (float, float), (float, None) or None, default (0, 1)
         The lowest and the highest reward there can be, in the unit of the log; None where there is no
         bound. A row with a reward outside is invalid.
+    outside : {"reject", "clip"}, default "reject"
+        ``"clip"``: a reward outside the range counts as its nearest end, and results say how many did, and
+        how much that is in sum. Their values are then those of clipped rewards.
 
     Returns
     -------
@@ -160,6 +166,7 @@ def read_log(
     """
     table, share = ItemTable.from_table(items), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     rewards = read_range("reward_range", reward_range)
+    one_word(REJECT, CLIP)("outside", outside)
     arms = checks.as_list(arms)
     places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     refuse_options(_list_refusals(log, places, arms, columns or {}, constants or {}))
@@ -171,8 +178,7 @@ def read_log(
         if layout is not None:
             refuse_options(_list_layout_refusals(layout.name, arms, time_unit))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            reader.items, reader.most_rejected, reader.reward_range = table, share, rewards
-            return reader
+            return _set_limits(reader, table, share, rewards, outside)
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
@@ -181,7 +187,15 @@ def read_log(
     reader = LogReader(files, constants=all_constants, **options)
     refuse_options(_list_column_refusals(arms, reader))
     _warn_unused_constants(all_constants, reader)
-    reader.items, reader.most_rejected, reader.reward_range = table, share, rewards
+    return _set_limits(reader, table, share, rewards, outside)
+
+
+def _set_limits(
+    reader: LogReader, items: Any, most_rejected: float, reward_range: RewardRange, outside: str
+) -> LogReader:
+    """Return the reader, with its items and what of rows it allows."""
+    reader.items, reader.most_rejected = items, most_rejected
+    reader.reward_range, reader.outside = reward_range, outside
     return reader
 
 
@@ -309,8 +323,10 @@ def open_policy_log(log: Any, policy: Any, options: ReadOptions) -> Any:
         reader = open_log(log, **({"reward_range": policy.reward_range} | options))  # type: ignore[arg-type]
     logged = get_reward_range(reader)
     if logged != policy.reward_range:
-        whose = f"the policy {policy.label} learns rewards in {policy.reward_range.text}, the log is read with"
-        remedy = "give both the same, such as auto(reward_range=(0, None)) and read_log(reward_range=(0, None))"
+        whose = (
+            f"the policy {policy.label} learns rewards in {policy.reward_range.text}, the log is read with"
+        )
+        remedy = f"read it with {describe_range(policy.reward_range)}, or give the policy the log's"
         raise InvalidValue("reward_range", logged.text, f"{whose} {logged.text}; {remedy}")
     return reader
 
@@ -364,7 +380,8 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
-    return tuple(report.notes()[: report.one_key + bool(report.rewards) + bool(report.rejected)])
+    count = report.one_key + bool(report.rewards) + bool(report.rejected) + bool(report.clipped)
+    return tuple(report.notes()[:count])
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
