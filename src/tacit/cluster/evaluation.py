@@ -88,7 +88,6 @@ def off_policy(
     """
     question = OffPolicyEvaluation(target=target, estimators=estimators, **options)
     reader = question.open_log(_open_reader(log))
-    question = question.with_range_of(reader)
     shards = checks.integer("shards", shards, 1, 2**20)
     if shards > 1 and not question.is_sequential:
         raise InvalidValue("shards", shards, "leave it out: only targets that learn need shards")

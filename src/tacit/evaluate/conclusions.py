@@ -311,16 +311,19 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
 
     It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
     """
+    reward_range = log_sums.reward_range
     return OffPolicyResult(
         target=question.target.label,
-        estimates=_estimates(question, log_sums.sums, given_above=log_sums.given_above),
+        estimates=_estimates(
+            question, log_sums.sums, reward_range=reward_range, given_above=log_sums.given_above
+        ),
         logged=_mean_logged_reward(question, log_sums),
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
         segments={
             name: Segment(
-                _estimates(question, part.sums, len(log_sums.segments)),
+                _estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
                 part.rows,
                 _mean_logged_reward(question, part),
             )
@@ -334,14 +337,14 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
         confidence=question.confidence,
         missing_reward=question.missing_reward,
         notes=tuple(_list_open_notes(question, log_sums)),
-        reward_range=question.reward_range,
+        reward_range=reward_range,
     )
 
 
 def _list_open_notes(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
     """Yield notes on intervals and large rewards, if the range of rewards has an open end."""
-    if question.reward_range.is_open:
-        anytime = ANYTIME_OPEN[question.reward_range.low is None]
+    if log_sums.reward_range.is_open:
+        anytime = ANYTIME_OPEN[log_sums.reward_range.low is None]
         yield f"rewards have no bound: the normal interval is corrected for skewness; {anytime}"
         for estimator, sums in zip(question.estimators, log_sums.sums, strict=True):
             yield f"{estimator.label}: {describe_shares(sums.shares)}"
@@ -364,6 +367,7 @@ def _estimates(
     estimator_sums: Sequence[Sums],
     segments: int = 1,
     *,
+    reward_range: RewardRange,
     given_above: bool = False,
 ) -> ByEstimator:
     """Return one estimate with intervals per estimator, from the estimators' sums.
@@ -380,7 +384,7 @@ def _estimates(
             seed=question.seed,
             segments=segments,
             given_above=given_above and isinstance(estimator, IndependentIPS),
-            reward_range=question.reward_range,
+            reward_range=reward_range,
         )
         for estimator, sums in zip(question.estimators, estimator_sums, strict=True)
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
@@ -39,6 +40,7 @@ from tacit.evaluate.rows import (
 from tacit.evaluate.targets import Target
 from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.schema import SEGMENT
+from tacit.logs.sources import get_reward_range, open_log
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
 """A log lacks support for the target where the propensity left to other arms is at most the first and the
@@ -81,6 +83,8 @@ class LogSums(NamedTuple):
         True if the target is a learner that was fitted to these very rows.
     given_above : bool
         True if a row has only the propensity of its arm given the arms above it, not the one at its position.
+    reward_range : RewardRange
+        Of the log.
     """
 
     sums: tuple[Sums, ...]
@@ -93,6 +97,7 @@ class LogSums(NamedTuple):
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
     learned: bool = False
     given_above: bool = False
+    reward_range: RewardRange = UNIT_RANGE
 
     def merge(self, after: LogSums, in_turn: Sequence[bool]) -> LogSums:
         """Return the sums over this part of a log and the next one.
@@ -130,6 +135,7 @@ class LogSums(NamedTuple):
             slates,
             segments,
             given_above=self.given_above or after.given_above,
+            reward_range=self.reward_range,
         )
 
 
@@ -158,7 +164,7 @@ class LogSummation:
         logging: Target | None,
         by_segment: bool = False,
         *,
-        tails: bool = False,
+        reward_range: RewardRange = UNIT_RANGE,
     ) -> None:
         """Reset target, logging policy and models to before the first row, and set all sums to 0."""
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
@@ -177,7 +183,8 @@ class LogSummation:
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
-        self._by_segment, self._tails = by_segment, tails
+        self._by_segment, self._reward_range = by_segment, reward_range
+        self._tails = reward_range.is_open
         self.segments: dict[str, SegmentSums] = {}
         self._tally: Floats = np.zeros((4, 0))
 
@@ -302,6 +309,7 @@ class LogSummation:
             self.segments,
             learned,
             reader.given_above,
+            self._reward_range,
         )
 
 
@@ -315,6 +323,8 @@ def sum_log(
     UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
     target.
     """
+    log = open_log(log)
+    reward_range = get_reward_range(log)
     names = {key: column for model in question.models for key, column in model.names.items()}
     reader = RowReader(
         question.columns,
@@ -330,15 +340,14 @@ def sum_log(
         question.cluster,
         question.logging,
         question.by is not None,
-        tails=question.reward_range.is_open,
+        reward_range=reward_range,
     )
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
     logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
-    to_unit = question.reward_range.to_unit
     for rows in reader.read(log):
-        checksum = crc32(to_unit(rows.reward).tobytes(), checksum) if logs else checksum
+        checksum = crc32(reward_range.to_unit(rows.reward).tobytes(), checksum) if logs else checksum
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)

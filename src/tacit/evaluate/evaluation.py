@@ -152,7 +152,6 @@ def off_policy(
         by=by,
     )
     reader = question.open_log(log, **reading)
-    question = question.with_range_of(reader)
     if isinstance(getattr(question.target, "policy", None), Policy) and not question.models:
         warn_unread_context(reader, question.target.policy)
     if not all(model.is_fitted for model in question.models):

@@ -499,11 +499,11 @@ def examine(
     options = Options(missing_reward=missing_reward)
     check_confidence("confidence", confidence)
     reader = options.open_log(log, **reading)
-    low, highest = get_reward_range(reader)
-    is_wrong = low != 0.0 or highest is None
-    refuse_options([Refusal("reward_range", is_wrong, NO_SHARES, get_reward_range(reader).text)])
+    reward_range = get_reward_range(reader)
+    is_wrong = reward_range.is_open or reward_range.low != 0.0
+    refuse_options([Refusal("reward_range", is_wrong, NO_SHARES, reward_range.text)])
     randomized = method == "randomization"
-    cells = count_cells(reader, options.missing_reward, randomized=randomized, highest=highest or 1.0)
+    cells = count_cells(reader, options.missing_reward, randomized=randomized, highest=reward_range.width)
     reader.report.drop_order_warnings()
     warn_rejected(reader, log, by_placement=True)
     places = np.unique(cells.position)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Self, TypedDict, Unpack
+from typing import Annotated, Any, TypedDict, Unpack
 
 from tacit.core import checks
 from tacit.core.part import Checked, float_range, int_range, optional, set_field
 from tacit.core.refusals import Refusal, refuse_options
-from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.errors import LogError
 from tacit.evaluate.estimators import (
     IPS,
@@ -83,8 +82,6 @@ class Options(Checked):
     missing_reward: MissingReward = 0.0
     seed: Seed = 0
     by: str | None = None
-    reward_range: Annotated[Any, read_range] = UNIT_RANGE
-    """Of the log; set by :meth:`with_range_of`."""
 
     @property
     def schema(self) -> Any:
@@ -108,10 +105,6 @@ class Options(Checked):
     def learning_policy(self) -> Policy | None:
         """The policy that learns from the log; None if none does."""
         return None
-
-    def with_range_of(self, log: Any) -> Self:
-        """Return a copy of the options with the range of rewards of an open log."""
-        return replace(self, reward_range=get_reward_range(log))
 
 
 # ---- The question of an off-policy evaluation: target policy, estimators and options, validated together

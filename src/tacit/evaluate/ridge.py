@@ -107,7 +107,7 @@ class LengthModels(NamedTuple):
     ends: RewardRange = UNIT_RANGE
 
     def predict(self, contexts: Floats, fold: int) -> Floats:
-        """Return the expected reward of each arm, within ``ends`` (rows, arms) by a fold's model."""
+        """Return the expected reward of each arm by a fold's model, shape (rows, arms), within ``ends``."""
         features = contexts - self.center[fold]
         features *= self.scale[fold]
         weights = self.weights[fold]
@@ -121,9 +121,10 @@ class ArmRidges(ArmValues, ModelOfLog):
 
     Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
     Contexts are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
-    of all rows as in :class:`ArmMeans`, its slopes towards 0, and predictions are clipped to the range of
+    of all rows as in :class:`ArmMeans`, its slopes towards 0; predictions are clipped to the range of
     rewards. Each length of contexts, as of several placements, has its own models; for rows without a
-    context they reduce to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)² numbers.
+    context they reduce to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)²
+    numbers.
 
     Parameters
     ----------

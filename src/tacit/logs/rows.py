@@ -856,7 +856,7 @@ def _rejection_message(reason: str, example: Example, reward_range: RewardRange)
     """Return the error message for a rejected row: location, column, value, reason and remedy."""
     allowed = "as many fields as the header, or one JSON object a line"
     if example.column in ALLOWED:
-        allowed = describe_allowed(example.column, reward_range)
+        allowed = describe_allowed(example.column, reward_range, example.value)
     return (
         f"{example.source}: row {example.row}: {example.column}: "
         f"{_shorten(example.value)} is not allowed ({reason}); give {allowed}"

@@ -35,6 +35,7 @@ A Parquet file carries the version as ``tacit_log_version`` in its metadata.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -95,13 +96,21 @@ ALLOWED = {
 """Allowed values of each column, phrased as the remedy in errors."""
 
 
-def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE) -> str:
-    """Return the allowed values of a column, phrased as the remedy in errors, for a range of rewards."""
+def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE, value: Any = None) -> str:
+    """Return the allowed values of a column, phrased as the remedy in errors, for a range of rewards.
+
+    If ``value`` is a reward outside the range, the text says how to give a wider one.
+    """
     if column != "reward":
         return ALLOWED[column]
-    nothing, wider = "or nothing where no feedback came", RewardRange(0.0, None)
-    more = "" if reward_range.low is None else f"; or say what rewards there can be, {describe_range(wider)}"
-    return f"{reward_range.allowed}, {nothing}{more}"
+    allowed = f"{reward_range.allowed}, or nothing where no feedback came"
+    try:
+        reward = float(value)
+    except (TypeError, ValueError):
+        return allowed
+    if not math.isfinite(reward) or reward_range.contains(reward):
+        return allowed
+    return f"{allowed}; or say what rewards there can be, {describe_range(reward_range.widen(reward))}"
 
 
 def describe_range(reward_range: RewardRange) -> str:

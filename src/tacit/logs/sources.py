@@ -375,7 +375,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
     lines = [report.summary()] if reader is not log and report.rejected else []
     for reason in ("reward-outside-range", "unparsable-reward"):
         if example := report.examples.get(reason):
-            allowed = describe_allowed("reward", report.reward_range)
+            allowed = describe_allowed("reward", report.reward_range, example.value)
             message = f"{example.source}: row {example.row}: {example}; give {allowed}"
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
