@@ -501,7 +501,7 @@ class LogOptions:
     items
         Vectors of the items that are arms: a file with the columns id and vector, optionally from.
     outside
-        What becomes of rewards outside the range: their rows are bad, or they count as its nearest end.
+        Whether rows with rewards outside the range are bad, or count as its nearest end.
     """
 
     format: str | None = None

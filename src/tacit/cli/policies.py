@@ -137,7 +137,7 @@ def simulate(
     delay
         With clicks only: mean delay of a click, in rounds; by default a tenth of the window.
     reward_range
-        It is what policies are told; by default the environment's.
+        Range of the policies' rewards; by default the environment's.
     cluster
         Never changes results.
     plot
@@ -157,7 +157,7 @@ def simulate(
         policy_list: list[Any] = [policy_from_spec(spec, arms=arms, setting=setting) for spec in policy]
         rewards = world.reward_range if reward_range is None else parse_range(reward_range)
         if rewards != UNIT_RANGE:
-            policy_list = [each.with_range(rewards) for each in policy_list]
+            policy_list = [player.with_range(rewards) for player in policy_list]
         read_click_timing(feedback, window, delay, world)
         if plot:
             check_plot(plot)

@@ -112,10 +112,8 @@ class RewardRange(NamedTuple):
     def check_missing(self, reward: float | None) -> None:
         """Raise InvalidValue if the reward of rows without feedback is outside the range; None is allowed."""
         if reward is not None and not self.contains(reward):
-            remedy = (
-                f"give {self.allowed}, as rewards are, or missing_reward=None (--answered), which leaves out"
-            )
-            raise InvalidValue("missing_reward", reward, f"{remedy} rows without feedback")
+            remedy = f"give {self.limits_text}, as rewards are, or missing_reward=None (--answered)"
+            raise InvalidValue("missing_reward", reward, f"{remedy}, which leaves out rows without feedback")
 
     def check(self, field: str, rewards: Any) -> None:
         """Raise InvalidValue for the first reward of an array that is not finite or outside the range."""
@@ -128,20 +126,19 @@ class RewardRange(NamedTuple):
     def remedy(self, value: float) -> str:
         """Return what to do about a reward outside the range."""
         if not math.isfinite(value) or self.low is None:
-            return f"give {self.allowed}"
-        return (
-            f"give {self.allowed}, or say what rewards there can be, as reward_range={self.widen(value).text}"
-        )
+            return f"give {self.limits_text}"
+        wider = self.widen(value).text
+        return f"give {self.limits_text}, or say what rewards there can be, as reward_range={wider}"
 
     @property
-    def allowed(self) -> str:
+    def limits_text(self) -> str:
         """The rewards within the range, as a remedy: ``a number in [0, 1]``."""
         if self.low is None:
             return "a finite number"
         return f"a number in [{self.low:g}, {'infinity)' if self.high is None else f'{self.high:g}]'}"
 
     def widen(self, value: float) -> RewardRange:
-        """Return an open range that may be meant if there is such a reward outside of this one."""
+        """Return an open range that may be meant, of a reward outside of this one."""
         is_below = self.low is not None and value < min(self.low, 0.0)
         return RewardRange(None, None) if is_below else RewardRange(0.0, None)
 

@@ -47,7 +47,7 @@ ANYTIME_OPEN = (
     "anytime has no upper end (for one give the largest reward there can be, reward_range=(LOWEST, HIGHEST))",
     "there is no anytime interval (for one give the lowest reward there can be, reward_range=(LOWEST, None))",
 )
-"""What is said of the anytime interval of a range with a lowest reward, and of one without."""
+"""Notes on the anytime interval: of a range with a lowest reward, and of one without."""
 ONE_CLUSTER = "cluster: all rows have the same, so it has no interval; give a column of more values"
 FEW_CLUSTERS = 10
 FEW_CLUSTERS_NOTE = (
@@ -164,7 +164,7 @@ class UnitScale(NamedTuple):
 
     @classmethod
     def from_sums(cls, reward_range: RewardRange, estimator: Estimator, sums: Sums) -> UnitScale:
-        """Return the scale for an estimator's sums; those of the range (0, 1) stay as they are.
+        """Return the scale for an estimator's sums, which stay as they are for the range (0, 1).
 
         The range of a list's positions holds 0, the reward of an empty one. Without a lowest reward it
         begins at the log's.
@@ -246,7 +246,7 @@ def _list_doubts(
             f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, {least:g} "
             f"to {most:g} (it is not clipped)"
         )
-    if are_heavy(sums.shares):
+    if reward_range.is_open and are_heavy(sums.shares):
         doubts.append(describe_shares(sums.shares))
     if not doubts:
         return ()

@@ -167,7 +167,7 @@ def _decode_texts(batch: Any) -> Any:
 
 BATCH_ROWS = 65_536
 REJECT, CLIP = "reject", "clip"
-"""What becomes of rewards outside the range."""
+"""Treatments of rewards outside the range."""
 MEMORY = "table"
 DECISION_ID = "decision_id"
 """Column of decision ids; without it each row is a decision, named by the row's number."""

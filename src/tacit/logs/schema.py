@@ -103,7 +103,7 @@ def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE, value:
     """
     if column != "reward":
         return ALLOWED[column]
-    allowed = f"{reward_range.allowed}, or nothing where no feedback came"
+    allowed = f"{reward_range.limits_text}, or nothing where no feedback came"
     try:
         reward = float(value)
     except (TypeError, ValueError):

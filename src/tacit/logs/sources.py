@@ -121,7 +121,7 @@ def read_log(
         bound. A row with a reward outside is invalid.
     outside : {"reject", "clip"}, default "reject"
         ``"clip"``: a reward outside the range counts as its nearest end, and results say how many did, and
-        how much that is in sum. Their values are then those of clipped rewards.
+        how much that is in sum.
 
     Returns
     -------
