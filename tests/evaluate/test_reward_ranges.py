@@ -250,6 +250,15 @@ def test_a_log_of_another_range_than_the_policys_is_refused(use):
 
 
 @pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
+def test_a_learner_is_judged_by_a_log_in_its_range():
+    learner = tacit.Learner(tacit.auto(arms=ARMS, reward_range=(0, None)), seed=1)
+    log = graded_log(0.0, 40.0)
+    result = tacit.off_policy(learner, log, [IPS()], arms=ARMS)
+    assert result.reward_range == (0, None)
+    assert tacit.off_policy(learner, log, [IPS()], arms=ARMS, reward_range=(0, 40)).reward_range == (0, 40)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.errors.AssumptionWarning")
 def test_a_target_that_learns_has_its_own_unit():
     policy = tacit.policies.EXP3(arms=ARMS)
     plain = tacit.off_policy(policy, graded_log(), [SNIPS()], arms=ARMS)

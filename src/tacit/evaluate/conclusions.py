@@ -346,8 +346,11 @@ def _list_open_notes(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterat
     if log_sums.reward_range.is_open:
         anytime = ANYTIME_OPEN[log_sums.reward_range.low is None]
         yield f"rewards have no bound: the normal interval is corrected for skewness; {anytime}"
+        labels: dict[str, list[str]] = {}
         for estimator, sums in zip(question.estimators, log_sums.sums, strict=True):
-            yield f"{estimator.label}: {describe_shares(sums.shares)}"
+            if estimator.has_interval:
+                labels.setdefault(describe_shares(sums.shares), []).append(estimator.label)
+        yield from (f"{', '.join(names)}: {shares}" for shares, names in labels.items())
 
 
 def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:

@@ -92,19 +92,22 @@ class Options(Checked):
         """Return a reader of the log with the contexts and the segments that the evaluation reads.
 
         A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``. Raises
-        InvalidValue if its range of rewards is not the policy's, or lacks ``missing_reward``.
+        InvalidValue if its range of rewards is not that of a policy that learns, or lacks ``missing_reward``.
         """
-        policy = self.learning_policy
-        reader = open_log(log, **reading) if policy is None else open_policy_log(log, policy, reading)
+        policy, learns = self.target_policy
+        if policy is None:
+            reader = open_log(log, **reading)
+        else:
+            reader = open_policy_log(log, policy, reading, learns=learns)
         get_reward_range(reader).check_missing(self.missing_reward)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)
         return reader if self.by is None else reader.with_segment(self.by)
 
     @property
-    def learning_policy(self) -> Policy | None:
-        """The policy that learns from the log; None if none does."""
-        return None
+    def target_policy(self) -> tuple[Policy | None, bool]:
+        """The policy that is evaluated, or None if there is none, and whether it learns from the log."""
+        return None, False
 
 
 # ---- The question of an off-policy evaluation: target policy, estimators and options, validated together
@@ -195,9 +198,10 @@ class OffPolicyEvaluation(Options):
         return reader.with_columns(extra, self.cluster) if extra else reader
 
     @property
-    def learning_policy(self) -> Policy | None:
-        """The target policy if it learns from the log."""
-        return self.target.policy if isinstance(self.target, (Learning, Ranking)) else None
+    def target_policy(self) -> tuple[Policy | None, bool]:
+        """The policy of the target, or None if it has none, and whether it learns from the log."""
+        learns = isinstance(self.target, (Learning, Ranking))
+        return (self.target.policy if learns or isinstance(self.target, Frozen) else None), learns
 
     @property
     def models(self) -> list[ModelOfLog]:

@@ -75,9 +75,9 @@ class ReplayConfig(Options):
         return self.policy.schema
 
     @property
-    def learning_policy(self) -> Policy:
-        """The policy that is replayed."""
-        return self.policy
+    def target_policy(self) -> tuple[Policy, bool]:
+        """The policy that is replayed, which learns from the log."""
+        return self.policy, True
 
 
 # ---- From a log to windows: names become arm indices, keys become lanes

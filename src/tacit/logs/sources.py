@@ -309,20 +309,20 @@ def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
     return read_log(log, **options)
 
 
-def open_policy_log(log: Any, policy: Any, options: ReadOptions) -> Any:
-    """Return a reader of a log that a policy learns, opened with the policy's range of rewards by default.
+def open_policy_log(log: Any, policy: Any, options: ReadOptions, *, learns: bool = True) -> Any:
+    """Return a reader of a log for a policy, opened with the policy's range of rewards by default.
 
     Raises
     ------
     InvalidValue
-        If the log is read with another range than the policy's.
+        If the policy ``learns`` the log, which is read with another range than the policy's.
     """
     if isinstance(log, LogReader | LogPart | KeyShard) or policy.reward_range == UNIT_RANGE:
         reader = open_log(log, **options)
     else:
         reader = open_log(log, **({"reward_range": policy.reward_range} | options))  # type: ignore[arg-type]
     logged = get_reward_range(reader)
-    if logged != policy.reward_range:
+    if learns and logged != policy.reward_range:
         whose = (
             f"the policy {policy.label} learns rewards in {policy.reward_range.text}, the log is read with"
         )
