@@ -33,7 +33,7 @@ def sales(folder, form="csv", count=1500, amount=680.0, **columns):
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", pandas.DataFrame, polars.from_pandas, pa.table])
 def test_a_log_that_loses_its_sales_is_refused(form, tmp_path):
     log, ucb1 = sales(tmp_path, form), tacit.UCB1(arms=["film", "song"])
-    said = r"100 of 1,500 rows .* from 680 to 680 (.|\n)* give \(reward - least\)"
+    said = r"100 of 1,500 rows .* from 680 to 680 (.|\n)* reward_range=\(0, None\) \(--reward-range 0 open\)"
     for judge in tacit.Learner(ucb1).fit_log, examine, lambda *x, **y: tacit.replay(ucb1, *x, **y):
         with pytest.raises(TooManyRejected, match=said):
             judge(log, **SHOWN)

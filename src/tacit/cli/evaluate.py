@@ -210,7 +210,8 @@ class EvaluateOptions:
         arms = read_arms(reader, shards)
         with options.usage_errors():
             setting: dict[str, Any] = {"positions": self.slots} if self.shows_lists and self.slots else {}
-            return policy_from_spec(self.policy, arms, setting=setting | contexts)
+            policy = policy_from_spec(self.policy, arms, setting=setting | contexts)
+            return options.with_log_range(policy, reader)
 
     def run_replay(self, reader: Any, shards: int | None, policy: Any) -> Any:
         """Replay the log with the policy; return the result.

@@ -24,6 +24,7 @@ def fit(
     relevance: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
     examination: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
     placement: str | None = None,
+    answered: bool = False,
     seed: options.Seed = 1,
     as_json: options.Json = False,
 ) -> None:
@@ -46,6 +47,8 @@ def fit(
         Likewise, features of examination.
     placement
         Learn the rows of this placement; by default of the only one.
+    answered
+        Leave out rows without feedback; by default they count as 0.
     """
     from tacit.learning.learner import Learner
     from tacit.learning.log_learning import count_features
@@ -57,7 +60,10 @@ def fit(
         raise click.UsageError(f"--output: {output} is there, and is no learner; give another, or delete it")
     with options.usage_errors():
         reader, contexts = reading.with_contexts(reading.open(logs), policy)
-        features = {"relevance": read_features(relevance), "examination": read_features(examination)}
+        features: dict[str, Any] = {
+            "relevance": read_features(relevance),
+            "examination": read_features(examination),
+        }
         dims = {f"{name}_dim": count_features(where) for name, where in features.items()}
         dims["relevance_dim"] = dims["relevance_dim"] or (reader.items.dim if reader.items else 0)
         by_features = reads_features(policy)
@@ -69,10 +75,13 @@ def fit(
             )
     arms = read_arms(reader)
     with options.usage_errors():
-        learner = Learner(policy_from_spec(policy, arms, setting=dims | contexts), seed)
+        new_policy = policy_from_spec(policy, arms, setting=dims | contexts)
+        learner = Learner(options.with_log_range(new_policy, reader), seed)
         reader = reader.with_context(learner.policy.schema)
     with options.require_valid_rows(reader):
-        learned = learner.fit_log(reader, placement=placement, **features).decisions
+        missing_reward = None if answered else 0.0
+        features |= {"placement": placement, "missing_reward": missing_reward}
+        learned = learner.fit_log(reader, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
     if learner.policy.schema:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args,
 
 import click
 
+from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.core.text import convert_duration, escape_controls, no_toml, parse_docstring
 from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, suggest_name
 from tacit.policies.context import normalize_schema
@@ -70,7 +71,8 @@ class SingleOption(click.Option):
         values = opts.get(self.name)
         if isinstance(values, list) and not self.multiple:
             if len(set(values)) > 1:
-                raise click.BadParameter(single_value_error(values), ctx, self)
+                texts = [" ".join(value) if isinstance(value, tuple) else value for value in values]
+                raise click.BadParameter(single_value_error(texts), ctx, self)
             opts[self.name] = values[0]
         return super().consume_value(ctx, opts)
 
@@ -471,6 +473,12 @@ Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
 MostRejected = Annotated[
     str, OptionFormat(metavar="SHARE"), "Largest share of bad rows; more is exit code 3."
 ]
+RewardRange = Annotated[
+    Any,
+    click.Tuple([str, str]),
+    OptionFormat(metavar="LOWEST HIGHEST"),
+    'Lowest and highest reward there can be, each a number or the word "open": 0 500, 0 open, open open.',
+]
 Ray = Annotated[
     str,
     OptionFormat(("--ray",), metavar="[ADDRESS]", bare="local"),
@@ -492,6 +500,8 @@ class LogOptions:
         Unit of numeric times.  [default: inferred and reported]
     items
         Vectors of the items that are arms: a file with the columns id and vector, optionally from.
+    outside
+        Whether rows with rewards outside the range are bad, or count as its nearest end.
     """
 
     format: str | None = None
@@ -502,6 +512,8 @@ class LogOptions:
     items: ExistingPath | None = None
     strict: Strict = False
     most_rejected: MostRejected = "5%"
+    reward_range: RewardRange | None = None
+    outside: Literal["reject", "clip"] = "reject"
 
     def open(self, log: Any) -> "LogReader":
         """Open a log with these options; return its reader."""
@@ -517,6 +529,8 @@ class LogOptions:
             strict=self.strict,
             items=self.items,
             most_rejected=parse_share(self.most_rejected),
+            reward_range=parse_range(self.reward_range),
+            outside=self.outside,
         )
 
     def with_contexts(self, reader: "LogReader", policy: str | None) -> "tuple[LogReader, dict[str, Any]]":
@@ -540,6 +554,14 @@ class LogOptions:
         """Names of the context columns in the option ``--column``."""
         context = _parse_columns(self.column).get("context", ())
         return [context] if isinstance(context, str) else list(context)
+
+
+def with_log_range(policy: Any, reader: "LogReader") -> Any:
+    """Return a policy that learns rewards of a log's range; the policy itself if that is (0, 1).
+
+    Raises InvalidValue if the policy cannot.
+    """
+    return policy if reader.reward_range == UNIT_RANGE else policy.with_range(reader.reward_range)
 
 
 def execution_context(cluster: str | None) -> AbstractContextManager[None]:
@@ -614,6 +636,26 @@ def parse_share(text: str) -> float:
     if not 0.0 <= share <= 1.0:
         raise click.UsageError(f"--most-rejected: {text!r} is no share; give one such as 5% or 0.05")
     return share
+
+
+def parse_range(ends: tuple[str, str] | None) -> Any:
+    """Return the range of rewards with these ends, numbers or ``open``; (0, 1) for None.
+
+    Raises click.UsageError for other texts.
+
+    Examples
+    --------
+    >>> parse_range(("0", "open")), parse_range(("open", "open"))
+    ((0, None), None)
+    """
+    if ends is None:
+        return UNIT_RANGE
+    try:
+        numbers = [None if end == "open" else float(end) for end in ends]
+        return read_range("--reward-range", numbers)
+    except (ValueError, TacitError):
+        remedy = "give a number and a larger one, a number and open, or open open"
+        raise click.UsageError(f"--reward-range: {' '.join(ends)!r} is no range; {remedy}") from None
 
 
 def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:

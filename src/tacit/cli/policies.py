@@ -17,14 +17,17 @@ from tacit.cli.options import (
     Json,
     OptionFormat,
     Ray,
+    RewardRange,
     Seed,
     Workers,
     command,
     execution_context,
+    parse_range,
     print_result,
     split_names,
     usage_errors,
 )
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.errors import require_extra
 
 
@@ -109,6 +112,7 @@ def simulate(
     feedback: str = "at once",
     window: int | None = None,
     delay: float | None = None,
+    reward_range: RewardRange | None = None,
     cluster: Ray | None = None,
     plot: Path | None = None,
     table: Path | None = None,
@@ -132,6 +136,8 @@ def simulate(
         With clicks only: length of the window, in rounds; later clicks do not count.
     delay
         With clicks only: mean delay of a click, in rounds; by default a tenth of the window.
+    reward_range
+        Range of the policies' rewards; by default the environment's.
     cluster
         Never changes results.
     plot
@@ -148,7 +154,10 @@ def simulate(
     with usage_errors():
         world = environment_from_spec(environment)
         arms, setting = world.arm_count, world.setting
-        policy_list = [policy_from_spec(spec, arms=arms, setting=setting) for spec in policy]
+        policy_list: list[Any] = [policy_from_spec(spec, arms=arms, setting=setting) for spec in policy]
+        rewards = world.reward_range if reward_range is None else parse_range(reward_range)
+        if rewards != UNIT_RANGE:
+            policy_list = [player.with_range(rewards) for player in policy_list]
         read_click_timing(feedback, window, delay, world)
         if plot:
             check_plot(plot)

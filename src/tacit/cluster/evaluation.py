@@ -109,7 +109,8 @@ def off_policy(
     warn_of_lists(question, reader.report)
     notes = warn_rejected(reader, reader)
     log_sums = reduce(lambda before, after: before.merge(after, question.in_turn), sums)
-    return warn_of_doubts(replace(compute_result(question, log_sums), notes=notes))
+    result = compute_result(question, log_sums)
+    return warn_of_doubts(replace(result, notes=(*result.notes, *notes)))
 
 
 def replay(
@@ -168,7 +169,8 @@ def replay(
     notes = warn_rejected(reader, reader)
     for warning in result.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    return replace(result.result(policy.label, replaying.by), notes=notes)
+    outcome = result.result(policy.label, replaying.by, policy.reward_range)
+    return replace(outcome, notes=(*outcome.notes, *notes))
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:

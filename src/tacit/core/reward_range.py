@@ -59,6 +59,12 @@ class RewardRange(NamedTuple):
             return "None"
         return f"({self.low:g}, {'None' if self.high is None else f'{self.high:g}'})"
 
+    @property
+    def option(self) -> str:
+        """The range as an option of a command: ``--reward-range 0 open``."""
+        ends = ("open" if end is None else f"{end:g}" for end in self)
+        return f"--reward-range {' '.join(ends)}"
+
     def holds(self, other: RewardRange) -> bool:
         """Return whether no reward of the other range is outside of this one."""
         low, high = (-math.inf if end is None else end for end in (self.low, other.low))
@@ -103,6 +109,12 @@ class RewardRange(NamedTuple):
             raise InvalidValue(field, reward, self.remedy(value))
         return float(self.to_unit(value))
 
+    def check_missing(self, reward: float | None) -> None:
+        """Raise InvalidValue if the reward of rows without feedback is outside the range; None is allowed."""
+        if reward is not None and not self.contains(reward):
+            remedy = f"give {self.limits_text}, as rewards are, or missing_reward=None (--answered)"
+            raise InvalidValue("missing_reward", reward, f"{remedy}, which leaves out rows without feedback")
+
     def check(self, field: str, rewards: Any) -> None:
         """Raise InvalidValue for the first reward of an array that is not finite or outside the range."""
         rewards = np.atleast_1d(floats(rewards)).ravel()
@@ -113,14 +125,22 @@ class RewardRange(NamedTuple):
 
     def remedy(self, value: float) -> str:
         """Return what to do about a reward outside the range."""
+        if not math.isfinite(value) or self.low is None:
+            return f"give {self.limits_text}"
+        wider = self.widen(value).text
+        return f"give {self.limits_text}, or say what rewards there can be, as reward_range={wider}"
+
+    @property
+    def limits_text(self) -> str:
+        """The rewards within the range, as a remedy: ``a number in [0, 1]``."""
         if self.low is None:
-            return "give a finite number"
-        high = "infinity)" if self.high is None else f"{self.high:g}]"
-        allowed = f"give a number in [{self.low:g}, {high}"
-        if not math.isfinite(value):
-            return allowed
-        wider = "None" if value < min(self.low, 0.0) else "(0, None)"
-        return f"{allowed}, or say what rewards there can be, as reward_range={wider}"
+            return "a finite number"
+        return f"a number in [{self.low:g}, {'infinity)' if self.high is None else f'{self.high:g}]'}"
+
+    def widen(self, value: float) -> RewardRange:
+        """Return an open range that may be meant, of a reward outside of this one."""
+        is_below = self.low is not None and value < min(self.low, 0.0)
+        return RewardRange(None, None) if is_below else RewardRange(0.0, None)
 
 
 UNIT_RANGE = RewardRange()

@@ -7,9 +7,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue
 from tacit.evaluate import intervals
 from tacit.evaluate.estimate_sums import LogSums, SegmentSums
@@ -22,8 +24,10 @@ from tacit.evaluate.results import (
     Estimate,
     OffPolicyResult,
     Segment,
+    are_heavy,
     bounds_text,
     describe_propensity_doubt,
+    describe_shares,
 )
 from tacit.evaluate.rewards import ASSUMES, ModelOfLog
 
@@ -39,6 +43,11 @@ PROPENSITY_SUBSTITUTED = (
     "; the log has no position_propensity, that of the arm at its position whatever stands elsewhere, and "
     "propensity is taken for it: give it, or CascadeIPS"
 )
+ANYTIME_OPEN = (
+    "anytime has no upper end (for one give the largest reward there can be, reward_range=(LOWEST, HIGHEST))",
+    "there is no anytime interval (for one give the lowest reward there can be, reward_range=(LOWEST, None))",
+)
+"""Notes on the anytime interval: of a range with a lowest reward, and of one without."""
 ONE_CLUSTER = "cluster: all rows have the same, so it has no interval; give a column of more values"
 FEW_CLUSTERS = 10
 FEW_CLUSTERS_NOTE = (
@@ -57,6 +66,7 @@ def conclude(
     seed: int = 0,
     segments: int = 1,
     given_above: bool = False,
+    reward_range: RewardRange = UNIT_RANGE,
 ) -> Estimate:
     """Return an estimator's estimate, with intervals and warnings, from its sums over a log.
 
@@ -75,6 +85,7 @@ def conclude(
         Number of segments whose intervals hold simultaneously (Bonferroni).
     given_above : bool, default False
         True if propensities given the arms above were used in place of those at the position.
+    reward_range : RewardRange, default (0, 1)
     """
     share = 1 - (1 - confidence) / segments
     length = _length(estimator)
@@ -95,16 +106,22 @@ def conclude(
         return estimate
     if _is_left_to_model(estimator, sums):
         return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
+    scale = UnitScale.from_sums(reward_range, estimator, sums)
     bounds: dict[str, intervals.Bounds | None] = {
-        kind: intervals.widen_interval(limits, sums, share, length=length, clustered=clustered)
+        kind: scale.widen(limits, share, clustered)
         for kind, limits in (
-            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered)),
+            (
+                "normal",
+                intervals.normal(
+                    sums, estimator.ratio, share, clustered=clustered, skewed=reward_range.is_open
+                ),
+            ),
             ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
         )
     }
     if not clustered:
-        bounds["score"] = _score(estimator, sums, confidence, segments)
-        bounds["anytime"] = _anytime(estimator, sums, share, weight_bound)
+        bounds["score"] = scale.restore(_score(estimator, scale.sums, confidence, segments))
+        bounds["anytime"] = _anytime(estimator, sums, scale, share, weight_bound)
     sure = bounds.get("anytime")
     estimate = replace(
         estimate,
@@ -121,7 +138,68 @@ def conclude(
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
         notes.append(f"{estimator.label}: {doubt}; give a larger clip")
-    return replace(estimate, warnings=(*notes, *_list_doubts(estimator, sums, estimate.intervals)))
+    doubts = _list_doubts(estimator, sums, estimate.intervals, reward_range)
+    return replace(estimate, warnings=(*notes, *doubts))
+
+
+class UnitScale(NamedTuple):
+    """The sums of an estimator's units with rewards in [0, 1], and the way back to the caller's unit.
+
+    Attributes
+    ----------
+    reward_range : RewardRange
+        Of rewards at a position. If an end is open, the unit has no highest reward, either.
+    length : float
+        Number of positions of a unit.
+    sums : Sums
+        Sums of values, in the unit only if they are weight times reward.
+    ends : int
+        Number of known ends.
+    """
+
+    reward_range: RewardRange
+    length: float
+    sums: Sums
+    ends: int
+
+    @classmethod
+    def from_sums(cls, reward_range: RewardRange, estimator: Estimator, sums: Sums) -> UnitScale:
+        """Return the scale for an estimator's sums, which stay as they are for the range (0, 1).
+
+        The range of a list's positions holds 0, the reward of an empty one. Without a lowest reward it
+        begins at the log's.
+        """
+        length, (low, high) = _length(estimator), reward_range
+        if isinstance(estimator, SlateEstimator) and low is not None:
+            low, high = min(low, 0.0), high and max(high, 0.0)
+        elif low is None and math.isfinite(sums.least):
+            low = sums.least / length
+        scale = RewardRange(low, high)
+        unit_sums = sums if scale == UNIT_RANGE else sums.to_unit(scale, length)
+        return cls(scale, length, unit_sums, reward_range.ends)
+
+    def restore(self, bounds: intervals.Bounds | None) -> intervals.Bounds | None:
+        """Return bounds in the caller's unit."""
+        if bounds is None or self.reward_range == UNIT_RANGE:
+            return bounds
+        start, width = self.length * (self.reward_range.low or 0.0), self.reward_range.width
+        return start + width * bounds[0], start + width * bounds[1]
+
+    def widen(self, bounds: intervals.Bounds, confidence: float, clustered: bool) -> intervals.Bounds | None:
+        """Return bounds in the caller's unit, widened if all rewards are equal, or None if an end is open."""
+        if self.reward_range == UNIT_RANGE:
+            sums, length = self.sums, self.length
+            return intervals.widen_interval(bounds, sums, confidence, length=length, clustered=clustered)
+        if self.sums.least != self.sums.most:
+            return bounds
+        if self.reward_range.is_open:
+            return None
+        unknown = math.nan, math.nan
+        exact = intervals.widen_interval(
+            unknown, self.sums, confidence, length=self.length, clustered=clustered
+        )
+        low, high = self.restore(exact) or unknown
+        return min(low, bounds[0]), max(high, bounds[1])
 
 
 def _length(estimator: Estimator) -> float:
@@ -143,7 +221,9 @@ def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
     return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not of_the_log)
 
 
-def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds]) -> tuple[str, ...]:
+def _list_doubts(
+    estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds], reward_range: RewardRange
+) -> tuple[str, ...]:
     """Return a tuple with one warning if normal and bootstrap intervals cannot be trusted, else ().
 
     They cannot with an effective sample size below 100, or if the normal interval leaves the range of
@@ -156,13 +236,18 @@ def _list_doubts(estimator: Estimator, sums: Sums, bounds: dict[str, intervals.B
             f"the {sums.n:,} {unit}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
-    low, high = bounds.get("normal", (0.0, 0.0))
-    most = _length(estimator)
-    if low < 0.0 or high > most:
+    length, ends = _length(estimator), (-math.inf, math.inf)
+    least, most = (
+        open_end if end is None else end * length for end, open_end in zip(reward_range, ends, strict=True)
+    )
+    low, high = bounds.get("normal", (math.inf, -math.inf))
+    if low < least or high > most:
         doubts.append(
-            f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, 0 "
+            f"the normal interval, {bounds_text((low, high))}, leaves the range of mean rewards, {least:g} "
             f"to {most:g} (it is not clipped)"
         )
+    if reward_range.is_open and are_heavy(sums.shares):
+        doubts.append(describe_shares(sums.shares))
     if not doubts:
         return ()
     remedy = "trust none of its intervals"
@@ -185,9 +270,11 @@ def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -
 
 
 def _anytime(
-    estimator: Estimator, sums: Sums, confidence: float, weight_bound: float | None
+    estimator: Estimator, sums: Sums, scale: UnitScale, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
     """Return the anytime interval; None if the estimator does not support it.
+
+    It has no upper end if the range of rewards has none; without a lowest reward it is None.
 
     Raises InvalidValue if a weight exceeds ``weight_bound``.
     """
@@ -196,18 +283,27 @@ def _anytime(
         remedy = f"there is a weight of {sums.largest[0]:g}; give more"
         raise InvalidValue("weight_bound", weight_bound, remedy)
     unclipped = weight_bound is not None and clip >= weight_bound
+    if estimator.weighted and scale.ends == 1:
+        return scale.restore(intervals.anytime_below(scale.sums, confidence))
+    if scale.ends < 2:
+        return None
     if isinstance(estimator, SlateEstimator):
         if not estimator.weighted:
             return None
-        return intervals.anytime(sums, confidence, length=float(estimator.slots))
+        return scale.restore(intervals.anytime(scale.sums, confidence, length=scale.length))
     if estimator.weighted:
-        return intervals.anytime(sums, confidence, weight_bound=weight_bound if unclipped else None)
+        limit = weight_bound if unclipped else None
+        return scale.restore(intervals.anytime(scale.sums, confidence, weight_bound=limit))
     threshold = float(getattr(estimator, "threshold", math.inf))
     if not isinstance(estimator, DoublyRobust) or weight_bound is None:
         return None
     if not unclipped or threshold < weight_bound:
         return None
-    return intervals.anytime_in_range(sums, -weight_bound, 1.0 + weight_bound, confidence)
+    (low, high), width = scale.reward_range, scale.reward_range.width
+    assert low is not None
+    assert high is not None
+    margin = weight_bound * width
+    return intervals.anytime_in_range(sums, low - margin, high + margin, confidence)
 
 
 def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolicyResult:
@@ -215,16 +311,19 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
 
     It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
     """
+    reward_range = log_sums.reward_range
     return OffPolicyResult(
         target=question.target.label,
-        estimates=_estimates(question, log_sums.sums, given_above=log_sums.given_above),
+        estimates=_estimates(
+            question, log_sums.sums, reward_range=reward_range, given_above=log_sums.given_above
+        ),
         logged=_mean_logged_reward(question, log_sums),
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
         segments={
             name: Segment(
-                _estimates(question, part.sums, len(log_sums.segments)),
+                _estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
                 part.rows,
                 _mean_logged_reward(question, part),
             )
@@ -237,7 +336,21 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
         ),
         confidence=question.confidence,
         missing_reward=question.missing_reward,
+        notes=tuple(_list_open_notes(question, log_sums)),
+        reward_range=reward_range,
     )
+
+
+def _list_open_notes(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
+    """Yield notes on intervals and large rewards, if the range of rewards has an open end."""
+    if log_sums.reward_range.is_open:
+        anytime = ANYTIME_OPEN[log_sums.reward_range.low is None]
+        yield f"rewards have no bound: the normal interval is corrected for skewness; {anytime}"
+        labels: dict[str, list[str]] = {}
+        for estimator, sums in zip(question.estimators, log_sums.sums, strict=True):
+            if estimator.has_interval:
+                labels.setdefault(describe_shares(sums.shares), []).append(estimator.label)
+        yield from (f"{', '.join(names)}: {shares}" for shares, names in labels.items())
 
 
 def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
@@ -257,6 +370,7 @@ def _estimates(
     estimator_sums: Sequence[Sums],
     segments: int = 1,
     *,
+    reward_range: RewardRange,
     given_above: bool = False,
 ) -> ByEstimator:
     """Return one estimate with intervals per estimator, from the estimators' sums.
@@ -273,6 +387,7 @@ def _estimates(
             seed=question.seed,
             segments=segments,
             given_above=given_above and isinstance(estimator, IndependentIPS),
+            reward_range=reward_range,
         )
         for estimator, sums in zip(question.estimators, estimator_sums, strict=True)
     )

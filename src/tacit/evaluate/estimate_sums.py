@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
@@ -39,6 +40,7 @@ from tacit.evaluate.rows import (
 from tacit.evaluate.targets import Target
 from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.schema import SEGMENT
+from tacit.logs.sources import get_reward_range, open_log
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
 """A log lacks support for the target where the propensity left to other arms is at most the first and the
@@ -81,6 +83,8 @@ class LogSums(NamedTuple):
         True if the target is a learner that was fitted to these very rows.
     given_above : bool
         True if a row has only the propensity of its arm given the arms above it, not the one at its position.
+    reward_range : RewardRange
+        Of the log.
     """
 
     sums: tuple[Sums, ...]
@@ -93,6 +97,7 @@ class LogSums(NamedTuple):
     segments: Mapping[str, SegmentSums] = MappingProxyType({})
     learned: bool = False
     given_above: bool = False
+    reward_range: RewardRange = UNIT_RANGE
 
     def merge(self, after: LogSums, in_turn: Sequence[bool]) -> LogSums:
         """Return the sums over this part of a log and the next one.
@@ -130,6 +135,7 @@ class LogSums(NamedTuple):
             slates,
             segments,
             given_above=self.given_above or after.given_above,
+            reward_range=self.reward_range,
         )
 
 
@@ -157,6 +163,8 @@ class LogSummation:
         cluster: str | None,
         logging: Target | None,
         by_segment: bool = False,
+        *,
+        reward_range: RewardRange = UNIT_RANGE,
     ) -> None:
         """Reset target, logging policy and models to before the first row, and set all sums to 0."""
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
@@ -175,7 +183,8 @@ class LogSummation:
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
-        self._by_segment = by_segment
+        self._by_segment, self._reward_range = by_segment, reward_range
+        self._tails = reward_range.is_open
         self.segments: dict[str, SegmentSums] = {}
         self._tally: Floats = np.zeros((4, 0))
 
@@ -214,7 +223,7 @@ class LogSummation:
                 unit_segments = None if segments is None else segments[lists.first]
             else:
                 units, cluster, unit_segments = estimator.units(weighted), cluster_groups, segments
-            added = _add_units(self.sums[place], units, cluster)
+            added = _add_units(self.sums[place], units, cluster, self._tails)
             self.sums[place] = added._replace(possible=max(added.possible, possible))
             if unit_segments is not None:
                 self._add_segments(place, units, cluster, unit_segments)
@@ -244,7 +253,8 @@ class LogSummation:
             sums = list(before.sums)
             rewards = None if units.rewards is None else units.rewards[picked]
             segment_units = Units(units.weights[picked], units.values[picked], rewards)
-            sums[place] = _add_units(sums[place], segment_units, None if cluster is None else cluster[picked])
+            segment_cluster = None if cluster is None else cluster[picked]
+            sums[place] = _add_units(sums[place], segment_units, segment_cluster, self._tails)
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
@@ -299,6 +309,7 @@ class LogSummation:
             self.segments,
             learned,
             reader.given_above,
+            self._reward_range,
         )
 
 
@@ -312,6 +323,8 @@ def sum_log(
     UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
     target.
     """
+    log = open_log(log)
+    reward_range = get_reward_range(log)
     names = {key: column for model in question.models for key, column in model.names.items()}
     reader = RowReader(
         question.columns,
@@ -322,14 +335,19 @@ def sum_log(
         whole=question.has_slate_estimator,
     )
     summing = LogSummation(
-        question.target, question.estimators, question.cluster, question.logging, question.by is not None
+        question.target,
+        question.estimators,
+        question.cluster,
+        question.logging,
+        question.by is not None,
+        reward_range=reward_range,
     )
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
     logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
     for rows in reader.read(log):
-        checksum = crc32(rows.reward.tobytes(), checksum) if logs else checksum
+        checksum = crc32(reward_range.to_unit(rows.reward).tobytes(), checksum) if logs else checksum
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)
@@ -398,10 +416,10 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     return max(float(shown_weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
 
 
-def _add_units(before: Sums, units: Units, cluster: Ints | None) -> Sums:
-    """Return the sums ``before`` merged with the sums of more units."""
+def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:
+    """Return the sums ``before`` merged with the sums of more units; with ``tails`` also on skewness."""
     weights, values, rewards = units
-    new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n)
+    new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n, tails=tails)
     return before.merge(new)
 
 

@@ -70,12 +70,12 @@ def off_policy(
         An upper bound on all weights, known beforehand (largest target probability over smallest
         logged one). The anytime interval of IPS then takes its upper bound from it: lower where
         clicks are rare, higher where they are frequent. :class:`DoublyRobust` has an anytime interval
-        only with it; its model must then stay within [0, 1].
+        only with it; its model must then stay within the range of rewards.
     logging : Target, optional
         The policy that wrote the log, if known: an arm to which it gives probability 0 where
         the target does not is an error.
     missing_reward : float or None, default 0
-        The reward of a row without feedback, in [0, 1]. None leaves such rows out,
+        The reward of a row without feedback, in the range of rewards. None leaves such rows out,
         which is right only if feedback is lost independently of its value.
     seed : int, default 0
         For the bootstrap, and for lists that are sampled.
@@ -91,8 +91,8 @@ def off_policy(
     progress : function, optional
         Called with the number of rows read so far, in place of a progress bar.
     **reading
-        How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
-        ``strict`` and ``format`` of :func:`tacit.read_log`. A table in memory is read strictly,
+        How a log that is not open yet is read: options of :func:`tacit.read_log`, such as
+        ``reward_range``, by default that of a policy that learns. A table in memory is read strictly,
         unless ``strict=False``.
 
     Returns
@@ -163,7 +163,7 @@ def off_policy(
     with report_progress("weighting", progress) as report:
         result = compute_result(question, sum_log(question, reader, progress=report))
     warn_of_lists(question, reader.report)
-    return warn_of_doubts(replace(result, notes=warn_rejected(reader, log)))
+    return warn_of_doubts(replace(result, notes=(*result.notes, *warn_rejected(reader, log))))
 
 
 def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
@@ -184,7 +184,7 @@ def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
             f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
             "policy that may, as with ExplorationFloor, or a target that shows what is there"
         )
-    sided = warn_one_sided(result) if result.missing_reward is None else ()
+    sided = warn_one_sided(result, result.reward_range) if result.missing_reward is None else ()
     for doubt in (*filter(None, [result.assumes]), *sided):
         warnings.warn(doubt, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:

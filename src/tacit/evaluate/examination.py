@@ -22,7 +22,7 @@ from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, check_confidence, normal_quantile, wilson
 from tacit.evaluate.options import Options
 from tacit.evaluate.rows import LoggedRows, RowReader, hash_clusters, positions
-from tacit.logs.sources import ReadOptions, warn_rejected
+from tacit.logs.sources import ReadOptions, get_reward_range, warn_rejected
 
 # ---- From a log to cells: rows and rewards by key, arm and position
 
@@ -62,11 +62,12 @@ class Cells(NamedTuple):
         return Cells._make([*(column[keep] for column in self[:5]), self.names])
 
 
-def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> Cells:
+def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, highest: float = 1.0) -> Cells:
     """Return a log's row counts and reward sums by group of decisions, placement, key, arm and position.
 
-    With ``randomized``, each row is weighted by 1/(arms on offer × propensity), as if arms were placed
-    uniformly; then a row without propensity raises UnfitLog.
+    Rewards are shares of the highest there can be. With ``randomized``, each row is weighted by
+    1/(arms on offer × propensity), as if arms were placed uniformly; then a row without propensity raises
+    UnfitLog.
     """
     log_columns = ("placement", "key", "position", "decision_id")
     reader = RowReader(log_columns, missing_reward, need_propensity=False)
@@ -79,7 +80,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool) -> 
         group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
         weights = _uniform_weights(rows) if randomized else np.ones(len(group))
         pair = _number_pairs(rows, pairs, names)
-        batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward])
+        batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward / highest])
         parts.append(_sum_duplicates(batch_cells))
         if len(parts) > 32:
             parts = [_sum_duplicates(np.concatenate(parts, axis=1))]
@@ -399,6 +400,9 @@ def _draw(results: Sequence[Examination], ax: Any) -> None:
 # - ``em``: relevance is estimated together with examination, perhaps by a regression on features.
 
 METHODS = ("randomization", "harvesting", "em")
+NO_SHARES = (
+    "a reward must be a share of the highest, as of a click: give (0, HIGHEST), of which 0 is no click"
+)
 
 
 def examine(
@@ -495,7 +499,11 @@ def examine(
     options = Options(missing_reward=missing_reward)
     check_confidence("confidence", confidence)
     reader = options.open_log(log, **reading)
-    cells = count_cells(reader, options.missing_reward, randomized=method == "randomization")
+    reward_range = get_reward_range(reader)
+    is_wrong = reward_range.is_open or reward_range.low != 0.0
+    refuse_options([Refusal("reward_range", is_wrong, NO_SHARES, reward_range.text)])
+    randomized = method == "randomization"
+    cells = count_cells(reader, options.missing_reward, randomized=randomized, highest=reward_range.width)
     reader.report.drop_order_warnings()
     warn_rejected(reader, log, by_placement=True)
     places = np.unique(cells.position)

@@ -6,7 +6,8 @@ a log can be summed on different machines and merged.
 
 Four kinds of intervals, from little work and an approximation to a guarantee:
 
-- ``normal``: the central limit theorem with the delta method for ratios; right in the limit;
+- ``normal``: the central limit theorem with the delta method for ratios, corrected for skewness if rewards
+  have no bound; right in the limit;
 - ``bootstrap``: percentiles over resampled groups of units (Efron 1979; Field and Welsh 2007 for
   clusters); right in the limit, follows the skewness that heavy weights bring;
 - ``score``: valid at any time, asymptotically; some 1.6 times as wide as ``normal``, where ``anytime``
@@ -30,6 +31,7 @@ import numpy as np
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.part import float_range
+from tacit.core.reward_range import RewardRange
 from tacit.core.seeds import stream
 from tacit.uplift.boundary import ANY_TIME, boundary
 from tacit.uplift.propensity_lift import Scores
@@ -66,6 +68,12 @@ class Sums(NamedTuple):
         The smallest and the largest of these rewards among units of a weight above 0.
     possible : float
         The largest weight that a unit could have had, whatever was shown; 0 if unknown.
+    cubes : array of float64, shape (4,)
+        Sums of y³, y²w, yw² and w³, of values y and weights w; 0 unless the range of rewards has an open end.
+    magnitude : float
+        Sum of the absolute values; likewise.
+    largest_values : array of float64, shape (LARGEST,)
+        The largest absolute values, in descending order; likewise.
 
     Examples
     --------
@@ -92,10 +100,14 @@ class Sums(NamedTuple):
     least: float = math.inf
     most: float = -math.inf
     possible: float = 0.0
+    cubes: Floats = np.zeros(4)
+    magnitude: float = 0.0
+    largest_values: Floats = np.zeros(LARGEST)
 
     def merge(self, other: Sums) -> Sums:
         """Return the sums over the units of both; ``largest`` keeps the largest weights of the two."""
         return Sums._make(map(add, self, other))._replace(
+            largest_values=_find_largest(np.concatenate([self.largest_values, other.largest_values])),
             largest=_find_largest(np.concatenate([self.largest, other.largest])),
             least=min(self.least, other.least),
             most=max(self.most, other.most),
@@ -109,10 +121,33 @@ class Sums(NamedTuple):
         """
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
+    def to_unit(self, reward_range: RewardRange, length: float = 1.0) -> Sums:
+        """Return the sums of the same units with rewards mapped to [0, 1]; their values must be w·r.
+
+        ``length`` is the number of positions of a unit. Groups and cubes stay as they are.
+        """
+        low, width = reward_range.low or 0.0, reward_range.width
+        least, most = ((end - length * low) / width for end in (self.least, self.most))
+        return self._replace(
+            y=(self.y - low * self.w) / width,
+            yy=(self.yy - 2 * low * self.wy + low**2 * self.ww) / width**2,
+            wy=(self.wy - low * self.ww) / width,
+            r=(self.r - low * length * self.n) / width,
+            rr=(self.rr - 2 * low * length * self.r + (low * length) ** 2 * self.n) / width**2,
+            least=least,
+            most=most,
+        )
+
     @property
     def effective_sample_size(self) -> float:
         """(Σw)²/Σw²: the number of equally weighted units with the same information (Kong 1992), or 0."""
         return self.w**2 / self.ww if self.ww > 0 else 0.0
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Shares of the sum of absolute values that the largest value and the five largest bring."""
+        magnitude = self.magnitude or 1.0
+        return float(self.largest_values[0]) / magnitude, float(self.largest_values.sum()) / magnitude
 
     @property
     def mean_weight(self) -> float:
@@ -136,6 +171,7 @@ def sum_units(
     rewards: Floats | None = None,
     cluster: Ints | None = None,
     first: int = 0,
+    tails: bool = False,
 ) -> Sums:
     """Return the sums, largest weights and bootstrap groups of units with weights and values.
 
@@ -152,6 +188,8 @@ def sum_units(
         The group of each unit's cluster, in [0, groups).
     first : int, default 0
         Number of earlier units; without clusters, units are assigned to groups in turn.
+    tails : bool, default False
+        Whether to sum cubes and magnitudes, too.
     """
     if not len(weights):
         return empty_sums(groups)
@@ -161,7 +199,7 @@ def sum_units(
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
         by_group = [count, *(_sum_by_cluster(cluster, x, groups) for x in (weights, values))]
     reward_sums = () if rewards is None else _sum_rewards(weights, rewards)
-    return Sums(
+    sums = Sums(
         len(weights),
         float(weights.sum()),
         _product(weights, weights),
@@ -172,6 +210,12 @@ def sum_units(
         np.stack(by_group),
         *reward_sums,
     )
+    if not tails:
+        return sums
+    y2, w2, sizes = values * values, weights * weights, np.abs(values)
+    cubes = [_product(y2, values), _product(y2, weights), _product(values, w2), _product(w2, weights)]
+    magnitude, largest = float(sizes.sum()), _find_largest(sizes)
+    return sums._replace(cubes=np.array(cubes), magnitude=magnitude, largest_values=largest)
 
 
 def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float, float]:
@@ -233,6 +277,8 @@ MIN_TAIL_REPLICATES = 2
 BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
+BETS_OF_ANY_UNIT = 2.0 ** np.arange(-40, 41)
+"""The same for values without a largest one, in whatever unit they are."""
 
 Bounds = tuple[float, float]
 
@@ -326,17 +372,23 @@ def wilson(mean: float, count: float, confidence: float = CONFIDENCE) -> Bounds:
 
 
 def normal(
-    sums: Sums, ratio: bool = False, confidence: float = CONFIDENCE, *, clustered: bool = False
+    sums: Sums,
+    ratio: bool = False,
+    confidence: float = CONFIDENCE,
+    *,
+    clustered: bool = False,
+    skewed: bool = False,
 ) -> Bounds:
     """Return the interval of the estimate by the central limit theorem; NaN for fewer than two units.
 
     For a ratio (self-normalised), the variance follows from the delta method: Σ(y − θw)²/(Σw)². With
-    ``clustered`` it is estimated between groups of clusters.
+    ``clustered`` it is estimated between groups of clusters. With ``skewed`` the interval is corrected for
+    skewness, for which the sums must have cubes.
 
     References
     ----------
     Owen (2013), "Monte Carlo theory, methods and examples", section 9.2 (self-normalised
-    importance sampling).
+    importance sampling); as for :func:`correct_skewness`.
 
     Examples
     --------
@@ -348,8 +400,79 @@ def normal(
     """
     quantile = normal_quantile(check_confidence("confidence", confidence))
     value = compute_estimate(sums, ratio)
-    radius = quantile * standard_error(sums, ratio, clustered=clustered)
-    return value - radius, value + radius
+    error = standard_error(sums, ratio, clustered=clustered)
+    if skewed:
+        return correct_skewness(value, error, *_central_moments(sums, ratio, clustered), confidence)
+    return value - quantile * error, value + quantile * error
+
+
+def _central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, float, float]:
+    """Return the second and third moment of what an estimate averages, about 0, and the number averaged.
+
+    It averages y − θ, for a ratio y − θw, of units, or of groups of clusters.
+    """
+    value = compute_estimate(sums, ratio)
+    if clustered:
+        count, weights, values = sums.groups[:, sums.groups[0] > 0]
+        gaps = values - value * (weights if ratio else count)
+        return float(np.mean(gaps**2)), float(np.mean(gaps**3)), float(len(gaps))
+    n, (yyy, yyw, yww, www) = sums.n, sums.cubes
+    # Σ(y − θx)² and Σ(y − θx)³ with x = w or x = 1.
+    moments = (yyw, yww, www, sums.wy, sums.ww) if ratio else (sums.yy, sums.y, n, sums.y, n)
+    yyx, yxx, xxx, xy, xx = moments
+    squares = sums.yy - 2 * value * xy + value**2 * xx
+    cubes = yyy - 3 * value * yyx + 3 * value**2 * yxx - value**3 * xxx
+    return float(squares) / n, float(cubes) / n, float(n)
+
+
+def correct_skewness(
+    value: float, error: float, square: float, cube: float, n: float, confidence: float = CONFIDENCE
+) -> Bounds:
+    """Return the interval of a mean by the central limit theorem, corrected for the skewness of its values.
+
+    Johnson's statistic t + γ(1 + 2t²)/(6√n), of t = (value − θ)/error, is nearly normal where t is not, as
+    with a few large values; the interval has the θ around the value at which it is within the quantile.
+
+    Parameters
+    ----------
+    value, error : float
+        The mean, and its standard error.
+    square, cube : float
+        Second and third central moment of the values; their skewness is γ = cube/square^1.5.
+    n : float
+        Number of values.
+    confidence : float, default 0.95
+
+    References
+    ----------
+    Johnson (1978), "Modified t tests and confidence intervals for asymmetrical populations".
+
+    Examples
+    --------
+    >>> correct_skewness(10.0, 1.0, 100.0, 0.0, 100) == (10 - 1.959963984540054, 10 + 1.959963984540054)
+    True
+    >>> low, high = correct_skewness(10.0, 1.0, 100.0, 2000.0, 100)
+    >>> round(low, 3), round(high, 3)
+    (8.272, 12.367)
+    """
+    quantile = normal_quantile(check_confidence("confidence", confidence))
+    if not square > 0:
+        return value - quantile * error, value + quantile * error
+    bend = cube / square**1.5 / (6 * math.sqrt(n))
+    ends = _solve_bent(abs(bend), quantile)
+    low, high = ends if bend >= 0 else (-ends[1], -ends[0])
+    return value - error * high, value - error * low
+
+
+def _solve_bent(bend: float, quantile: float) -> Bounds:
+    """Return the ends of the t around 0 for which t + bend·(1 + 2t²) is within the quantile; bend ≥ 0."""
+    if bend < 1e-12:
+        return -quantile, quantile
+    high = (-1 + math.sqrt(max(1 - 8 * bend * (bend - quantile), 0.0))) / (4 * bend)
+    root = 1 - 8 * bend * (bend + quantile)
+    # Where the statistic is never below −quantile, it is above quantile on the other side.
+    low = (-1 + math.sqrt(root)) / (4 * bend) if root > 0 else -1 / (2 * bend) - high
+    return low, high
 
 
 def widen_interval(
@@ -560,6 +683,32 @@ def anytime(
     return length * low, length * (1.0 - _lower_bound(sums.n, missed, missed2, threshold))
 
 
+def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
+    """Return a lower bound, valid at all times, of the target's mean reward, and infinity.
+
+    As :func:`anytime`, of rewards that have no bound but 0: nothing then bounds their mean from above.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of weights w and values w·r with r ≥ 0; for slates, sums over their positions.
+    confidence : float, default 0.95
+
+    References
+    ----------
+    As for :func:`anytime`.
+
+    Examples
+    --------
+    >>> weights, cents = np.ones(1000), 500.0 * (np.arange(1000) % 2)
+    >>> bound = anytime_below(sum_units(weights, weights * cents))
+    >>> round(bound[0], 1), bound[1]
+    (217.1, inf)
+    """
+    threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
+    return _lower_bound(sums.n, sums.y, sums.yy, threshold, bounded=False), math.inf
+
+
 def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return an interval for the mean of values in [low, high], valid at all times simultaneously.
 
@@ -637,19 +786,20 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     return arm, float(evidence[arm]) - math.log(len(evidence))
 
 
-def _lower_bound(n: int, y: float, yy: float, threshold: float) -> float:
-    """Return the lower confidence bound, in [0, 1], of the mean of ``n`` values ≥ 0.
+def _lower_bound(n: int, y: float, yy: float, threshold: float, *, bounded: bool = True) -> float:
+    """Return the lower confidence bound of the mean of ``n`` values ≥ 0; within [0, 1] if ``bounded``.
 
     ``y`` and ``yy`` are the sums of the values and of their squares. Means below the bound have log
     evidence against them of at least ``threshold``.
     """
-    low, high = 0.0, min(1.0, y / n) if n else 0.0
-    if _evidence(n, y, yy, np.zeros(1))[0] < threshold:
+    low, high = 0.0, y / n if n else 0.0
+    high, compute = (min(1.0, high), _evidence) if bounded else (high, _evidence_of_any_unit)
+    if compute(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
     # The evidence against m falls as m grows towards the mean: refine the grid around the threshold.
     for _ in range(8):
         grid = np.linspace(low, high, 33)
-        refuted = int(np.flatnonzero(_evidence(n, y, yy, grid) >= threshold)[-1])
+        refuted = int(np.flatnonzero(compute(n, y, yy, grid) >= threshold)[-1])
         low, high = float(grid[refuted]), float(grid[min(refuted + 1, 32)])
     return low
 
@@ -662,5 +812,27 @@ def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     """
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
+    top = exponents.max(axis=0)
+    return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))
+
+
+def _evidence_of_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
+    """Return the same for values without a largest one; a bet is used for means of at most half its inverse.
+
+    With a bet b and a mean m, λ = b·m bets on the values in units of m, which is a martingale for every mean
+    of at most m: log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².
+    """
+    first, second = y - n * means, yy - 2 * means * y + n * means**2
+    bets = BETS_OF_ANY_UNIT[:, None]
+    stakes = bets * means
+    is_used = stakes <= 0.5
+    stakes = np.where(is_used, stakes, 0.0)
+    # ψ(λ)/λ², whose limit at 0 is ½ + λ/3.
+    is_small = stakes < 1e-4
+    safe = np.where(is_small, 1.0, stakes)
+    curve = np.where(
+        is_small, 0.5 + stakes / 3, -(np.log1p(-np.where(is_small, 0.0, stakes)) + stakes) / safe**2
+    )
+    exponents = np.where(is_used, bets * first - curve * bets**2 * second, -np.inf)
     top = exponents.max(axis=0)
     return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))

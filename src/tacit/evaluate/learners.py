@@ -233,11 +233,11 @@ class Learning:
         probabilities = np.zeros(len(rows.reward))
         size = (len(probabilities), self.policy.arm_count) if self._needs_all_arms else (0, 0)
         index_probabilities = np.zeros(size)
-        params = self.policy.params
+        params, rewards = self.policy.params, self.policy.reward_range.to_unit(rows.reward)
         driver = compile_loop(evaluate_rows, params)
         for part in learner.split_rows(rows, all_rows):
             batch = learner.make_impressions(rows, all_rows[part])
-            logged = LoggedBatch(batch, arm_indices[part], rows.reward[part], rows.propensity[part])
+            logged = LoggedBatch(batch, arm_indices[part], rewards[part], rows.propensity[part])
             driver(params, learner.state, logged, probabilities[part], index_probabilities)
         if np.isnan(probabilities).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
@@ -379,6 +379,7 @@ class LoggedBatch(NamedTuple):
     arm_indices : array of int64, shape (rows,)
         Arm index of the arm shown.
     rewards, propensities : array of float64, shape (rows,)
+        Rewards are in the unit of the policy's state.
     """
 
     batch: Batch
@@ -490,7 +491,7 @@ class Ranking(Restartable):
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
         actions[lists.list_index, lists.place] = arm_indices
-        clicks = lists.table(rows.reward, width, 0.0)
+        clicks = lists.table(self.policy.reward_range.to_unit(rows.reward), width, 0.0)
         weights = lists.table(rows.given_above, width, 1.0).prod(axis=1)
         if learns_from_propensity(self.policy.params):
             refuse_unknown(rows, rows.given_above)

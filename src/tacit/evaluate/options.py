@@ -7,6 +7,7 @@ validate and hold them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypedDict, Unpack
@@ -38,12 +39,12 @@ from tacit.evaluate.targets import ByClassifier, Target
 from tacit.learning.learner import Learner
 from tacit.logs.reader import LogReader, missing_columns_error
 from tacit.logs.schema import SEGMENT
-from tacit.logs.sources import ReadOptions, open_log
+from tacit.logs.sources import ReadOptions, get_reward_range, open_log, open_policy_log
 from tacit.policies.actions import SlatePolicy
 from tacit.policies.base import Policy
 
 Confidence = Annotated[float, check_confidence]
-MissingReward = Annotated[float | None, optional(float_range(0.0, 1.0))]
+MissingReward = Annotated[float | None, optional(float_range(-math.inf, math.inf))]
 Seed = Annotated[int, int_range(0)]
 AtLeastOne = Annotated[int, int_range(1)]
 WeightBound = Annotated[float | None, optional(checks.positive)]
@@ -90,12 +91,23 @@ class Options(Checked):
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
         """Return a reader of the log with the contexts and the segments that the evaluation reads.
 
-        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``.
+        A log that is not open is opened by :func:`tacit.read_log` with the options ``reading``. Raises
+        InvalidValue if its range of rewards is not that of a policy that learns, or lacks ``missing_reward``.
         """
-        reader = open_log(log, **reading)
+        policy, learns = self.target_policy
+        if policy is None:
+            reader = open_log(log, **reading)
+        else:
+            reader = open_policy_log(log, policy, reading, learns=learns)
+        get_reward_range(reader).check_missing(self.missing_reward)
         if self.schema and isinstance(reader, LogReader):
             reader = reader.with_context(self.schema)
         return reader if self.by is None else reader.with_segment(self.by)
+
+    @property
+    def target_policy(self) -> tuple[Policy | None, bool]:
+        """The policy that is evaluated, or None if there is none, and whether it learns from the log."""
+        return None, False
 
 
 # ---- The question of an off-policy evaluation: target policy, estimators and options, validated together
@@ -184,6 +196,12 @@ class OffPolicyEvaluation(Options):
             )
         extra = extra_columns(self.columns)
         return reader.with_columns(extra, self.cluster) if extra else reader
+
+    @property
+    def target_policy(self) -> tuple[Policy | None, bool]:
+        """The policy of the target, or None if it has none, and whether it learns from the log."""
+        learns = isinstance(self.target, (Learning, Ranking))
+        return (self.target.policy if learns or isinstance(self.target, Frozen) else None), learns
 
     @property
     def models(self) -> list[ModelOfLog]:

@@ -14,11 +14,15 @@ from operator import add
 from types import MappingProxyType
 from typing import Any, NamedTuple, Unpack
 
+import numpy as np
+
+from tacit.core.arrays import Floats
 from tacit.core.parallel import report_progress
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.core.text import Column, Tabulated, format_table
 from tacit.errors import AssumptionWarning
-from tacit.evaluate.intervals import CONFIDENCE, wilson
-from tacit.evaluate.results import describe_propensity_doubt
+from tacit.evaluate.intervals import CONFIDENCE, LARGEST, correct_skewness, wilson
+from tacit.evaluate.results import are_heavy, describe_propensity_doubt, describe_shares
 from tacit.evaluate.rows import list_arm_names, warn_one_sided
 from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
 from tacit.logs.parts import KeyShard
@@ -34,8 +38,9 @@ SEGMENT_COLUMNS = (
     Column("95 % interval", "[{low:.5f}, {high:.5f}]"),
     Column("matched a pass", "{matched:,.1f}"),
 )
-PerPass = tuple[tuple[float, ...], tuple[float, ...]]
-"""Number of matched rows and sum of their rewards, per pass."""
+PerPass = tuple[tuple[float, ...], ...]
+"""For each of MOMENTS sums over matched rows, such as their number and the sum of their rewards, its values
+per pass."""
 
 
 class ReplaySegment(NamedTuple):
@@ -70,7 +75,9 @@ class ReplayResult(Tabulated):
         95 % interval of the estimate: the score interval of Wilson (1927) for as many rows as a pass
         matched on average. Passes share their rows, so more passes never narrow it. The variance of a
         reward in [0, 1] is at most that of a click of the same mean, so the interval is conservative for
-        fractions. Rewards of a policy that learns depend on one another, but the deviations
+        fractions. Of another range the rewards are mapped to [0, 1]; if an end is open, it is the interval
+        by the central limit theorem, corrected for skewness.
+        Rewards of a policy that learns depend on one another, but the deviations
         from the expected reward of the arms shown are martingale differences, so with many matches the
         interval covers the expected reward of the arms shown. The spread of ``estimates`` shows
         the effect of chance in learning.
@@ -91,7 +98,8 @@ class ReplayResult(Tabulated):
     segments : dict
         From its values to a :class:`ReplaySegment`, the largest first.
     notes : tuple of str
-        Assumptions on the log, as in :class:`~tacit.evaluate.OffPolicyResult`.
+        Assumptions on the log, as in :class:`~tacit.evaluate.OffPolicyResult`; if an end of the range of
+        rewards is open, the share of the sum that the largest rewards bring.
     """
 
     policy: str
@@ -179,8 +187,12 @@ class ReplayCounts(NamedTuple):
         Sum of all its rewards.
     warnings : tuple of str
         Evidence of the first pass against the policy's assumptions.
-    segments : mapping of str to (tuple of float, tuple of float)
-        For each segment, the number of matched rows and the sum of their rewards, per pass.
+    moments : tuple of tuple of float
+        The sums over matched rows, per pass.
+    largest : tuple of tuple of float
+        The largest absolute rewards of matched rows, per pass.
+    segments : mapping of str to tuple of tuple of float
+        For each segment the sums over its matched rows, per pass.
     """
 
     matched: tuple[int, ...]
@@ -189,6 +201,8 @@ class ReplayCounts(NamedTuple):
     unanswered: int
     reward: float
     warnings: tuple[str, ...]
+    moments: PerPass
+    largest: tuple[tuple[float, ...], ...]
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def add_passes(self, other: ReplayCounts) -> ReplayCounts:
@@ -196,9 +210,10 @@ class ReplayCounts(NamedTuple):
         return self._replace(
             matched=self.matched + other.matched,
             clicks=self.clicks + other.clicks,
+            moments=tuple(map(add, self.moments, other.moments)),
+            largest=self.largest + other.largest,
             segments={
-                name: (mine[0] + other.segments[name][0], mine[1] + other.segments[name][1])
-                for name, mine in self.segments.items()
+                name: tuple(map(add, mine, other.segments[name])) for name, mine in self.segments.items()
             },
         )
 
@@ -211,18 +226,38 @@ class ReplayCounts(NamedTuple):
             self.unanswered + other.unanswered,
             self.reward + other.reward,
             self.warnings + other.warnings,
+            _merge_sums(self.moments, other.moments),
+            tuple(
+                tuple(sorted(mine + theirs, reverse=True)[:LARGEST])
+                for mine, theirs in zip(self.largest, other.largest, strict=True)
+            ),
             _merge_segments(self.segments, other.segments),
         )
 
-    def result(self, policy: str, by: str | None = None) -> ReplayResult:
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Shares of the sum of absolute rewards that the largest and the five largest bring in a pass."""
+        shares = [
+            (row[0] / total, sum(row) / total)
+            for row, total in zip(self.largest, self.moments[-1], strict=True)
+            if total
+        ]
+        largest, five = np.mean(shares or [(0.0, 0.0)], axis=0).tolist()
+        return largest, five
+
+    def result(
+        self, policy: str, by: str | None = None, reward_range: RewardRange = UNIT_RANGE
+    ) -> ReplayResult:
         """Return the estimate, its interval and segments that follow from the counts.
 
         ``policy`` is the policy's name and ``by`` the column of the segments, for the result.
         """
         estimates = tuple(_ratios(self.matched, self.clicks))
-        estimate, low, high, _ = _estimate_segment((self.matched, self.clicks))
+        estimate, low, high, _ = _estimate_segment(self.moments, reward_range)
         many = len(self.segments)
-        parts = {name: _estimate_segment(counts, many) for name, counts in self.segments.items()}
+        parts = {
+            name: _estimate_segment(counts, reward_range, many) for name, counts in self.segments.items()
+        }
         return ReplayResult(
             policy=policy,
             estimate=estimate,
@@ -235,6 +270,7 @@ class ReplayCounts(NamedTuple):
             clicks=self.clicks,
             estimates=estimates,
             by=by,
+            notes=(describe_shares(self.shares),) if reward_range.is_open else (),
             segments=dict(sorted(parts.items(), key=lambda item: -item[1].matched)),
         )
 
@@ -244,26 +280,41 @@ def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
 
 
-def _estimate_segment(counts: PerPass, segments: int = 1) -> ReplaySegment:
-    """Return the mean over passes with its Wilson interval, and matches per pass; NaN without a match.
+def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int = 1) -> ReplaySegment:
+    """Return the mean over passes with its interval, and matches per pass; NaN without a match.
 
-    With ``segments``, the interval is one of so many that hold simultaneously.
+    The interval is Wilson's; if the range has an open end, the one by the central limit theorem, corrected
+    for skewness. With ``segments``, it is one of so many that hold simultaneously.
     """
-    ratios = [ratio for ratio in _ratios(*counts) if not math.isnan(ratio)]
+    ratios = [ratio for ratio in _ratios(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
-    matched = sum(counts[0]) / len(counts[0])
-    return ReplaySegment(estimate, *wilson(estimate, matched, 1 - (1 - CONFIDENCE) / segments), matched)
+    matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
+    if reward_range.is_open:
+        n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
+        if matched < 2:
+            return ReplaySegment(estimate, math.nan, math.nan, matched)
+        mean = y / n
+        squares = max(yy - mean * y, 0.0)
+        cubes = yyy - 3 * mean * yy + 2 * mean**2 * y
+        error = math.sqrt(squares / n / (matched - 1))
+        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, share)
+    else:
+        low, high = wilson(reward_range.to_unit(estimate), matched, share)
+        bounds = reward_range.from_unit(low), reward_range.from_unit(high)
+    return ReplaySegment(estimate, *bounds, matched)
 
 
 def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
     """Return the counts of each segment, summed over two sets of rows."""
     merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
-        merged[name] = (
-            tuple(map(add, mine[name][0], theirs[name][0])),
-            tuple(map(add, mine[name][1], theirs[name][1])),
-        )
+        merged[name] = _merge_sums(mine[name], theirs[name])
     return merged
+
+
+def _merge_sums(mine: PerPass, theirs: PerPass) -> PerPass:
+    """Return the sums of the same passes over two sets of rows."""
+    return tuple(tuple(map(add, *pair)) for pair in zip(mine, theirs, strict=True))
 
 
 # ---- Replay: the rejection method for logs of uniform choice (Li, Chu, Langford, Wang 2011)
@@ -316,7 +367,7 @@ def replay(
     assume_uniform : bool, default False
         Whether to treat rows without a propensity as rows of uniform choice.
     missing_reward : float or None, default 0
-        The reward of a row without feedback, in [0, 1]. None leaves such rows out,
+        The reward of a row without feedback, in the range of rewards. None leaves such rows out,
         which is right only if feedback is lost independently of its value.
     by : str, optional
         A column of the log, of the schema or not: the result then also has an estimate for each of its
@@ -324,9 +375,8 @@ def replay(
     progress : function, optional
         Called with the number of rows replayed so far in all passes, in place of a progress bar.
     **reading
-        How a log that is not open yet is read: ``columns``, ``constants``, ``arms``, ``time_unit``,
-        ``strict`` and ``format`` of :func:`tacit.read_log`. A table in memory is read strictly,
-        unless ``strict=False``.
+        How a log that is not open yet is read: options of :func:`tacit.read_log`, with the policy's
+        ``reward_range``. A table in memory is read strictly, unless ``strict=False``.
 
     Returns
     -------
@@ -386,8 +436,11 @@ def replay(
     warn_unread_context(reader, policy)
     with report_progress("replaying", progress) as report:
         counts = replay_passes(config, reader, range(config.passes), progress=report)
-    result = replace(counts.result(policy.label, by), notes=warn_rejected(reader, log))
-    for warning in (*counts.warnings, *(warn_one_sided(result) if missing_reward is None else ())):
+    result = counts.result(policy.label, by, policy.reward_range)
+    sided = warn_one_sided(result, policy.reward_range) if missing_reward is None else ()
+    heavy = result.notes if are_heavy(counts.shares) else ()
+    result = replace(result, notes=(*result.notes, *warn_rejected(reader, log)))
+    for warning in (*counts.warnings, *heavy, *sided):
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
     return result
 
@@ -425,14 +478,18 @@ def replay_passes(
         reader.unanswered,
         reader.reward,
         _contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
+        _list_sums([replay_pass.tally.sum(axis=0) for replay_pass in passes]),
+        tuple(tuple(replay_pass.largest.tolist()) for replay_pass in passes),
         {
-            name: (
-                tuple(replay_pass.tally[place, 0].item() for replay_pass in passes),
-                tuple(replay_pass.tally[place, 1].item() for replay_pass in passes),
-            )
+            name: _list_sums([replay_pass.tally[place] for replay_pass in passes])
             for name, place in reader.segments.items()
         },
     )
+
+
+def _list_sums(passes: Sequence[Floats]) -> PerPass:
+    """Return the sums of each pass, an array each, as a tuple of values per pass for each of the sums."""
+    return tuple(map(tuple, np.transpose(passes).tolist()))
 
 
 def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.arrays import Floats
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.core.text import MISSING, ByName, Column, Tabulated, format_table
 from tacit.evaluate.intervals import Bounds, Sums, evidence_against_weights, find_suspect_arm
 from tacit.plots import COLOURS, Plot
@@ -48,7 +49,9 @@ class Estimate:
     intervals : dict
         Bounds by kind (normal, bootstrap, score, anytime); a kind is left out if the
         estimator has none, if there are too few rows, and if the interval is empty. If all rewards
-        are equal, the first two are widened by :func:`~tacit.evaluate.intervals.widen_interval`.
+        are equal, the first two are widened by :func:`~tacit.evaluate.intervals.widen_interval`. If an end
+        of the range of rewards is open, normal is corrected for skewness, and anytime has no upper end
+        (infinity); without a lowest reward there is no anytime.
     effective_sample_size : float
         (Σw)²/Σw²: the number of equally weighted units with the same information.
     mean_weight : float
@@ -131,7 +134,9 @@ class Estimate:
     def row(self) -> dict[str, Any]:
         """Return the estimate as a flat dict of numbers and ``note``; None for bounds that do not exist."""
         bounds = {
-            f"{kind}_{side}": self.intervals[kind][end] if kind in self.intervals else None
+            f"{kind}_{side}": self.intervals[kind][end]
+            if kind in self.intervals and math.isfinite(self.intervals[kind][end])
+            else None
             for kind in INTERVALS
             for end, side in enumerate(("low", "high"))
         }
@@ -204,6 +209,8 @@ class OffPolicyResult(Tabulated, Plot):
         Assumptions on the log, such as a single key if it has no column of keys.
     missing_reward : float or None
         The reward of rows without feedback; None left them out.
+    reward_range : RewardRange
+        The lowest and the highest reward there can be, in whose unit all values are.
     """
 
     target: str
@@ -219,6 +226,7 @@ class OffPolicyResult(Tabulated, Plot):
     segments: dict[str, Segment] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     missing_reward: float | None = 0.0
+    reward_range: RewardRange = UNIT_RANGE
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per estimator; with segments, also one for each segment and estimator."""
@@ -319,7 +327,7 @@ class OffPolicyResult(Tabulated, Plot):
             for place, (_, estimate, _) in enumerate(rows):
                 if kind in estimate.intervals:
                     y = place + 0.16 * (number - 1.5)
-                    bounds = estimate.intervals[kind]
+                    bounds = np.nan_to_num(estimate.intervals[kind], posinf=estimate.value)
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
                     label = "_"
         for place, (_, estimate, _) in enumerate(rows):
@@ -361,5 +369,34 @@ def describe_propensity_doubt(arms: Sequence[str], tally: Floats) -> str:
 
 
 def bounds_text(bounds: Bounds | None) -> str:
-    """Return an interval as text with five decimals; a placeholder for None."""
-    return MISSING if bounds is None else f"[{bounds[0]:.5f}, {bounds[1]:.5f}]"
+    """Return an interval as text with five decimals, "open" for an infinite end; a placeholder for None."""
+    if bounds is None:
+        return MISSING
+    low, high = ("open" if math.isinf(end) else f"{end:.5f}" for end in bounds)
+    return f"[{low}, {high}]"
+
+
+MAX_SHARES = 0.1, 0.3
+"""Shares of a sum, of the largest reward and of the five largest, above which an estimate is in doubt."""
+
+
+def are_heavy(shares: tuple[float, float]) -> bool:
+    """True if the largest reward, or the five largest, bring more of a sum than an estimate should have."""
+    return shares[0] > MAX_SHARES[0] or shares[1] > MAX_SHARES[1]
+
+
+def describe_shares(shares: tuple[float, float]) -> str:
+    """Return as text the shares of a sum that the largest reward and the five largest bring.
+
+    If they are heavy, the text says so.
+
+    Examples
+    --------
+    >>> describe_shares((0.02, 0.07))
+    'the largest reward brings 2.0 % of the sum, the five largest 7.0 %'
+    """
+    largest, five = (f"{100 * share:.1f} %" for share in shares)
+    doubt = ", so a few rows decide, and no interval tells of larger rewards to come"
+    return (
+        f"the largest reward brings {largest} of the sum, the five largest {five}{doubt * are_heavy(shares)}"
+    )

@@ -16,11 +16,13 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, UnfitLog
 from tacit.evaluate.rewards import ModelOfLog
 from tacit.evaluate.rows import LoggedRows, RowReader
 from tacit.evaluate.targets import ArmValues
 from tacit.logs.rows import lengths
+from tacit.logs.sources import get_reward_range, open_log
 
 PENALTIES = 1.0, 10.0, 100.0, 1e3, 1e4, 1e5
 """Candidates for the penalty of slopes, in rows of the log."""
@@ -42,12 +44,15 @@ class Products(NamedTuple):
     origins : dict
         From that length to a vector that is subtracted from each context, so that large numbers that
         hardly vary keep their precision.
+    reward_range : RewardRange
+        Of the log.
     """
 
     rows: int
     arms: list[str]
     sums: dict[int, Floats]
     origins: dict[int, Floats]
+    reward_range: RewardRange = UNIT_RANGE
 
     def merge(self, later: Products) -> Products:
         """Return the sums over these rows and a later part of the log.
@@ -70,7 +75,7 @@ class Products(NamedTuple):
                 places = np.array([column[name] for name in part.arms], np.int64)
                 where = np.ix_((np.arange(folds) + turn) % folds, places)
                 total[where] += shift @ part_sums @ shift.T
-        return Products(self.rows + later.rows, arms, sums, origins)
+        return Products(self.rows + later.rows, arms, sums, origins, self.reward_range)
 
 
 def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
@@ -92,20 +97,23 @@ class LengthModels(NamedTuple):
         Standardise a context x to (x − center)·scale.
     weights : array of float64, shape (folds, arms, length + 1)
         Intercepts first.
+    ends : (float or None, float or None)
+        The lowest and the highest reward, between which predictions are.
     """
 
     center: Floats
     scale: Floats
     weights: Floats
+    ends: RewardRange = UNIT_RANGE
 
     def predict(self, contexts: Floats, fold: int) -> Floats:
-        """Return the expected reward of each arm, shape (rows, arms), in [0, 1], by the model of one fold."""
+        """Return the expected reward of each arm by a fold's model, shape (rows, arms), within ``ends``."""
         features = contexts - self.center[fold]
         features *= self.scale[fold]
         weights = self.weights[fold]
         rewards = features @ weights[:, 1:].T
         rewards += weights[:, 0]
-        return np.asarray(np.clip(rewards, 0.0, 1.0, out=rewards))
+        return rewards if self.ends.low is None else np.asarray(np.clip(rewards, *self.ends, out=rewards))
 
 
 class ArmRidges(ArmValues, ModelOfLog):
@@ -113,9 +121,10 @@ class ArmRidges(ArmValues, ModelOfLog):
 
     Rows are assigned to folds in turn, and a row's reward is predicted by a model of the other folds.
     Contexts are standardised to mean 0 and variance 1; the intercept of an arm is shrunk towards the mean
-    of all rows as in :class:`ArmMeans`, its slopes towards 0, and predictions are clipped to [0, 1]. Each
-    length of contexts, as of several placements, has its own models; for rows without a context they reduce
-    to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)² numbers.
+    of all rows as in :class:`ArmMeans`, its slopes towards 0; predictions are clipped to the range of
+    rewards. Each length of contexts, as of several placements, has its own models; for rows without a
+    context they reduce to :class:`ArmMeans`. Memory holds sums of products: folds · arms · (dim + 2)²
+    numbers.
 
     Parameters
     ----------
@@ -170,7 +179,7 @@ class ArmRidges(ArmValues, ModelOfLog):
 
         Raises UnfitLog if contexts have too many lengths, or the sums need too much memory.
         """
-        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        log, reader = open_log(log), RowReader(self.columns, missing_reward, need_propensity=False)
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
         for rows in reader.read(log):
@@ -186,7 +195,7 @@ class ArmRidges(ArmValues, ModelOfLog):
                 sums[length] = total
         arms = len(reader.arms)
         sums = {length: _pad_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
-        return Products(reader.rows, list(reader.arms), sums, origins)
+        return Products(reader.rows, list(reader.arms), sums, origins, get_reward_range(log))
 
     def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
         """Raise UnfitLog if contexts have too many different lengths, or the sums need more than 1 GiB."""
@@ -206,7 +215,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         """Return a copy of the model that is fitted to sums of a log."""
         model = copy.copy(self)
         model.is_fitted, model.names = True, {"arm": counts.arms}
-        model._models = {size: self._fit_length(x, counts.origins[size]) for size, x in counts.sums.items()}
+        model._models = {
+            size: self._fit_length(x, counts.origins[size])._replace(ends=counts.reward_range)
+            for size, x in counts.sums.items()
+        }
         return model
 
     def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:

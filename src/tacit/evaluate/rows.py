@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
@@ -168,12 +169,16 @@ def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, 
     return chunk.filter_rows(valid), unanswered
 
 
-def warn_one_sided(result: Any) -> tuple[str, ...]:
+def warn_one_sided(result: Any, reward_range: RewardRange = UNIT_RANGE) -> tuple[str, ...]:
     """Return one warning if all rows with feedback have the reward 1, as if only clicks were logged, else ().
 
     Nothing is issued. ``result`` is an off-policy or a replay result that left out rows without feedback.
     """
-    if result.logged < 1.0 or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE:
+    if (
+        reward_range != UNIT_RANGE
+        or result.logged < 1.0
+        or min(result.rows, result.unanswered) < MIN_ROWS_TO_JUDGE
+    ):
         return ()
     return (
         f"missing_reward: all {result.rows:,} rows with feedback have the reward 1, and "

@@ -22,6 +22,7 @@ from tacit.core.refusals import Refusal, refuse_options, refuse_rows
 from tacit.core.run_mode import compile_loop
 from tacit.core.seeds import stream
 from tacit.errors import LogError
+from tacit.evaluate.intervals import LARGEST
 from tacit.evaluate.options import AtLeastOne, Options
 from tacit.evaluate.rows import (
     check_items,
@@ -72,6 +73,11 @@ class ReplayConfig(Options):
     def schema(self) -> Any:
         """The schema by which the policy reads contexts; None if it has none."""
         return self.policy.schema
+
+    @property
+    def target_policy(self) -> tuple[Policy, bool]:
+        """The policy that is replayed, which learns from the log."""
+        return self.policy, True
 
 
 # ---- From a log to windows: names become arm indices, keys become lanes
@@ -382,6 +388,10 @@ STRIDE = 65_536
 """Rows that a compiled loop replays between two reports of progress."""
 
 
+MOMENTS = 5
+"""Sums over matched rows: their number, and of their rewards the first three powers and the magnitudes."""
+
+
 class Matches(NamedTuple):
     """The current row's action and reward in a pass of replay, and the matched rows per segment so far.
 
@@ -390,14 +400,21 @@ class Matches(NamedTuple):
     action : array of int64, shape (1,)
         The arm index that the policy chose.
     feedback : array of float64, shape (1,)
-        The reward of the row.
-    tally : array of float64, shape (segments, 2)
-        Number of matched rows of each segment, and the sum of their rewards.
+        The reward of the row in the unit of the policy's state.
+    unit : array of float64, shape (2,)
+        The lowest reward and the width of the range, which make that unit.
+    tally : array of float64, shape (segments, MOMENTS)
+        For each segment the number of matched rows, and the sums of their rewards, of the rewards' squares,
+        cubes and absolute values.
+    largest : array of float64, shape (LARGEST,)
+        The largest absolute rewards of matched rows, in descending order.
     """
 
     action: Ints
     feedback: Floats
+    unit: Floats
     tally: Floats
+    largest: Floats
 
 
 def replay_rows(
@@ -409,19 +426,30 @@ def replay_rows(
     reward, and the match and the reward are added to the row's segment in ``matches.tally``. Changes
     ``state``.
     """
-    batch, (action, feedback, tally) = window.batch, matches
+    batch, (action, feedback, unit, tally, largest) = window.batch, matches
     for row in order:
         lane = batch.lanes[row]
         impression = get_impression(batch, row)
         observe(params, state, lane, impression)
         decide(params, state, lane, impression, rng, action)
         if action[0] == window.logged[row]:
-            feedback[0] = window.rewards[row]
+            reward = window.rewards[row]
+            feedback[0] = (reward - unit[0]) / unit[1]
             shown_arm = shown_in(params, action)
             logged_propensity = learned_propensity(params, state, lane, impression, shown_arm)
             learn(params, state, lane, make_outcome(params, impression, action, feedback, logged_propensity))
-            tally[window.segments[row], 0] += 1.0
-            tally[window.segments[row], 1] += feedback[0]
+            sums = tally[window.segments[row]]
+            sums[0] += 1.0
+            sums[1] += reward
+            sums[2] += reward * reward
+            sums[3] += reward * reward * reward
+            sums[4] += abs(reward)
+            if abs(reward) > largest[-1]:
+                place = len(largest) - 1
+                while place > 0 and largest[place - 1] < abs(reward):
+                    largest[place] = largest[place - 1]
+                    place -= 1
+                largest[place] = abs(reward)
 
 
 class Pass:
@@ -445,7 +473,9 @@ class Pass:
         # A separate generator for shuffling, so that the policy's draws do not depend
         # on it; the first pass keeps the log's order.
         self._shuffler = stream("replay, shuffling", config.seed, *place) if number else None
-        self._matches = Matches(np.zeros(1, np.int64), np.zeros(1), np.zeros((1, 2)))
+        action, feedback = np.zeros(1, np.int64), np.zeros(1)
+        unit = np.array([self.policy.reward_range.low or 0.0, self.policy.reward_range.width])
+        self._matches = Matches(action, feedback, unit, np.zeros((1, MOMENTS)), np.zeros(LARGEST))
         self._capacity = 0
 
     @property
@@ -460,8 +490,13 @@ class Pass:
 
     @property
     def tally(self) -> Floats:
-        """Number of matched rows and sum of their rewards for each segment, shape (segments, 2)."""
+        """Sums over matched rows for each segment, as in :class:`Matches`, shape (segments, MOMENTS)."""
         return self._matches.tally
+
+    @property
+    def largest(self) -> Floats:
+        """The largest absolute rewards of matched rows, in descending order."""
+        return self._matches.largest
 
     def replay(self, window: Window | ItemWindow, lanes: int, segments: int = 1) -> Iterator[int]:
         """Replay all rows of a window in pieces; after each piece yield its number of rows.
@@ -474,7 +509,7 @@ class Pass:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
         if segments > len(self.tally):
-            more = np.zeros((segments - len(self.tally), 2))
+            more = np.zeros((segments - len(self.tally), MOMENTS))
             self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
         rows = len(window.logged if isinstance(window, Window) else window.window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)

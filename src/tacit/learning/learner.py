@@ -379,7 +379,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         Parameters
         ----------
         log : LogReader, path, or table in memory
-            As for :func:`tacit.read_log`.
+            As for :func:`tacit.read_log`; rewards in the policy's ``reward_range``.
         placement : str, optional
             The placement whose rows to learn; may be left out if the log has only one.
         missing_reward : float or None, default 0
@@ -410,12 +410,12 @@ class Learner(EstimatingLearner[ArmT_co]):
         [0.33, 0.75]
         """
         from tacit.learning.log_learning import learn_log
-        from tacit.logs.sources import open_log, warn_rejected, warn_unread_context
+        from tacit.logs.sources import open_policy_log, warn_rejected, warn_unread_context
 
         if more:
             remedy = "it takes one log, with arms and rewards: frame.assign(reward=rewards)"
             raise TypeError(f"Learner.fit_log(): {remedy}")
-        reader = open_log(log, **reading)
+        reader = open_policy_log(log, self.policy, reading)  # type: ignore[arg-type]
         warn_unread_context(reader, self.policy)
         features = relevance, examination
         learn_log(self, reader, placement, missing_reward, features)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from tacit.core import checks
 from tacit.core.arrays import Floats, Ints
 from tacit.core.parallel import report_progress
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.errors import AssumptionWarning, InvalidValue, UnfitLog, UnknownName
 from tacit.frames import frame_batches, frame_names, is_frame, to_matrix
 from tacit.learning.batch import Batch
@@ -314,7 +316,8 @@ def learn_log(
         remedy = "it shows duels, of which a click log holds none; teach it by learn_many"
         raise InvalidValue("policy", learner.policy, remedy)
     if missing_reward is not None:
-        checks.number("missing_reward", missing_reward, 0.0, 1.0)
+        checks.number("missing_reward", missing_reward, -math.inf, math.inf)
+    learner.policy.reward_range.check_missing(missing_reward)
     logged_features = LoggedFeatures(learner.policy, features, _find_items(learner, log))
     reader = _BatchReader(learner, placement, missing_reward, logged_features)
     count_before = learner.decisions
@@ -326,7 +329,8 @@ def learn_log(
         mark, most = _learn_rows(learner, reader.read(logged_features.open_log(log), by_time=True))
         getattr(log, "log", log).report.drop_order_warnings()
     count = learner.decisions - count_before
-    if count >= SECOND_CHECK and describe_small_rewards(most):
+    is_unit = learner.policy.reward_range == UNIT_RANGE
+    if count >= SECOND_CHECK and is_unit and describe_small_rewards(most):
         warnings.warn(f"log: {describe_small_rewards(most)}", AssumptionWarning, stacklevel=3)
     if (count, mark) in learner.logs_learned and count >= SAME_LOG_SIZE:
         what = (
@@ -458,7 +462,7 @@ class _BatchReader:
         """
         first = np.arange(len(chunk.rows))
         batch, arm_indices = self._read_impressions(chunk, first, first)
-        rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        rewards = self._read_rewards(chunk)
         propensities = numbers(chunk.batch, "propensity")
         check_propensities(
             self._learner,
@@ -467,6 +471,11 @@ class _BatchReader:
             lambda row, wrong: UnfitLog(f"{chunk.row_location(row)}: {wrong}"),
         )
         return LogBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
+
+    def _read_rewards(self, chunk: Chunk) -> Floats:
+        """Return the rewards of a chunk's rows in the unit of the policy's state."""
+        rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        return np.asarray(self._learner.policy.reward_range.to_unit(rewards), np.float64)
 
     def _read_lists(self, chunk: Chunk) -> LogBatch:
         """Return a chunk of whole lists, with a row per position, as a training batch with a row per list.
@@ -494,7 +503,7 @@ class _BatchReader:
         batch, arm_indices = self._read_impressions(chunk, first, impression_of_row)
         actions, feedback, propensities = np.full(shape, -1), np.zeros(shape), np.ones(shape)
         actions[index] = arm_indices
-        feedback[index] = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
+        feedback[index] = self._read_rewards(chunk)
         propensities[index] = numbers(chunk.batch, "propensity")
         return LogBatch(batch, actions, feedback, propensities.prod(axis=1))
 

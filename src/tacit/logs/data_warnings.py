@@ -65,7 +65,8 @@ REMEDY = {
     MIXED: "they count together; tell them apart with by='placement' (--by placement), or give those of one",
     ONES: "are the rows without a click missing? give a row for each decision, clicked or not",
     ZEROS: "nothing can be said of rewards; say what column has them with columns={'reward': ...} "
-    "(--column reward=...), and give numbers in [0, 1]: divide by the largest there can be",
+    "(--column reward=...), and what rewards there can be with reward_range=(0, None) (--reward-range "
+    "0 open)",
     CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: take 1 off each",
@@ -165,9 +166,10 @@ def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -
         if reward.null_count:
             return
         values = reward.to_numpy()
-        value = float(values.max())
+        value, is_same = float(values.max()), values.min() == values.max()
         has_positions = position is not None and not position.null_count
-        kind = ONES if values.min() == 1.0 else ZEROS if value == 0.0 else CLICKED if has_positions else ""
+        alike = {1.0: ONES, 0.0: ZEROS}.get(value, "") if is_same else ""
+        kind = alike or (CLICKED if has_positions else "")
         bad_rows = rows[values == 1.0] if kind == CLICKED else rows
     if kind and len(bad_rows):
         yield DataWarning(kind, "reward", len(bad_rows), source, int(bad_rows[0]), value)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.refusals import Refusal, refuse_options
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, suggest_name
 from tacit.frames import frame_batches, frame_names, is_frame
@@ -165,6 +166,8 @@ def _decode_texts(batch: Any) -> Any:
 # ---- Files and tables as validated record batches
 
 BATCH_ROWS = 65_536
+REJECT, CLIP = "reject", "clip"
+"""Treatments of rewards outside the range."""
 MEMORY = "table"
 DECISION_ID = "decision_id"
 """Column of decision ids; without it each row is a decision, named by the row's number."""
@@ -238,9 +241,15 @@ class LogReader:
         Vectors of the log's items.
     most_rejected : float
         Largest share of rejected rows for which something is concluded from the log.
+    reward_range : RewardRange
+        The lowest and the highest reward there can be.
+    outside : {"reject", "clip"}
+        Whether rows with other rewards are rejected, or their reward counts as the nearest end.
     """
 
     items: Any = None
+    reward_range = UNIT_RANGE
+    outside = REJECT
     most_rejected = MAX_REJECTED
     lacks_rewards = False
     rewards = ""
@@ -517,6 +526,15 @@ class LogReader:
         if self.report.read:
             self.report.check_kept()
 
+    def make_report(self) -> LogReport:
+        """Return an empty report of the log, with its range of rewards and notes on keys and rewards."""
+        return LogReport(
+            one_key=self.one_key,
+            rewards=self.rewards,
+            reward_range=self.reward_range,
+            clips=self.outside == CLIP,
+        )
+
     def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
         """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
 
@@ -529,7 +547,7 @@ class LogReader:
         LogError
             If a file cannot be read, or under ``strict`` at the first invalid row.
         """
-        self.report = report = LogReport(one_key=self.one_key, rewards=self.rewards)
+        self.report = report = self.make_report()
         history = RowHistory()
         complete = SCHEMA.names if names is None else {*names, *self._constant_names}
         for file in self.files:

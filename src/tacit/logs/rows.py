@@ -15,7 +15,7 @@ reason                           the row
 ``negative-position``            has a position below 0
 ``propensity-outside-range``     has a propensity outside (0, 1]; of ``position_propensity`` the
                                  reason is ``position-propensity-outside-range``
-``reward-outside-range``         has a reward outside [0, 1]
+``reward-outside-range``         has a reward outside the log's range, [0, 1] by default
 ``context-not-finite``           has a context with a null, an infinity or NaN
 ================================ ===============================================================
 """
@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 
 from tacit.core.arrays import Floats, Ints
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, LogError, TooManyRejected
 from tacit.logs.data_warnings import (
     MIXED,
@@ -45,7 +46,7 @@ from tacit.logs.data_warnings import (
     mask_texts,
     select_warnings,
 )
-from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes, describe_allowed, describe_range
 from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
@@ -162,6 +163,12 @@ class LogReport:
         Whether a decision has rows at several positions.
     rejected_rewards : tuple
         Number, sum, minimum and maximum of the finite rewards of rejected rows.
+    reward_range : RewardRange
+        The range outside of which a reward was rejected, or clipped.
+    clips : bool
+        Whether rewards outside the range count as its nearest end.
+    clipped, clipped_amount : int, float
+        Number of rows whose reward was clipped, and by how much in sum.
     """
 
     read: int = 0
@@ -174,6 +181,10 @@ class LogReport:
     rewards: str = ""
     lists: bool = False
     rejected_rewards: tuple[int, float, float, float] = (0, 0.0, np.inf, -np.inf)
+    reward_range: RewardRange = UNIT_RANGE
+    clips: bool = False
+    clipped: int = 0
+    clipped_amount: float = 0.0
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
         """Add data warnings; rows of a kind and column that has a warning already are added to its count."""
@@ -213,6 +224,22 @@ class LogReport:
             low, high = min(low, rewards.min().item()), max(high, rewards.max().item())
             self.rejected_rewards = count + len(rewards), total + rewards.sum().item(), low, high
 
+    def clip_rewards(self, rewards: Any) -> Any:
+        """Return an Arrow array of rewards, those outside the range at its nearest end; count these."""
+        values = _fill_null(rewards, np.nan)
+        outside = np.isfinite(values) & ~self.reward_range.contains(values)
+        if not outside.any():
+            return rewards
+        clipped = np.where(outside, np.clip(values, *self.reward_range), values)
+        self.clipped += int(outside.sum())
+        self.clipped_amount += float(np.abs(clipped[outside] - values[outside]).sum())
+        return pa.array(clipped, rewards.type, mask=_is_null(rewards))
+
+    def describe_clipped(self) -> str:
+        """Return as text how many rewards were clipped, and by how much; "" if none was."""
+        text = f"{self.clipped:,} of {self.read:,} rewards are clipped to {self.reward_range.text}"
+        return f"{text}, by {self.clipped_amount:g} in sum" * bool(self.clipped)
+
     def describe_rejected(self) -> str:
         """Return as text how many rows are left out, and with what rewards; "" if none is."""
         (count, total, low, high), left_out = self.rejected_rewards, self.read - self.kept
@@ -241,7 +268,9 @@ class LogReport:
         both = LogReport(self.read + other.read, self.kept + other.kept)
         both.examples = other.examples | self.examples
         both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
-        both.lists = self.lists or other.lists
+        both.lists, both.reward_range = self.lists or other.lists, other.reward_range
+        both.clips, both.clipped = other.clips, self.clipped + other.clipped
+        both.clipped_amount = self.clipped_amount + other.clipped_amount
         sums, more = self.rejected_rewards, other.rejected_rewards
         low, high = min(sums[2], more[2]), max(sums[3], more[3])
         both.rejected_rewards = sums[0] + more[0], sums[1] + more[1], low, high
@@ -264,7 +293,7 @@ class LogReport:
         return [
             *one_key * self.one_key,
             *[f"reward: {self.rewards}"] * bool(self.rewards),
-            *filter(None, [self.describe_rejected()]),
+            *filter(None, [self.describe_rejected(), self.describe_clipped()]),
             *(
                 f"timestamp: numbers, read as {NAMES[unit]} since 1970 ({count:,} rows)"
                 for unit, count in self.time_units.items()
@@ -304,16 +333,21 @@ class LogReport:
     def _make_error(self, what: str, *more: str) -> TooManyRejected:
         """Return the error that too many rows are rejected, with reasons and remedies, of which ``more``."""
         columns = dict.fromkeys(example.column for example in self.examples.values())
-        remedies = [f"  {column}: give {ALLOWED[column]}" for column in columns if column in ALLOWED]
+        remedies = [
+            f"  {column}: give {describe_allowed(column, self.reward_range)}"
+            for column in columns
+            if column in ALLOWED and not (column == "reward" and "reward-outside-range" in self.rejected)
+        ]
         if "reward-outside-range" in self.rejected:
-            low, high = min(self.rejected_rewards[2], 0), max(self.rejected_rewards[3], 1)
-            remedies.append(SCALE_REWARDS.format(low, high))
+            low, high = self.rejected_rewards[2:]
+            wider = describe_range(self.reward_range.widen(min(low, 0.0)))
+            remedies.append(WIDER_RANGE.format(low, high, self.reward_range.text, wider))
         return TooManyRejected("\n".join([f"log: {what}: {self.summary()}", *remedies, REMEDY, *more]))
 
 
-SCALE_REWARDS = (
-    "  reward: these are from {:g} to {:g}: give (reward - least) / (largest - least), of the least and the "
-    "largest that there can be, and turn results back: least + (largest - least) * result"
+WIDER_RANGE = (
+    "  reward: these are from {:g} to {:g}, outside of {}: say what rewards there can be, as "
+    "reward_range=(LOWEST, HIGHEST) (--reward-range LOWEST HIGHEST), or {} where there is no bound"
 )
 ALLOW_MORE = "or allow more by most_rejected= (--most-rejected SHARE), if none is left out for its reward"
 NO_ROWS = "it has no rows, so nothing can be concluded from it; give one that has some"
@@ -619,16 +653,15 @@ RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "position": ("negative-position", lambda values: values >= 0),
     "propensity": ("propensity-outside-range", _is_probability),
     "position_propensity": ("position-propensity-outside-range", _is_probability),
-    "reward": ("reward-outside-range", lambda values: (values >= 0) & (values <= 1)),
 }
 """Per column of numbers the reason to reject rows outside its range, and a function that tests values."""
 
 
-def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Fault]:
+def _find_faults(raw: dict[str, Any], columns: dict[str, Any], reward_range: RewardRange) -> Iterator[_Fault]:
     """Yield the reasons to reject rows, in order of precedence, each with a mask of the rows that have it.
 
     ``raw`` are columns before, ``columns`` after the conversion to the schema's types. Columns that are not
-    among them have no fault.
+    among them have no fault. Rewards are at fault outside ``reward_range``.
     """
     for name in SCHEMA.names:
         if name not in columns or not columns[name].null_count:
@@ -644,9 +677,10 @@ def _find_faults(raw: dict[str, Any], columns: dict[str, Any]) -> Iterator[_Faul
         if too_long is not None:
             yield _Fault("key-too-long", "key", too_long)
     yield from _find_arm_faults(columns["arms"], columns["arm"])
-    for name, (reason, is_in_range) in RANGES.items():
+    ranges = RANGES | {"reward": ("reward-outside-range", reward_range.contains)}
+    for name, (reason, is_in_range) in ranges.items():
         if name in columns and len(columns[name]):
-            values = _fill_null(columns[name], 1)
+            values = _fill_null(columns[name], (1 if name != "reward" else reward_range.low or 0.0))
             if not is_in_range(np.array([values.min(), values.max()])).all():
                 yield _Fault(reason, name, ~is_in_range(values))
     if "context" in columns:
@@ -719,7 +753,7 @@ def check_rows(
     source : str
         The file, for reports and errors.
     report : LogReport
-        Counts the rows.
+        Counts the rows, and has the range of rewards.
     strict : bool
         Whether to raise at the first invalid row.
     time_unit : str, optional
@@ -739,6 +773,8 @@ def check_rows(
         for field in SCHEMA
         if field.name in raw.columns
     }
+    if report.clips and "reward" in columns:
+        columns["reward"] = report.clip_rewards(columns["reward"])
     if encoded is not None:
         columns |= {name: columns[name].dictionary_encode() for name in encoded if name in columns}
         columns["arms"] = _encode_lists(columns["arms"])
@@ -747,7 +783,7 @@ def check_rows(
     if raw.malformed:
         row, text = raw.malformed[0]
         rejected.append((MALFORMED, len(raw.malformed), Example(source, row, "row", text)))
-    for fault in _find_faults(raw.columns, columns):
+    for fault in _find_faults(raw.columns, columns, report.reward_range):
         bad_rows = np.flatnonzero(fault.rows & is_valid)
         if len(bad_rows):
             is_valid[bad_rows] = False
@@ -758,7 +794,7 @@ def check_rows(
             rejected.append((fault.reason, len(bad_rows), example))
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
-        raise LogError(_rejection_message(reason, example))
+        raise LogError(_rejection_message(reason, example, report.reward_range))
     report.add_warnings(find_name_warnings(raw.columns, columns, source, raw.rows))
     report.read += len(raw.rows) + len(raw.malformed)
     report.kept += int(is_valid.sum())
@@ -816,9 +852,11 @@ def _convert_extra(name: str, values: Any, encoded: Collection[str] | None) -> A
     return texts.dictionary_encode() if name in (encoded or ()) else texts
 
 
-def _rejection_message(reason: str, example: Example) -> str:
+def _rejection_message(reason: str, example: Example, reward_range: RewardRange) -> str:
     """Return the error message for a rejected row: location, column, value, reason and remedy."""
-    allowed = ALLOWED.get(example.column, "as many fields as the header, or one JSON object a line")
+    allowed = "as many fields as the header, or one JSON object a line"
+    if example.column in ALLOWED:
+        allowed = describe_allowed(example.column, reward_range, example.value)
     return (
         f"{example.source}: row {example.row}: {example.column}: "
         f"{_shorten(example.value)} is not allowed ({reason}); give {allowed}"

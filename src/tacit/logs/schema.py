@@ -22,8 +22,8 @@ propensity          float64          allowed  probability, in (0, 1], with which
 position_propensity float64          allowed  of a list, probability, in (0, 1], with which the
                                               policy put ``arm`` at ``position``, whatever it
                                               showed elsewhere; null: not known
-reward              float64          allowed  1 for a click, 0 for none, or between; null: no
-                                              feedback came
+reward              float64          allowed  1 for a click, 0 for none, or between, or any
+                                              number in ``reward_range``; null: no feedback came
 context             list of float64  allowed  signals about the key, finite; null: none were
                                               given
 policy              string           allowed  the policy that decided
@@ -35,12 +35,14 @@ A Parquet file carries the version as ``tacit_log_version`` in its metadata.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import AssumptionWarning
 from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 
@@ -86,13 +88,35 @@ ALLOWED = {
     "position": "a whole number of at least 0, or nothing",
     "propensity": "a number in (0, 1], or nothing where it is not known",
     "position_propensity": "a number in (0, 1], or nothing where it is not known",
-    "reward": "a number in [0, 1] (divide larger ones by the largest there can be), or nothing "
-    "where no feedback came",
+    "reward": "a number in [0, 1], or nothing where no feedback came",
     "context": "a list of finite numbers, or nothing",
     "policy": "text, or nothing",
     "version": "text, or nothing",
 }
 """Allowed values of each column, phrased as the remedy in errors."""
+
+
+def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE, value: Any = None) -> str:
+    """Return the allowed values of a column, phrased as the remedy in errors, for a range of rewards.
+
+    If ``value`` is a reward outside the range, the text says how to give a wider one.
+    """
+    if column != "reward":
+        return ALLOWED[column]
+    allowed = f"{reward_range.limits_text}, or nothing where no feedback came"
+    try:
+        reward = float(value)
+    except (TypeError, ValueError):
+        return allowed
+    if not math.isfinite(reward) or reward_range.contains(reward):
+        return allowed
+    return f"{allowed}; or say what rewards there can be, {describe_range(reward_range.widen(reward))}"
+
+
+def describe_range(reward_range: RewardRange) -> str:
+    """Return how to give a range of rewards, to functions and to commands."""
+    return f"reward_range={reward_range.text} ({reward_range.option})"
+
 
 # ---- Numeric times
 

@@ -26,7 +26,7 @@ from tacit.logs.reader import (
     missing_columns_error,
     reading,
 )
-from tacit.logs.rows import TEXT_COLUMNS, Chunk, LogReport
+from tacit.logs.rows import TEXT_COLUMNS, Chunk
 from tacit.logs.sources import check_kept_rows, open_log
 
 
@@ -83,7 +83,7 @@ def _select_parquet(
 
     Replaces the log's report, and adds data warnings to it.
     """
-    log.report = report = LogReport(one_key=log.one_key, rewards=log.rewards)
+    log.report = report = log.make_report()
     history = RowHistory()
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):

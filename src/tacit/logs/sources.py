@@ -15,7 +15,9 @@ from typing import Any, TypedDict, Unpack
 import pyarrow as pa
 
 from tacit.core import checks
+from tacit.core.part import one_word
 from tacit.core.refusals import Refusal, refuse_options
+from tacit.core.reward_range import UNIT_RANGE, RewardRange, read_range
 from tacit.errors import (
     AssumptionWarning,
     InvalidValue,
@@ -30,9 +32,9 @@ from tacit.logs.formats import FolderLayout, collect_files, is_url, list_suffixe
 from tacit.logs.items import ItemTable
 from tacit.logs.other_formats import DSJSON, OPEN_BANDIT
 from tacit.logs.parts import KeyShard, LogPart
-from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, list_column_refusals
+from tacit.logs.reader import BATCH_ROWS, CLIP, REJECT, Frame, LogReader, list_column_refusals
 from tacit.logs.rows import MAX_REJECTED, Chunk, convert_values
-from tacit.logs.schema import ALLOWED
+from tacit.logs.schema import ALLOWED, describe_allowed, describe_range
 from tacit.logs.ubi import UBI
 
 LAYOUTS = {layout.name: layout for layout in (OPEN_BANDIT, UBI, DSJSON)}
@@ -53,6 +55,8 @@ class ReadOptions(TypedDict, total=False):
     time_unit: str | None
     items: Any
     most_rejected: float
+    reward_range: Any
+    outside: str
 
 
 @with_suggestions
@@ -68,6 +72,8 @@ def read_log(
     time_unit: str | None = None,
     items: Any = None,
     most_rejected: float = MAX_REJECTED,
+    reward_range: Any = (0.0, 1.0),
+    outside: str = REJECT,
 ) -> LogReader:
     """Open a click log and return a reader of its valid rows; rows are read when it is iterated.
 
@@ -110,6 +116,12 @@ def read_log(
         The largest share of invalid rows, in [0, 1], with which the log is evaluated or learned. A larger
         share raises TooManyRejected, as rows may be invalid by their outcome: from 1,000 rows on, and in
         shorter logs if all are invalid for their reward. Reading alone is not limited.
+    reward_range : (float, float), (float, None) or None, default (0, 1)
+        The lowest and the highest reward there can be, in the unit of the log; None where there is no
+        bound. A row with a reward outside is invalid.
+    outside : {"reject", "clip"}, default "reject"
+        ``"clip"``: a reward outside the range counts as its nearest end, and results say how many did, and
+        how much that is in sum.
 
     Returns
     -------
@@ -153,6 +165,8 @@ def read_log(
     [[1.0, 0.0]]
     """
     table, share = ItemTable.from_table(items), checks.number("most_rejected", most_rejected, 0.0, 1.0)
+    rewards = read_range("reward_range", reward_range)
+    one_word(REJECT, CLIP)("outside", outside)
     arms = checks.as_list(arms)
     places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     refuse_options(_list_refusals(log, places, arms, columns or {}, constants or {}))
@@ -164,8 +178,7 @@ def read_log(
         if layout is not None:
             refuse_options(_list_layout_refusals(layout.name, arms, time_unit))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            reader.items, reader.most_rejected = table, share
-            return reader
+            return _set_limits(reader, table, share, rewards, outside)
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
@@ -174,7 +187,15 @@ def read_log(
     reader = LogReader(files, constants=all_constants, **options)
     refuse_options(_list_column_refusals(arms, reader))
     _warn_unused_constants(all_constants, reader)
-    reader.items, reader.most_rejected = table, share
+    return _set_limits(reader, table, share, rewards, outside)
+
+
+def _set_limits(
+    reader: LogReader, items: Any, most_rejected: float, reward_range: RewardRange, outside: str
+) -> LogReader:
+    """Return the reader, with its items and what of rows it allows."""
+    reader.items, reader.most_rejected = items, most_rejected
+    reader.reward_range, reader.outside = reward_range, outside
     return reader
 
 
@@ -288,6 +309,33 @@ def open_log(log: Any, **options: Unpack[ReadOptions]) -> Any:
     return read_log(log, **options)
 
 
+def open_policy_log(log: Any, policy: Any, options: ReadOptions, *, learns: bool = True) -> Any:
+    """Return a reader of a log for a policy, opened with the policy's range of rewards by default.
+
+    Raises
+    ------
+    InvalidValue
+        If the policy ``learns`` the log, which is read with another range than the policy's.
+    """
+    if isinstance(log, LogReader | LogPart | KeyShard) or policy.reward_range == UNIT_RANGE:
+        reader = open_log(log, **options)
+    else:
+        reader = open_log(log, **({"reward_range": policy.reward_range} | options))  # type: ignore[arg-type]
+    logged = get_reward_range(reader)
+    if learns and logged != policy.reward_range:
+        whose = (
+            f"the policy {policy.label} learns rewards in {policy.reward_range.text}, the log is read with"
+        )
+        remedy = f"read it with {describe_range(policy.reward_range)}, or give the policy the log's"
+        raise InvalidValue("reward_range", logged.text, f"{whose} {logged.text}; {remedy}")
+    return reader
+
+
+def get_reward_range(log: Any) -> RewardRange:
+    """Return the range of rewards of an open log, or of a part of one."""
+    return getattr(log, "log", log).reward_range  # type: ignore[no-any-return]
+
+
 def _make_option_error(name: str) -> TypeError:
     """Return the TypeError that the public function has no option ``name``; its name is on the call stack."""
     frame = caller = inspect.currentframe()
@@ -327,11 +375,13 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
     lines = [report.summary()] if reader is not log and report.rejected else []
     for reason in ("reward-outside-range", "unparsable-reward"):
         if example := report.examples.get(reason):
-            message = f"{example.source}: row {example.row}: {example}; give {ALLOWED['reward']}"
+            allowed = describe_allowed("reward", report.reward_range, example.value)
+            message = f"{example.source}: row {example.row}: {example}; give {allowed}"
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
-    return tuple(report.notes()[: report.one_key + bool(report.rewards) + bool(report.rejected)])
+    count = report.one_key + bool(report.rewards) + bool(report.rejected) + bool(report.clipped)
+    return tuple(report.notes()[:count])
 
 
 def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:

@@ -25,7 +25,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.logs import ubi_records
 from tacit.logs.formats import File, FolderLayout, collect_files, detect_format, parquet_file
-from tacit.logs.reader import BATCH_ROWS, LogFile, LogReader, complete_columns, reading
+from tacit.logs.reader import BATCH_ROWS, CLIP, LogFile, LogReader, complete_columns, reading
 from tacit.logs.rows import MALFORMED, Chunk, Example, LogReport, RawRows, check_rows
 from tacit.logs.schema import SCHEMA
 
@@ -124,7 +124,7 @@ class UbiReader(LogReader):
         LogError
             If a file cannot be read, or under ``strict`` at the first invalid record.
         """
-        self.report = report = UbiReport()
+        self.report = report = UbiReport(reward_range=self.reward_range, clips=self.outside == CLIP)
         events = self._collect_events(report)
         yield from self._iter_rows(events, report)
         for query, (_, place) in events.items():
@@ -157,7 +157,7 @@ class UbiReader(LogReader):
     def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
         """Count an event by its kind of action in ``report``; return its reward.
 
-        It is 1 for a click, else the event's own reward in [0, 1], or None.
+        It is 1 for a click, else the event's own reward in the range of rewards, or None.
         """
         reward = event.attributes.get("reward")
         if event.action in self._clicks:
@@ -167,7 +167,9 @@ class UbiReader(LogReader):
             report.examined += 1
         else:
             report.others[event.action] = report.others.get(event.action, 0) + 1
-        return float(reward) if isinstance(reward, int | float) and 0 <= reward <= 1 else None
+        if not isinstance(reward, int | float) or not self.reward_range.contains(reward):
+            return None
+        return float(reward)
 
     # Queries ---------------------------------------------------------------------------------
 

@@ -94,8 +94,9 @@ def click_log(
         raise InvalidValue("times", wrong_time, "give datetimes, such as datetime.now(UTC)")
     for i, reward in enumerate(rewards):
         reward_values = [reward] if reward is None or isinstance(reward, int | float) else list(reward)
-        if any(value is not None and (value < 0 or value > 1) for value in reward_values):
-            raise InvalidValue(f"rewards[{i}]", reward, "give numbers in [0, 1]")
+        for value in reward_values:
+            if value is not None and not policy.reward_range.contains(value):
+                raise InvalidValue(f"rewards[{i}]", reward, policy.reward_range.remedy(value))
     policy_arms: Any = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     arm_lists = [policy_arms] * len(decisions) if policy.arms is not None or arms is None else arms
     rows: list[dict[str, Any]] = []
