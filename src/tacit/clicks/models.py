@@ -23,6 +23,7 @@ from tacit.clicks.base import (
     rates,
     run_em,
 )
+from tacit.clicks.conditional import fit_columns, has_sparse_kinds
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.part import Fraction, probabilities
@@ -192,15 +193,24 @@ class DependentClick(ClickModel):
             raise InvalidValue("shown", shown, "give at least two positions")
         real = table != EMPTY
         followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
+        is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: DependentClick) -> DependentClick:
             """Return the model after one step of EM: rates given what ``model`` takes for seen."""
             examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
+            if is_sparse:
+                return cls(attraction, model.continuation)
             continued = (followed * examined[:, 1:]).sum(axis=0)
             return cls(attraction, rates(continued, followed.sum(axis=0), model.continuation))
 
-        start = cls([UNKNOWN] * count, [UNKNOWN] * (table.shape[1] - 1))
+        continuation = np.full(table.shape[1] - 1, UNKNOWN)
+        if is_sparse:
+            # A kind is examined for sure with no click above, and with its continuation right below a click.
+            columns = np.where(np.cumsum(clicked, axis=1) - clicked == 0, 0, EMPTY)
+            columns[:, 1:] = np.where(clicked[:, :-1], np.arange(1, table.shape[1]), columns[:, 1:])
+            continuation = fit_columns(table, clicked, columns, UNKNOWN)
+        start = cls([UNKNOWN] * count, continuation)
         return run_em(start, step, table, clicked, iterations, tolerance)
 
 
@@ -297,6 +307,11 @@ class DynamicBayesian(ClickModel):
         follows = np.zeros(table.shape, np.bool_)  # whether there is a next result
         follows[:, :-1] = table[:, 1:] != EMPTY
         followed = clicked & follows
+        if persistence is None and has_sparse_kinds(count, float((table != EMPTY).sum())):
+            # The first position is examined for sure, the second with persistence if the first has no click.
+            columns = np.where(clicked[:, :1], EMPTY, np.minimum(np.arange(table.shape[1]), 1))
+            columns[:, 0], columns[:, 2:] = 0, EMPTY
+            persistence = float(fit_columns(table, clicked, columns, UNKNOWN)[0])
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
             """Return the model after one step of EM, with the given persistence or a new one."""
@@ -405,6 +420,7 @@ class PositionBased(ClickModel):
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         real = table != EMPTY
+        is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: PositionBased) -> PositionBased:
             """Return the model after one step of EM, with the first position always examined."""
@@ -417,10 +433,16 @@ class PositionBased(ClickModel):
                 for cause in (attracts, examines)
             )
             attraction = kind_rates(attracted, 1.0, table, model.attraction)
+            if is_sparse:
+                return cls(attraction, model.examination)
             examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
             return cls(attraction, [1.0, *examination[1:]])
 
-        start = cls([UNKNOWN] * count, [1.0, *[UNKNOWN] * (table.shape[1] - 1)])
+        examination = np.full(table.shape[1] - 1, UNKNOWN)
+        if is_sparse:
+            columns = np.broadcast_to(np.arange(table.shape[1]), table.shape)
+            examination = fit_columns(table, clicked, columns, UNKNOWN)
+        start = cls([UNKNOWN] * count, [1.0, *examination])
         return run_em(start, step, table, clicked, iterations, tolerance)
 
 
