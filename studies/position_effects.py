@@ -78,15 +78,13 @@ def measure(traffic: str, order: float | None, law: str, seed: int, run: int) ->
         (DynamicBayesian(attraction, satisfaction, PERSISTENCE), "persistence", PERSISTENCE),
     ]
     measured: dict[str, tuple[Any, ...]] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AssumptionWarning)
-        for model, name, truth in models:
-            clicks = model.simulate(shown, rng)
-            if name == "examination":
-                measured = _examine(lists, clicks)
-            # What all kinds share is fitted first, and attraction by the iterations.
-            fitted = np.atleast_1d(getattr(type(model).fit(shown, clicks, iterations=1).model, name))
-            measured[f"{type(model).__name__}.fit"] = (fitted - truth, None, math.nan)
+    for model, name, truth in models:
+        clicks = model.simulate(shown, rng)
+        if name == "examination":
+            measured = _examine(lists, clicks)
+        # What all kinds share is fitted first, and attraction by the iterations.
+        fitted = np.atleast_1d(getattr(type(model).fit(shown, clicks, iterations=1).model, name))
+        measured[f"{type(model).__name__}.fit"] = (fitted - truth, None, None)
     return measured
 
 
@@ -116,7 +114,9 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
     cells = []
     for number, (traffic, order, law) in enumerate(product(TRAFFIC, ORDERS, RELEVANCE)):
         run = partial(measure, traffic, order, law, 1000 * setup.seed + number)
-        runs = study.each_run(run, setup.runs, setup)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", AssumptionWarning)
+            runs = study.each_run(run, setup.runs, setup)
         name = "random" if order is None else f"ranker, correlation {order:.1f}"
         for method in runs[0]:
             errors = np.stack([values[method][0] for values in runs])
@@ -130,8 +130,8 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
                     "method": method,
                     "bias": float(errors.mean(axis=0)[worst]),
                     "bias_se": float(errors.std(axis=0)[worst] / math.sqrt(setup.runs)),
-                    "coverage": float(np.mean(holds)) if holds else math.nan,
-                    "width": float(np.mean([values[method][2] for values in runs])),
+                    "coverage": float(np.mean(holds)) if holds else None,
+                    "width": float(np.mean([values[method][2] for values in runs])) if holds else None,
                     "runs": setup.runs,
                 }
             )
@@ -147,13 +147,17 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
         worst = max(mine, key=lambda cell: abs(cell["bias"]))
         line = f"{method}: largest bias {worst['bias']:+.3f} ± {worst['bias_se']:.3f} ({worst['traffic']})"
         coverages = [cell["coverage"] for cell in mine]
-        if not math.isnan(coverages[0]):
+        if None not in coverages:
             line += f"; intervals hold the truth in {np.mean(coverages):.1%}, at least {min(coverages):.1%}"
         lines.append(line)
     columns: dict[str, study.Tell] = {
         name: f"{{{name}}}" for name in ("traffic", "order", "relevance", "method")
     }
-    columns |= {"bias": "{bias:+.3f} ± {bias_se:.3f}", "coverage": "{coverage:.1%}", "width": "{width:.3f}"}
+    columns |= {
+        "bias": "{bias:+.3f} ± {bias_se:.3f}",
+        "coverage": lambda cell: "" if cell["coverage"] is None else f"{cell['coverage']:.1%}",
+        "width": lambda cell: "" if cell["width"] is None else f"{cell['width']:.3f}",
+    }
     return study.report(
         "position_effects",
         setup,
@@ -161,7 +165,7 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
         searches=SEARCHES,
         swaps=SWAPS,
         summary=study.listed(lines),
-        table=study.table(cells, columns).replace("nan%", "").replace(" nan ", "  "),
+        table=study.table(cells, columns),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -159,7 +160,9 @@ def test_kinds_that_are_seen_once_do_not_bias_what_all_share(family, shared, tru
     if family is DynamicBayesian:
         shared = shared | {"satisfaction": np.full(len(attraction), 0.4)}
     model = family(attraction, **shared)
-    fit = family.fit(shown, model.simulate(shown, rng))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = family.fit(shown, model.simulate(shown, rng))
     assert np.array(getattr(fit.model, next(iter(shared)))) == pytest.approx(truth, abs=0.12)
     assert (np.diff(fit.log_likelihoods) >= -1e-7 * abs(fit.log_likelihoods[-1])).all()
     assert np.abs(np.array(fit.model.attraction) - attraction)[:20].mean() < 0.08

@@ -76,7 +76,8 @@ def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) 
     index = kinds * width + columns[is_counted]
     size = (kinds.max(initial=-1) + 1) * width
     shown_counts = np.bincount(index, minlength=size).reshape(-1, width).astype(np.float64)
-    factors = fit_factors(shown_counts, np.bincount(index, clicks[is_counted], size).reshape(-1, width))[1:]
+    click_counts = np.bincount(index, clicks[is_counted], size).reshape(-1, width).astype(np.float64)
+    factors = fit_factors(shown_counts, click_counts)[1:]
     untold = np.isnan(factors)
     if untold.any():
         positions = ", ".join(map(str, np.flatnonzero(untold) + 1))

@@ -68,6 +68,8 @@ class Cascade(ClickModel):
     def fit(cls, shown: Any, clicks: Any, *, kinds: int | None = None) -> Fit:
         """Return the model fitted to a click log: clicks over examinations, for each kind.
 
+        Kinds share no parameter, so those that are seen a few times bias nothing but are as uncertain.
+
         Parameters
         ----------
         shown : array of int, shape (sessions, positions)
@@ -167,6 +169,10 @@ class DependentClick(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), continuation is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked right below a click and
+        with no click above it.
+
         Parameters
         ----------
         shown : array of int, shape (sessions, positions)
@@ -187,6 +193,11 @@ class DependentClick(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         if table.shape[1] < 2:
@@ -279,6 +290,10 @@ class DynamicBayesian(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), persistence is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked at the first position
+        and at the second below a first one without a click.
+
         Parameters
         ----------
         shown : array of int, shape (sessions, positions)
@@ -302,6 +317,11 @@ class DynamicBayesian(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         follows = np.zeros(table.shape, np.bool_)  # whether there is a next result
@@ -309,9 +329,10 @@ class DynamicBayesian(ClickModel):
         followed = clicked & follows
         if persistence is None and has_sparse_kinds(count, float((table != EMPTY).sum())):
             # The first position is examined for sure, the second with persistence if the first has no click.
-            columns = np.where(clicked[:, :1], EMPTY, np.minimum(np.arange(table.shape[1]), 1))
-            columns[:, 0], columns[:, 2:] = 0, EMPTY
-            persistence = float(fit_columns(table, clicked, columns, UNKNOWN)[0])
+            second = np.where(clicked[:, 0], EMPTY, 1)
+            columns = np.stack([np.zeros_like(second), second], axis=1)[:, : table.shape[1]]
+            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN)
+            persistence = float(factors[0]) if len(factors) else UNKNOWN
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
             """Return the model after one step of EM, with the given persistence or a new one."""
@@ -394,6 +415,9 @@ class PositionBased(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), examination is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked at several positions.
+
         A log determines products of attraction and examination only: the first position is assumed to be
         always examined, and kinds must have been shown at several positions.
 
@@ -417,6 +441,11 @@ class PositionBased(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         real = table != EMPTY
