@@ -23,12 +23,12 @@ from tacit.errors import AssumptionWarning
 from tacit.evaluate import examine
 
 TITLE = "Position effects and click models from long-tail logs"
-SEARCHES, ARMS, PLACES = 8000, 12, 5
+SEARCHES, ARMS, PLACES = 4000, 12, 5
 TRAFFIC = ("60 queries, as likely", "5,000 queries, Zipf", "80 % of queries seen once")
 RELEVANCE = ("Beta(1.5, 1.5)", "0.8 or 0.1")
 SWAPS = 0.2
 EXAMINATION, CONTINUATION, PERSISTENCE = (1.0, 0.6, 0.4, 0.3, 0.2), (0.8, 0.6, 0.5, 0.4), 0.8
-ORDERS: tuple[float | None, ...] = (None, 0.0, 0.5, 0.9)
+ORDERS: tuple[float | None, ...] = (None, 0.5, 0.9)
 """Correlation of the ranker's scores with relevance; None for a random order of each list."""
 
 
@@ -99,14 +99,11 @@ def _examine(lists: Lists, clicks: Any) -> dict[str, tuple[Any, ...]]:
             "reward": clicks.ravel().astype(np.float64),
         }
     )
-    measured: dict[str, tuple[Any, ...]] = {}
     truth = np.array(EXAMINATION[1:])
-    for method in ("em", "harvesting"):
-        result = examine(table, method, arms="shown")
-        low, high = result.low[1:], result.high[1:]
-        holds = (low <= truth) & (truth <= high)
-        measured[f"examine, {method}"] = (result.effects[1:] - truth, holds, float((high - low).mean()))
-    return measured
+    result = examine(table, "em", arms="shown")
+    low, high = result.low[1:], result.high[1:]
+    holds = (low <= truth) & (truth <= high)
+    return {"examine, em": (result.effects[1:] - truth, holds, float((high - low).mean()))}
 
 
 def reproduce(setup: study.Setup) -> study.Reproduction:

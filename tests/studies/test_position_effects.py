@@ -13,7 +13,7 @@ def test_position_effects_can_be_measured_anew(written, monkeypatch):
     found = item("position-effects").reproduce(Setup(runs=2, seed=2, workers=1))
     again = item("position-effects").reproduce(Setup(runs=2, seed=2, workers=2))
     assert found.cells == again.cells
-    assert len(found.cells) == 3 * 2 * 5
+    assert len(found.cells) == 3 * 2 * 4
     _, report = written("position-effects", found)
     assert "examine, em: largest bias" in report
     assert "nan" not in report

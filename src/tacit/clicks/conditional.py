@@ -18,7 +18,7 @@ ITERATIONS = 200
 
 
 def has_sparse_kinds(kinds: int, rows: float) -> bool:
-    """Return True if a relevance per kind could bias what all kinds share.
+    """Return True if a relevance per kind could bias the parameters that all kinds share.
 
     That bias is of the order kinds/rows, the standard error of the order 1/√rows; True if the bias may
     exceed a tenth of the error.
@@ -32,7 +32,7 @@ def fit_factors(shown_counts: Floats, clicks: Floats) -> Floats:
     The click rate of a kind (a row) in a column, such as a position, is the kind's relevance times the
     column's factor. A kind's clicks then fall on its columns in proportion to shown_counts times factors,
     in which relevance cancels. The maximum is consistent whatever the distribution of relevance and its
-    correlation with the columns: the score has expectation 0 for any rates that are such a product.
+    correlation with the columns: the score has expectation 0 wherever rates are these products.
 
     A column has NaN unless kinds with clicks connect it with the first in both directions, which is the
     condition for a finite maximum.
