@@ -34,6 +34,7 @@ ITEMS = {
     "defaults": ("studies.defaults", "DEFAULTS"),
     "sharded-learning": ("studies.sharded_learning", "SHARDED_LEARNING"),
     "offline-coverage": ("studies.offline_coverage", "OFFLINE_COVERAGE"),
+    "position-effects": ("studies.position_effects", "POSITION_EFFECTS"),
 }
 
 

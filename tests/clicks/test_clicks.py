@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from tacit.clicks import (
     perfect,
     perplexity,
 )
-from tacit.errors import InvalidValue
+from tacit.errors import AssumptionWarning, InvalidValue
 
 chances = st.floats(0.0, 1.0)
 KINDS, POSITIONS = 3, 4
@@ -139,6 +140,38 @@ def test_a_fit_finds_the_parameters_again_and_never_loses_likelihood(model):
     for field in model.__dataclass_fields__:
         found, true = np.array(getattr(fit.model, field)), np.array(getattr(model, field))
         assert np.abs(found - true).max() < 0.03, field
+
+
+@pytest.mark.parametrize(
+    ("family", "shared", "truth"),
+    [
+        (PositionBased, {"examination": [1.0, 0.6, 0.4, 0.3]}, [1.0, 0.6, 0.4, 0.3]),
+        (DependentClick, {"continuation": [0.8, 0.6, 0.5]}, [0.8, 0.6, 0.5]),
+        (DynamicBayesian, {"persistence": 0.8}, 0.8),
+    ],
+)
+def test_kinds_that_are_seen_once_do_not_bias_what_all_share(family, shared, truth):
+    """80 % of sessions show kinds that no other shows, which with an attraction each fit any examination."""
+    rng = np.random.default_rng(5)
+    shown = np.arange(20, 20 + 8000 * POSITIONS).reshape(8000, POSITIONS)
+    repeated = rng.random(8000) < 0.2
+    shown[repeated] = rng.permuted(np.tile(np.arange(20), (repeated.sum(), 1)), axis=1)[:, :POSITIONS]
+    attraction = rng.beta(1.5, 1.5, shown.max() + 1)
+    if family is DynamicBayesian:
+        shared = shared | {"satisfaction": np.full(len(attraction), 0.4)}
+    model = family(attraction, **shared)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit = family.fit(shown, model.simulate(shown, rng))
+    assert np.array(getattr(fit.model, next(iter(shared)))) == pytest.approx(truth, abs=0.12)
+    assert (np.diff(fit.log_likelihoods) >= -1e-7 * abs(fit.log_likelihoods[-1])).all()
+    assert np.abs(np.array(fit.model.attraction) - attraction)[:20].mean() < 0.08
+
+
+def test_kinds_that_never_change_places_are_told():
+    with pytest.warns(AssumptionWarning, match=r"seen at position 1 and elsewhere, .* and 0\.5 is taken"):
+        fit = PositionBased.fit([[0, 1], [0, 1]], [[1, 0], [0, 1]])
+    assert fit.model.examination[1] == 0.5
 
 
 def test_a_cascade_fit_by_hand():

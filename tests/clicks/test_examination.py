@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 from click.testing import CliRunner
 from conftest import DATA
@@ -120,6 +121,77 @@ def test_em_takes_a_regression_for_relevance():
     table = examine(log, "em")
     own = examine(log, "em", features=lambda key, arm: ["abcd".index(arm)], regression=Means())
     assert own.effects == pytest.approx(table.effects, rel=1e-9)
+
+
+LONG_TAIL = np.array([1.0, 0.6, 0.4, 0.3, 0.2])
+
+
+def searches(queries, order, seed):
+    """Return a log of five places; ``order`` puts twelve arms, of a relevance for each query, in lists."""
+    rng = np.random.default_rng(seed)
+    relevance = rng.beta(1.5, 1.5, (queries.max() + 1, 12))
+    shown = order(relevance, rng)[:, :5]
+    clicks = rng.random(shown.shape) < relevance[queries[:, None], shown] * LONG_TAIL
+    return pa.table(
+        {
+            "decision_id": np.repeat(np.arange(len(queries)), 5).astype(str),
+            "key": np.char.add("q", np.repeat(queries, 5).astype(str)),
+            "position": np.tile(np.arange(5), len(queries)),
+            "arm": np.char.add("a", shown.ravel().astype(str)),
+            "reward": clicks.ravel().astype(float),
+        }
+    )
+
+
+def long_tail(seed, searched=4000):
+    """Return a log in random order of which 80 % are of queries that were seen once."""
+    rng = np.random.default_rng(seed)
+    queries = np.where(rng.random(searched) < 0.2, 0, np.arange(1, searched + 1))
+    return searches(queries, lambda _, rng: rng.permuted(np.tile(np.arange(12), (searched, 1)), axis=1), seed)
+
+
+def ranked(seed, searched=6000):
+    """Return a log of Zipf's queries, ordered by a ranker that knows relevance well, with random swaps."""
+    odds = 1 / np.arange(1, 2001)
+    queries = np.random.default_rng(seed).choice(2000, searched, p=odds / odds.sum())
+
+    def order(relevance, rng):
+        lists = np.argsort(-relevance - rng.normal(scale=0.1, size=relevance.shape), axis=1)[queries]
+        for place in range(11):
+            swapped = np.flatnonzero(rng.random(searched) < 0.2)
+            lists[swapped, place : place + 2] = lists[swapped, place : place + 2][:, ::-1]
+        return lists
+
+    return searches(queries, order, seed)
+
+
+@pytest.mark.parametrize("log", [long_tail, ranked])
+def test_arms_that_are_seldom_seen_do_not_make_every_position_examined(log):
+    result = examine(log(4), "em", arms="shown", confidence=0.999)
+    # A relevance for each arm of a query says 1 at every position of the first log.
+    assert (result.low[1:] <= LONG_TAIL[1:]).all()
+    assert (LONG_TAIL[1:] <= result.high[1:]).all()
+    assert result.effects == pytest.approx(LONG_TAIL, abs=0.1)
+    assert (result.high[1:] < 1).all()
+
+
+def test_rows_that_tell_nothing_are_counted():
+    log = long_tail(4)
+    result = examine(log, "em", arms="shown")
+    compared = np.sum(log["key"].to_numpy() == "q0")
+    assert result.rows_compared == compared
+    assert f"only {compared:,} of 20,000 rows tell examination" in result.summary()
+    once = log.filter(pa.compute.not_equal(log["key"], "q0"))
+    with pytest.warns(AssumptionWarning, match=rf"1, 2, 3, 4 and .*, in {4 * len(once) // 5:,} of "):
+        result = examine(once, "em", arms="shown")
+    assert np.isnan(result.effects[1:]).all()
+
+
+def test_too_few_clicks_to_compare_positions_are_told():
+    # The one arm that stands at both places is never clicked at the second.
+    log = cells(("a", 0, 9, 3), ("a", 1, 9, 0), ("b", 1, 9, 2))
+    with pytest.warns(AssumptionWarning, match="at one of 1 and at .* too few clicks .*swap some"):
+        assert np.isnan(examine(log, "em").effects[1])
 
 
 def test_effects_feed_the_position_based_estimator():

@@ -23,6 +23,7 @@ from tacit.clicks.base import (
     rates,
     run_em,
 )
+from tacit.clicks.conditional import fit_columns, has_sparse_kinds
 from tacit.core import checks
 from tacit.core.arrays import Ints
 from tacit.core.part import Fraction, probabilities
@@ -66,6 +67,8 @@ class Cascade(ClickModel):
     @classmethod
     def fit(cls, shown: Any, clicks: Any, *, kinds: int | None = None) -> Fit:
         """Return the model fitted to a click log: clicks over examinations, for each kind.
+
+        Kinds share no parameter, so those that are seen a few times bias nothing but are as uncertain.
 
         Parameters
         ----------
@@ -166,6 +169,10 @@ class DependentClick(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), continuation is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked right below a click and
+        with no click above it.
+
         Parameters
         ----------
         shown : array of int, shape (sessions, positions)
@@ -186,21 +193,35 @@ class DependentClick(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         if table.shape[1] < 2:
             raise InvalidValue("shown", shown, "give at least two positions")
         real = table != EMPTY
         followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
+        is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: DependentClick) -> DependentClick:
             """Return the model after one step of EM: rates given what ``model`` takes for seen."""
             examined = examination_posterior(model.chain(table), clicked)
             attraction = kind_rates(clicked, examined, table, model.attraction)
+            if is_sparse:
+                return cls(attraction, model.continuation)
             continued = (followed * examined[:, 1:]).sum(axis=0)
             return cls(attraction, rates(continued, followed.sum(axis=0), model.continuation))
 
-        start = cls([UNKNOWN] * count, [UNKNOWN] * (table.shape[1] - 1))
+        continuation = np.full(table.shape[1] - 1, UNKNOWN)
+        if is_sparse:
+            # A kind is examined for sure with no click above, and with its continuation right below a click.
+            columns = np.where(np.cumsum(clicked, axis=1) - clicked == 0, 0, EMPTY)
+            columns[:, 1:] = np.where(clicked[:, :-1], np.arange(1, table.shape[1]), columns[:, 1:])
+            continuation = fit_columns(table, clicked, columns, UNKNOWN)
+        start = cls([UNKNOWN] * count, continuation)
         return run_em(start, step, table, clicked, iterations, tolerance)
 
 
@@ -269,6 +290,10 @@ class DynamicBayesian(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), persistence is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked at the first position
+        and at the second below a first one without a click.
+
         Parameters
         ----------
         shown : array of int, shape (sessions, positions)
@@ -292,11 +317,22 @@ class DynamicBayesian(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         follows = np.zeros(table.shape, np.bool_)  # whether there is a next result
         follows[:, :-1] = table[:, 1:] != EMPTY
         followed = clicked & follows
+        if persistence is None and has_sparse_kinds(count, float((table != EMPTY).sum())):
+            # The first position is examined for sure, the second with persistence if the first has no click.
+            second = np.where(clicked[:, 0], EMPTY, 1)
+            columns = np.stack([np.zeros_like(second), second], axis=1)[:, : table.shape[1]]
+            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN)
+            persistence = float(factors[0]) if len(factors) else UNKNOWN
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
             """Return the model after one step of EM, with the given persistence or a new one."""
@@ -379,6 +415,9 @@ class PositionBased(ClickModel):
     ) -> Fit:
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
+        If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), examination is fitted
+        first, by the conditional likelihood: it compares how often a kind is clicked at several positions.
+
         A log determines products of attraction and examination only: the first position is assumed to be
         always examined, and kinds must have been shown at several positions.
 
@@ -402,9 +441,15 @@ class PositionBased(ClickModel):
         ------
         InvalidValue
             If the log or an option is not of that form.
+
+        Warns
+        -----
+        AssumptionWarning
+            If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
         real = table != EMPTY
+        is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: PositionBased) -> PositionBased:
             """Return the model after one step of EM, with the first position always examined."""
@@ -417,10 +462,16 @@ class PositionBased(ClickModel):
                 for cause in (attracts, examines)
             )
             attraction = kind_rates(attracted, 1.0, table, model.attraction)
+            if is_sparse:
+                return cls(attraction, model.examination)
             examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
             return cls(attraction, [1.0, *examination[1:]])
 
-        start = cls([UNKNOWN] * count, [1.0, *[UNKNOWN] * (table.shape[1] - 1)])
+        examination = np.full(table.shape[1] - 1, UNKNOWN)
+        if is_sparse:
+            columns = np.broadcast_to(np.arange(table.shape[1]), table.shape)
+            examination = fit_columns(table, clicked, columns, UNKNOWN)
+        start = cls([UNKNOWN] * count, [1.0, *examination])
         return run_em(start, step, table, clicked, iterations, tolerance)
 
 

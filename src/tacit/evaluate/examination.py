@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from tacit.clicks.conditional import fit_factors, has_sparse_kinds
 from tacit.core.arrays import Floats, Ints
 from tacit.core.refusals import Refusal, refuse_options, refuse_rows
 from tacit.core.text import Column, Tabulated, format_table
@@ -211,6 +212,12 @@ def _find_isolated(cells: Cells, places: int) -> list[int]:
     return sorted({*range(places)} - _find_connected(edges, places))
 
 
+def _count_compared(cells: Cells, places: int) -> float:
+    """Return the number of rows of pairs that are shown at two positions or more."""
+    shown_counts = _count_pairs(cells, places)[0]
+    return float(shown_counts[(shown_counts > 0).sum(axis=1) > 1].sum())
+
+
 def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
     """Return the x that maximises Σ good·u + bad·log(1 − eᵘ) with u = design · x < 0, by Newton's method.
 
@@ -319,6 +326,9 @@ class Examination(Tabulated):
         Number of rows at each position, and sum of their rewards; for ``randomization`` weighted to
         uniform placement.
     confidence : float
+    rows_compared : float
+        Number of rows of arms that a key shows at two positions or more, which alone tell examination in
+        ``harvesting`` and ``em``; NaN where all rows do, as with ``randomization`` or ``features``.
     """
 
     method: str
@@ -329,6 +339,7 @@ class Examination(Tabulated):
     shown: Floats
     clicks: Floats
     confidence: float = CONFIDENCE
+    rows_compared: float = math.nan
 
     @property
     def probabilities(self) -> Floats:
@@ -356,7 +367,11 @@ class Examination(Tabulated):
             Column("clicks", "{clicks:,.0f}"),
         ]
         title = f"examination relative to position {self.positions[0]}, by {self.method}"
-        return f"{title}\n{format_table(self.records(), columns)}"
+        text = f"{title}\n{format_table(self.records(), columns)}"
+        if self.rows_compared < self.shown.sum() / 2:
+            rows = f"{self.rows_compared:,.0f} of {self.shown.sum():,.0f} rows"
+            text += f"\nonly {rows} tell examination: those of arms that a key shows at several positions"
+        return text
 
 
 def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: Any = None) -> Any:
@@ -397,7 +412,9 @@ def _draw(results: Sequence[Examination], ax: Any) -> None:
 #   positions have arms of equal relevance on average, and their click rates differ by examination alone;
 # - ``harvesting``: the same arm for the same key, shown at two positions by chance or after a
 #   change of policy, is a natural experiment;
-# - ``em``: relevance is estimated together with examination, perhaps by a regression on features.
+# - ``em``: relevance is estimated together with examination, perhaps by a regression on features. Where arms
+#   of a key are seen too seldom for that, relevance is conditioned out (``clicks/conditional.py``): a prior
+#   common to all arms would take the relevance of a good ranker's first positions for their examination.
 
 METHODS = ("randomization", "harvesting", "em")
 NO_SHARES = (
@@ -424,7 +441,9 @@ def examine(
         the number of distinct combinations of key, arm and position, not with the number of rows.
     method : {"randomization", "harvesting", "em"}
         ``randomization`` needs propensities, to weight rows to uniform placement.
-        ``harvesting`` uses only arms that were shown at two positions or more. ``em`` uses all rows.
+        ``harvesting`` uses only arms that were shown at two positions or more, and weighs them alike.
+        ``em`` weighs them by their rows; where there are few rows for each arm of a key, it maximises the
+        conditional likelihood given each one's clicks, which no longer depends on relevance.
     features : callable, optional
         For ``em``: from key and arm to a vector of features.
     regression : object, optional
@@ -453,8 +472,8 @@ def examine(
     Warns
     -----
     AssumptionWarning
-        If no arm of a key is shown both at a position and at others: the position's effect is then NaN,
-        except with ``randomization`` or ``features``.
+        If no arm of a key is shown both at a position and at others, or such arms have too few clicks: the
+        position's effect is then NaN, except with ``randomization`` or ``features``.
 
     References
     ----------
@@ -463,7 +482,8 @@ def examine(
     position bias without intrusive interventions", section 4 (harvesting: interventional sets
     and the AllPairs estimator); Wang, Golbandi, Bendersky, Metzler, Najork (2018), "Position
     bias estimation for unbiased learning to rank in personal search", section 4 and algorithm 1
-    (regression-based EM); Kott (2001), "The delete-a-group jackknife".
+    (regression-based EM); Hausman, Hall, Griliches (1984) and Wooldridge (1999), for the conditional
+    likelihood; Kott (2001), "The delete-a-group jackknife".
 
     Examples
     --------
@@ -515,21 +535,22 @@ def examine(
             return randomization(part, len(places))
         if method == "harvesting":
             return harvesting(part, len(places))
+        if is_sparse:
+            return fit_factors(*_count_pairs(part, len(places)))
         return em(part, len(places), start, Regression(cells, features, regression))
 
-    isolated = [] if method == "randomization" or features else _find_isolated(cells, len(places))
-    if isolated:
-        where = f"both at one of {', '.join(map(str, places[isolated]))} and at another position"
-        why = "how much is examined there cannot be separated from how relevant it is"
-        remedy = "swap some at random, as ListMix(epsilon=0.1) does"
-        doubt = f"position: no arm of a key stands {where}, so {why}; {remedy}"
-        warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+    is_sparse = not features and has_sparse_kinds(len(cells.names), cells.row_counts.sum())
     shown_counts, clicks = (sum_by_position(cells, x, len(places)) for x in (cells.row_counts, cells.clicks))
+    compares_arms = method != "randomization" and not features
+    isolated = _find_isolated(cells, len(places)) if compares_arms else []
     effects = estimate_effects(cells, None)
     if method == "em":  # it does not converge at positions without clicks
         effects[clicks == 0] = np.nan
         effects[isolated] = np.nan
         effects = scale_to_first(effects)
+    if compares_arms:
+        untold = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
+        _warn_of_positions(places, shown_counts, isolated, sorted(untold - set(isolated)))
     low, high = _jackknife(cells, effects, estimate_effects, confidence)
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
@@ -537,7 +558,24 @@ def examine(
             least, most = wilson(clicks[0] / shown_counts[0], shown_counts[0], confidence)
             ends = wilson(clicks[place] / shown_counts[place], shown_counts[place], confidence)
             low[place], high[place] = ends[0] / most, ends[1] / least
-    return Examination(method, places, effects, low, high, shown_counts, clicks, confidence)
+    rows_compared = _count_compared(cells, len(places)) if compares_arms else math.nan
+    return Examination(method, places, effects, low, high, shown_counts, clicks, confidence, rows_compared)
+
+
+def _warn_of_positions(places: Ints, shown_counts: Floats, isolated: list[int], thin: list[int]) -> None:
+    """Warn of positions that no arm connects to others, and of those whose arms have too few clicks."""
+    names = [", ".join(map(str, places[numbers])) for numbers in (isolated, thin)]
+    where = [f"both at one of {name} and at another position" for name in names]
+    rows = f"in {shown_counts[isolated].sum():,.0f} of {shown_counts.sum():,.0f} rows"
+    doubts = [
+        f"no arm of a key stands {where[0]}, so how much is examined there cannot be separated from how "
+        f"relevant it is, {rows}",
+        f"the arms of a key that stand {where[1]} have too few clicks there to be compared",
+    ]
+    for numbers, doubt in zip((isolated, thin), doubts, strict=True):
+        if numbers:
+            remedy = "swap some at random, as ListMix(epsilon=0.1) does"
+            warnings.warn(f"position: {doubt}; {remedy}", AssumptionWarning, stacklevel=3)
 
 
 def _jackknife(
