@@ -15,7 +15,7 @@ import numpy as np
 
 from studies import study
 from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
+from tacit.core.dispatch import arrive, believed, choose, learn, respond
 from tacit.core.run_mode import compile_loop
 from tacit.environments import Environment, ExaminationArms
 from tacit.plots import assign_line_styles, band
@@ -23,6 +23,7 @@ from tacit.policies import (
     ClickModel,
     CUSUMRestart,
     ECBandit,
+    Impression,
     LaplaceEC,
     LaplaceECMixture,
     LinTS,
@@ -142,31 +143,74 @@ READING_TEXT = {
 
 # Figure 2 ------------------------------------------------------------------------------------
 
+DISCREPANCY_POINTS = 100
+
 
 def play_discrepancy(
-    params: Any, state: Any, env: Any, world: Any, rng: Generator, env_rng: Generator, squares: Floats
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    rng: Generator,
+    env_rng: Generator,
+    pool: Impression,
+    truth: Floats,
+    step: int,
+    sums: Floats,
 ) -> None:
-    """Play as many rounds as ``squares`` has; fill it with (f − f*)² of the arms shown."""
-    impression = world.impression
-    for round in range(len(squares)):
+    """Play rounds; every ``step`` of them fill ``sums`` with squared errors of the arms shown.
+
+    Its first row judges the present estimate on all arms shown so far, as the paper's norm does: in
+    round t the estimate from t − 1 rounds, on t arms. The second adds up the error of each round's
+    estimate at its own time.
+    """
+    shown, running = np.zeros(len(truth)), 0.0
+    for round in range(step * sums.shape[1]):
         lane = arrive(env, world, round, env_rng)
-        arm = choose(params, state, lane, impression, rng)
-        off = believed(params, state, lane, impression, arm) - expected(env, world, lane, arm)
-        squares[round] = off * off
+        arm = choose(params, state, lane, world.impression, rng)
+        off = believed(params, state, lane, world.impression, arm) - truth[arm]
+        shown[arm] += 1.0
+        running += off * off
+        if (round + 1) % step == 0:
+            point = round // step
+            sums[1, point] = running
+            for a in range(len(truth)):
+                off = believed(params, state, lane, pool, a) - truth[a]
+                sums[0, point] += shown[a] * off * off
         reward = respond(env, world, lane, arm)
-        learn(params, state, lane, Outcome(impression, arm, reward, 1.0))
+        learn(params, state, lane, Outcome(world.impression, arm, reward, 1.0))
+
+
+def click_probabilities(relevance: Floats, examination: Floats, world: Any) -> Floats:
+    """Return f* of each row of features."""
+    logits = relevance @ world.theta_c[0], examination @ world.theta_e[0]
+    return np.asarray(1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1]))))
 
 
 def discrepancies(policy: ClickModel, environment: Environment, setup: study.Setup) -> Floats:
-    """Return Σ (f − f*)² up to each round, a row per run."""
-    squares = np.zeros((setup.runs, HORIZON))
-    for run, row in enumerate(squares):
+    """Return the sums of :func:`play_discrepancy`, shape (2, runs, points)."""
+    sums = np.zeros((setup.runs, 2, DISCREPANCY_POINTS))
+    for run, row in enumerate(sums):
         env_rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)
         rng = run_stream(setup.seed, run, POLICY_STREAM)
         world, state = environment.world(env_rng, HORIZON), policy.init(1)
+        features = world.relevance, world.examination
+        pool = Impression(np.arange(len(features[0])), np.zeros(0), *features)
+        truth = click_probabilities(*features, world)
         driver = compile_loop(play_discrepancy, policy.params, environment.params)
-        driver(policy.params, state, environment.params, world, rng, env_rng, row)
-    return np.cumsum(squares, axis=1)
+        step = HORIZON // DISCREPANCY_POINTS
+        driver(policy.params, state, environment.params, world, rng, env_rng, pool, truth, step, row)
+    return sums.transpose(1, 0, 2)
+
+
+LEAST, MOST = (1.0 + math.e) ** -2, (1.0 + math.exp(-1.0)) ** -2
+"""m_f and M_f of the paper: the least and the largest click probability of its models."""
+RATE = 3.0 / (1.0 / LEAST + 1.0 / (1.0 - MOST)) ** 2
+"""λ₀ of proposition 1."""
+STEEPNESS = 2.0 * math.sqrt(MOST) * 0.25
+"""γ = 2·M_ρ·k_ρ·x of lemma 8, with contexts and parameters in the unit ball."""
+SLACK = 4.0 * MOST + 1.0 / min(LEAST, 1.0 - MOST)
+"""η_t/t of proposition 1."""
 
 
 def proposition_1(rounds: float) -> float:
@@ -177,12 +221,19 @@ def proposition_1(rounds: float) -> float:
     >>> round(proposition_1(10_000), -3)
     31000.0
     """
-    least, most = 1.0 / (1.0 + math.e) ** 2, 1.0 / (1.0 + math.exp(-1.0)) ** 2
-    rate = 3.0 / (1.0 / least + 1.0 / (1.0 - most)) ** 2
-    gamma = 2.0 * sigmoid(1.0) * 0.25
-    covering = 2 * DIM * math.log(gamma * rounds**2) + math.log(rounds)
-    eta = (4.0 * most + 1.0 / min(least, 1.0 - most)) * rounds
-    return 2.0 / rate * covering + 2.0 * eta / rounds**2
+    covering = 2 * DIM * math.log(STEEPNESS * rounds**2) + math.log(rounds)
+    return 2.0 / RATE * covering + 2.0 * SLACK / rounds
+
+
+def equation_9(rounds: float) -> float:
+    """Return β as the paper prints it: d·ln(γt³) for d·ln(γt²) + ln t, and 1 for 2 before η_t/t².
+
+    Examples
+    --------
+    >>> equation_9(10_000) > proposition_1(10_000)
+    True
+    """
+    return 2.0 / RATE * 2 * DIM * math.log(STEEPNESS * rounds**3) + SLACK / rounds
 
 
 def largest_discrepancy(rounds: float) -> float:
@@ -193,8 +244,7 @@ def largest_discrepancy(rounds: float) -> float:
     >>> round(largest_discrepancy(10_000), -2)
     2100.0
     """
-    least, most = 1.0 / (1.0 + math.e) ** 2, 1.0 / (1.0 + math.exp(-1.0)) ** 2
-    return rounds * (most - least) ** 2
+    return rounds * (MOST - LEAST) ** 2
 
 
 def figure_2(setup: study.Setup) -> study.Reproduction:
@@ -205,36 +255,40 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         "Logistic, no intercept (the paper's)": LogisticTS(DIM, DIM, intercept=False),
         "Logistic, intercept": LogisticTS(DIM, DIM),
     }
-    environment = ExaminationArms(ball=setup.reading)
+    environment = ExaminationArms(ball=setup.reading, identified=True)
     found = {name: discrepancies(model, environment, setup) for name, model in models.items()}
+    rounds = HORIZON // DISCREPANCY_POINTS * np.arange(1, DISCREPANCY_POINTS + 1)
     bound, largest = proposition_1(HORIZON), largest_discrepancy(HORIZON)
     cells = [
         {
             "policy": name,
             "reading": setup.reading,
             "horizon": HORIZON,
-            **study.moments(sums[:, -1], "discrepancy"),
+            **study.moments(present[:, -1], "discrepancy"),
+            **study.moments(running[:, -1], "running"),
+            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0), [0.0] * len(rounds[9:]))[0],
             "bound": bound,
             "largest_possible": largest,
-            "runs": len(sums),
+            "runs": len(present),
         }
-        for name, sums in found.items()
+        for name, (present, running) in found.items()
     ]
     columns: dict[str, study.Tell] = {
         "policy": "{policy}",
         "discrepancy ± s.e.": study.text_with_error("discrepancy"),
+        "grows with": "t^{growth:.2f}",
+        "sum of each round's own ± s.e.": study.text_with_error("running"),
     }
 
     def draw(path: Path) -> None:
-        rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
         with study.drawing(path) as ax:
             shown = assign_line_styles(found)
-            for name, sums in found.items():
-                band(ax, rounds, sums[:, rounds - 1], name, **shown[name])
+            for name, (present, _) in found.items():
+                band(ax, rounds, present, name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
             ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
-            study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
-            ax.set_ylabel("Σ (f − f*)² over the arms shown")
+            study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round t")
+            ax.set_ylabel("‖f̂ − f*‖² over the arms shown up to t")
 
     text = study.report(
         "qi2018_figure2",
@@ -243,7 +297,9 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         table=study.table(cells, columns),
         bound=bound,
         largest=largest,
+        printed=equation_9(HORIZON),
         informative=_informative(),
+        growth={cell["policy"]: cell["growth"] for cell in cells},
     )
     return study.Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
@@ -435,8 +491,7 @@ def coverage(policy: Any, factor: float, rounds: int, setup: study.Setup) -> Flo
         rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)
         world = ExaminationArms(scale=factor, ball=setup.reading).world(rng, rounds)
         relevance, examination = world.relevance, world.examination
-        logits = relevance @ world.theta_c[0], examination @ world.theta_e[0]
-        truth = 1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1])))
+        truth = click_probabilities(relevance, examination, world)
         shown = rng.integers(len(truth), size=rounds)
         learner = Learner(policy, seed=run)
         decisions = learner.choose_many(

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import tacit
-from studies import course_convert, qi2018_course
+from studies import course_convert, qi2018, qi2018_course
 from studies.qi2018 import RealizedArms, largest_discrepancy, proposition_1
 from studies.qi2018_course import course_log, read_course_log
+from studies.study import Setup
 from tacit.errors import InvalidValue
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, Outcome
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 
 def rows_of_the_published_form(number=5):
@@ -122,3 +124,28 @@ def test_realized_regret_counts_clicks():
 
 def test_proposition_1_is_vacuous_at_the_papers_horizon():
     assert proposition_1(10_000) > 10.0 * largest_discrepancy(10_000)
+
+
+def test_discrepancy_judges_the_present_estimate_on_all_arms_shown(monkeypatch):
+    """The same six rounds in plain Python: every second one, the estimate that is left judges all of them."""
+    monkeypatch.setattr(qi2018, "HORIZON", 6)
+    monkeypatch.setattr(qi2018, "DISCREPANCY_POINTS", 3)
+    policy, environment = tacit.policies.ECBandit(5, 5), tacit.ExaminationArms(identified=True)
+    found = qi2018.discrepancies(policy, environment, Setup(1, seed=4))
+    env_rng, rng = run_stream(4, 0, ENVIRONMENT_STREAM), run_stream(4, 0, POLICY_STREAM)
+    world, state, params = environment.world(env_rng, 6), policy.init(1), environment.params
+    pool = Impression(np.arange(100), np.zeros(0), world.relevance, world.examination)
+    shown, running, expected = [], 0.0, []
+    for round in range(6):
+        environment.arrive(params, world, round, env_rng)
+        arm = policy.choose(policy.params, state, 0, world.impression, rng)
+        truth = environment.expected(params, world, 0, arm)
+        shown.append((arm, truth))
+        errors = [(policy.believed(policy.params, state, 0, pool, a) - p) ** 2 for a, p in shown]
+        running += errors[-1]
+        if round % 2:
+            expected.append((sum(errors), running))
+        reward = environment.respond(params, world, 0, arm)
+        policy.learn(policy.params, state, 0, Outcome(world.impression, arm, reward, 1.0))
+    np.testing.assert_allclose(found[:, 0].T, expected, rtol=1e-12)
+    assert found[0, 0, 0] != found[1, 0, 0]
