@@ -121,9 +121,14 @@ def figure_1(setup: study.Setup) -> study.Reproduction:
     def draw(path: Path) -> None:
         names = list(policies)
         shown = {names[i]: regret[names[i]] for i in (0, 1, 3, 4, 6, 8)}
-        title = f"{setup.runs} runs, bands of ±2 standard errors"
+        title = f"{setup.runs} runs; bars of one standard deviation per thousand rounds, as the paper's"
         with study.drawing(path, 7.0, 4.8) as ax:
             _curves(ax, shown, played.rounds, title, ylim=(0, None))
+            for i, (name, own) in enumerate(shown.items()):
+                at = slice(4, None, 5)
+                look = {"color": assign_line_styles(shown)[name]["color"], "ls": "none", "capsize": 2}
+                deviations = [study.std(values) for values in own[:, at].T]
+                ax.errorbar(played.rounds[at] + 60 * (i - 2.5), own[:, at].mean(axis=0), deviations, **look)
 
     text = study.report(
         "qi2018_figure1",

@@ -257,8 +257,9 @@ def figure_4(setup: study.Setup) -> study.Reproduction:
     if setup.data is None:
         log = course_log(run_stream(setup.seed, 0, ENVIRONMENT_STREAM))
         source = "**a synthetic log: these are not the paper's data**"
+        caution = "The clicks of the synthetic log follow that model by construction. "
     else:
-        log, source = read_course_log(setup.data), f"the log {setup.data.name}"
+        log, source, caution = read_course_log(setup.data), f"the log {setup.data.name}", ""
     # What uniform choice gets in a replay on average: sessions with fewer arms match more often.
     base = float(np.average(log.reward, weights=1.0 / np.diff(log.starts)))
     cells: list[study.Cell] = []
@@ -277,6 +278,7 @@ def figure_4(setup: study.Setup) -> study.Reproduction:
         "qi2018_figure4",
         setup,
         source=source,
+        caution=caution,
         sessions=len(log.video),
         videos=int(log.video.max()) + 1,
         offered=np.diff(log.starts).mean(),

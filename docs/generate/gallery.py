@@ -39,13 +39,7 @@ LIMIT = 60_000
 COLOURS = 64
 
 # Runs behind the figures shown here, where an item's own number would take long.
-RUNS = {
-    "dueling-practice": 5,
-    "qi2018-figure1": 10,
-    "qi2018-scale": 3,
-    "search-interest": 1,
-    "yue2011-figure2-bottom": 10,
-}
+RUNS = {"dueling-practice": 20, "search-interest": 1, "yue2011-figure2-bottom": 10}
 
 
 def part() -> str:
@@ -113,7 +107,9 @@ def as_text(node: Any) -> str:
         return f"[{','.join(map(as_text, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = [f"{field}={as_text(value)}" for field, value in ast.iter_fields(node) if value not in (None, [])]
+    fields = [
+        f"{field}={as_text(value)}" for field, value in ast.iter_fields(node) if value not in (None, [])
+    ]
     return f"{type(node).__name__}({','.join(fields)})"
 
 
