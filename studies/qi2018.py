@@ -35,6 +35,7 @@ from tacit.policies import (
 )
 from tacit.policies.base import Outcome
 from tacit.policies.baselines import HLinUCB, PlacedPBMUCB
+from tacit.policies.baselines.hidden_linucb import highest_bound
 from tacit.policies.features.click_model import find_place
 from tacit.policies.features.gaussian import sigmoid
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
@@ -43,14 +44,33 @@ DIM = 5
 HORIZON = 10_000
 READINGS = ("blocks", "joint")
 
+
+class StartedHLinUCB(HLinUCB):
+    """hLinUCB whose hidden features each run draws for itself, so that runs are independent."""
+
+    def init(self, lanes: int) -> HLinUCB.State:
+        state = super().init(lanes)
+        state.start[:] = np.nan
+        return state
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        start, hidden = state.start[lane], state.hidden[lane]
+        if np.isnan(start[0, 0]):
+            for arm in range(len(start)):
+                for i in range(start.shape[1]):
+                    start[arm, i] = hidden[arm, i] = rng.standard_normal() / np.sqrt(start.shape[1])
+        return int(highest_bound(params, state, lane, impression))
+
+
 FIGURE_1_POLICIES: dict[str, Policy] = {
     "E-C Bandit": ECBandit(DIM, DIM),
     "LaplaceEC": LaplaceEC(DIM, DIM),
     "LaplaceEC, mixture of 8": LaplaceECMixture(DIM, DIM),
     "Logistic, no intercept (the paper's)": LogisticTS(DIM, DIM, intercept=False),
     "Logistic, intercept": LogisticTS(DIM, DIM),
-    "hLinUCB, no intercept": HLinUCB(100, DIM, DIM, intercept=False),
-    "hLinUCB, intercept": HLinUCB(100, DIM, DIM),
+    "hLinUCB, no intercept": StartedHLinUCB(100, DIM, DIM, intercept=False),
+    "hLinUCB, intercept": StartedHLinUCB(100, DIM, DIM),
     "LinUCB, no intercept": LinUCB(DIM, DIM, intercept=False),
     "LinUCB, intercept": LinUCB(DIM, DIM),
     "LinTS, intercept": LinTS(DIM, DIM),
@@ -121,7 +141,7 @@ def figure_1(setup: study.Setup) -> study.Reproduction:
     def draw(path: Path) -> None:
         names = list(policies)
         shown = {names[i]: regret[names[i]] for i in (0, 1, 3, 4, 6, 8)}
-        title = f"{setup.runs} runs; bars of one standard deviation per thousand rounds, as the paper's"
+        title = f"{setup.runs} runs; bars of one standard deviation, as the paper's; bands of ±2 s.e."
         with study.drawing(path, 7.0, 4.8) as ax:
             _curves(ax, shown, played.rounds, title, ylim=(0, None))
             for i, (name, own) in enumerate(shown.items()):

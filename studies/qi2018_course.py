@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import study
+from studies.qi2018 import StartedHLinUCB
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
@@ -234,7 +235,7 @@ def compared(log: CourseLog) -> dict[str, policies.Policy]:
         "Similarity (uniform)": policies.UniformRandom(slots),
         "Logistic, no intercept (the paper's)": policies.LogisticTS(*dims, intercept=False),
         "Logistic, intercept": policies.LogisticTS(*dims),
-        "hLinUCB": policies.baselines.HLinUCB(slots, *dims),
+        "hLinUCB": StartedHLinUCB(slots, *dims),
         "PBMUCB, effects estimated": policies.baselines.PlacedPBMUCB(slots, positions=POSITIONS),
         "E-C Bandit": policies.ECBandit(*dims),
         "LaplaceEC": policies.LaplaceEC(*dims),

@@ -149,3 +149,22 @@ def test_discrepancy_judges_the_present_estimate_on_all_arms_shown(monkeypatch):
         policy.learn(policy.params, state, 0, Outcome(world.impression, arm, reward, 1.0))
     np.testing.assert_allclose(found[:, 0].T, expected, rtol=1e-12)
     assert found[0, 0, 0] != found[1, 0, 0]
+
+
+def test_hlinucb_starts_elsewhere_in_each_run_and_then_is_hlinucb():
+    policy, starts = qi2018.StartedHLinUCB(3, 1, 1), []
+    plain = tacit.policies.baselines.HLinUCB(3, 1, 1)
+    impression = Impression(np.arange(3), np.zeros(0), np.eye(3)[:, :1], np.eye(3)[:, 1:2])
+    for seed in (1, 2):
+        state, same = policy.init(1), plain.init(1)
+        policy.choose(policy.params, state, 0, impression, np.random.default_rng(seed))
+        starts.append(state.start.copy())
+        same.start[:] = same.hidden[:] = starts[-1]
+        for arm, reward in ((0, 1.0), (2, 0.0), (1, 1.0)):
+            for each, kind in ((state, policy), (same, plain)):
+                kind.learn(kind.params, each, 0, Outcome(impression, arm, reward, 1.0))
+            rng = np.random.default_rng(3)
+            chosen = [k.choose(k.params, s, 0, impression, rng) for s, k in ((state, policy), (same, plain))]
+            assert chosen[0] == chosen[1]
+    assert np.isfinite(starts).all()
+    assert (starts[0] != starts[1]).all()
