@@ -78,9 +78,46 @@ def test_wrong_guesses_become_rare():
     """With arms 0.2 apart a guess after 10 rounds is mostly wrong, after 10 000 hardly ever."""
     policy = tacit.policies.TestableUCB1.theory(5, 30_000, 0.2)
     setup = Setup(runs=1)
-    early, late = syed2009_theory.failures(policy, syed2009_theory.MEANS, (10, 10_000), 200, setup)
+    found = syed2009_theory.guesses(policy, syed2009_theory.MEANS, (10, 10_000), 200, setup)
+    early, late = found[:, :, 0].sum(axis=0)
     assert early > 100
     assert late <= 5
+
+
+def test_theorem_2s_constant_by_hand():
+    """Means 1 and 0 estimated for 0.9 and 0.5: 1 − 0.4 − 0.1 is off, over sqrt(2/20·ln 120)."""
+    policy = tacit.policies.TestableUCB1(2, horizon=100)
+    state = taught(policy, [0, 1] * 10, [1.0, 0.0] * 10)
+    found = syed2009_theory.constant_of(policy, state, (0.9, 0.5), 20)
+    assert found == pytest.approx(0.5 / math.sqrt(2 / 20 * math.log(120)))
+    assert found < syed2009_theory.PROVED
+
+
+def test_the_simple_fix_explores_then_plays_ucb1():
+    fix = syed2009_theory.ExploreFirst.practical(3, 100, 0.4, explore=60)
+    plain = tacit.policies.TestableUCB1.practical(3, 100, 0.4)
+    state, rng = fix.init(1), np.random.default_rng(1)
+    shown = []
+    for round in range(100):
+        arm = fix.choose(fix.params, state, 0, NOTHING, rng)
+        if round >= 60:
+            assert arm == plain.choose(plain.params, state, 0, NOTHING, np.random.default_rng(1))
+        fix.learn(fix.params, state, 0, Outcome(NOTHING, arm, float(arm == 1), math.nan))
+        shown.append(arm)
+    assert 10 < shown[:60].count(0) < 30
+    assert fix.guess(state, 0).plus == {1}
+    assert fix.guess(state, 0).minus == {0, 2}
+
+
+def test_theorem_6_ii_is_played_and_claim_6_holds(monkeypatch):
+    monkeypatch.setattr(syed2009_theory, "ALARM_HORIZONS", (8000,))
+    cells = syed2009_theory.alarmed_regret(Setup(5, seed=1, workers=1))
+    quiet, event, claim = cells[:3], cells[3:6], cells[6:]
+    assert [c["policy"] for c in quiet] == ["UCB1", "Thompson", "BWC"]
+    # BWC pays for false alarms, and at this horizon for the true one as well.
+    assert quiet[2]["value"] > 1.5 * quiet[0]["value"]
+    assert event[2]["value"] > event[0]["value"]
+    assert all(c["high"] >= c["bound"] for c in claim)
 
 
 def test_a_guess_is_judged_by_definition_1():
