@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,12 +20,10 @@ from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.classifiers.base import TIE
 from tacit.classifiers.concepts import LARGEST_SEARCH, longest_sequence
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import probabilities, set_field
-from tacit.environments import Environment, ShiftingArms
-from tacit.environments.shifting import NO_EVENT
+from tacit.core.arrays import Generator
+from tacit.core.dispatch import kernel
+from tacit.environments import ShiftingArms
 from tacit.errors import InvalidValue
-from tacit.policies.base import Impression
 
 ESTIMATE_CONSTANT = 8.0 + 0.7 * math.sqrt(5.0)
 """How many radii of v* the estimate of theorem 2 may be off, beside Δ(u)/4."""
@@ -450,7 +448,7 @@ def fresh_instances(arms: int, horizon: int, best: Sequence[int], shift: float) 
     return ShiftingArms(arms=arms, events=events, clicks=clicks, announced=True)
 
 
-def false_alarms(horizon: int, diameter: int, phase: int) -> ScriptedArms:
+def false_alarms(horizon: int, diameter: int, phase: int) -> AlarmingArms:
     """Return instance I_i of theorem 6 (ii): many contexts may announce the event, one does.
 
     N = min(d, ⌊T^(1/3)⌋) phases of ⌊T/N⌋ rounds. Arm 0 is always clicked with probability 1/2;
@@ -472,15 +470,15 @@ def false_alarms(horizon: int, diameter: int, phase: int) -> ScriptedArms:
     Examples
     --------
     >>> environment = false_alarms(horizon=1000, diameter=4, phase=3)
-    >>> environment.events, environment.signals
-    ((501,), ((1, 1.0), (251, 2.0), (501, 3.0)))
+    >>> environment.events, environment.length, environment.alarms
+    ((501,), 250, 3)
     """
     phases = min(diameter, bisect_left(range(horizon), True, key=lambda n: (n + 1) ** 3 > horizon))
     length = horizon // phases
     low = 1.0 / (1.0 + math.exp(1.0 / 3.0))
     arms = _secret_rise(low, 1.0 - low, phase, length)
-    signals = [((j - 1) * length + 1, float(j)) for j in range(1, (phase or phases) + 1)]
-    return ScriptedArms(arms.clicks, arms.events, tuple(signals))
+    told = {"clicks": arms.clicks, "events": list(arms.events), "announced": True}
+    return AlarmingArms(2, **told, length=length, alarms=phase or phases)
 
 
 def alarm_concepts(diameter: int) -> FiniteConcepts:
@@ -504,84 +502,33 @@ def alarm_concepts(diameter: int) -> FiniteConcepts:
     return FiniteConcepts(tuple(map(tuple, table.tolist())))
 
 
+shifting_arrive = kernel(ShiftingArms.arrive)
+
+
 @dataclass(frozen=True)
-class ScriptedArms(Environment):
-    """One key whose contexts are given, a number a round, and whose clicks change at given rounds.
+class AlarmingArms(ShiftingArms):
+    """One key whose context is j in the first round of phase j, for the first phases, and else 0.
 
     Parameters
     ----------
-    clicks : sequence, shape (segments, arms)
-        Click probabilities before, between and after the events.
-    events : sequence of int
-        Rounds (from 1) at which they change, increasing, the first at least 2.
-    signals : sequence of (int, float)
-        Rounds, increasing, and their contexts; the context of every other round is 0.
-    delay, batch
-        See :class:`~tacit.environments.Environment`.
+    length, alarms : int
+        Rounds of a phase, and how many phases begin with an alarm.
 
     Examples
     --------
     >>> import tacit
-    >>> environment = ScriptedArms([[0.9, 0.1], [0.1, 0.9]], events=[51], signals=[(51, 3.0)])
-    >>> result = tacit.simulate(tacit.UniformRandom(arms=2), environment, horizon=100, seed=1)
+    >>> environment = false_alarms(horizon=1000, diameter=4, phase=3)
+    >>> result = tacit.simulate(tacit.UniformRandom(arms=2), environment, horizon=1000, seed=1)
     >>> bool(20 < result.regret[0, 0, -1] < 60)
     True
     """
 
-    class World(NamedTuple):
-        impression: Impression
-        clicks: Floats  # (segments, arms)
-        starts: Ints  # (segments,) first round of each
-        segment: Ints  # (1,) the present segment
-        signal_rounds: Ints  # (signals + 1,)
-        signals: Floats  # (signals + 1,)
-        signal: Ints  # (1,) the next signal
-        best: Floats  # (segments,)
-        uniform: Floats  # (1,)
-
-    clicks: Any
-    events: Any = ()
-    signals: Any = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_field(self, "clicks", probabilities("clicks", self.clicks, 2))
-        set_field(self, "events", tuple(self.events))
-        set_field(self, "signals", tuple(map(tuple, self.signals)))
-        if len(self.clicks) != 1 + len(self.events):
-            raise InvalidValue("clicks", self.clicks, "give one segment more than events")
-
-    @property
-    def arm_count(self) -> int:
-        return len(self.clicks[0])
-
-    context_dim = 1
-
-    def world(self, rng: Generator, horizon: int) -> World:
-        clicks = np.array(self.clicks)
-        return self.World(
-            impression=Impression(np.arange(self.arm_count), np.zeros(1)),
-            clicks=clicks,
-            starts=np.array([1, *self.events, NO_EVENT], np.int64),
-            segment=np.zeros(1, np.int64),
-            signal_rounds=np.array([*(round for round, _ in self.signals), NO_EVENT], np.int64),
-            signals=np.array([*(x for _, x in self.signals), 0.0]),
-            signal=np.zeros(1, np.int64),
-            best=clicks.max(axis=1),
-            uniform=np.zeros(1),
-        )
+    length: int = 1
+    alarms: int = 0
 
     @staticmethod
-    def arrive(params: ScriptedArms, world: World, round: int, rng: Generator) -> int:
-        if round + 1 == world.starts[world.segment[0] + 1]:
-            world.segment[0] += 1
-        signal = world.signal[0]
-        world.impression.context[0] = 0.0
-        if round + 1 == world.signal_rounds[signal]:
-            world.impression.context[0] = world.signals[signal]
-            world.signal[0] += 1
-        world.uniform[0] = rng.random()
-        return 0
-
-    expected = staticmethod(ShiftingArms.expected)
-    optimum = staticmethod(ShiftingArms.optimum)
+    def arrive(params: Any, world: ShiftingArms.World, round: int, rng: Generator) -> int:
+        lane, phase = shifting_arrive(params, world, round, rng), round // params.length + 1
+        alarm = round % params.length == 0 and phase <= params.alarms
+        world.impression.context[0] = float(phase) if alarm else 0.0
+        return lane

@@ -239,11 +239,24 @@ def test_theorem_6_i_refuses_a_phase_without_a_change():
         theory.fresh_instances(3, 100, [1, 1], 0.1)
 
 
+def contexts_of(environment, rounds):
+    """Return what comes in each round: the context, and whether each arm is clicked."""
+    world, params = environment.world(np.random.default_rng(1), rounds), environment.params
+    seen, arms = [], range(environment.arm_count)
+    for round in range(rounds):
+        lane = environment.arrive(params, world, round, np.random.default_rng(2))
+        clicks = [environment.respond(params, world, lane, arm) for arm in arms]
+        seen.append((world.impression.context[0], *clicks))
+    return seen
+
+
 def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
     concepts = theory.alarm_concepts(5)
     assert concepts.diameter == 5
     classifier = tacit.classifiers.SafeClassifier(concepts)
-    for _, context in theory.false_alarms(1000, 5, 0).signals:
+    for context, *_ in contexts_of(theory.false_alarms(1000, 5, 0), 1000):
+        if not context:
+            continue
         assert classifier.predict([context])
         classifier.learn_false([context])
     assert not classifier.predict([0])
@@ -251,26 +264,20 @@ def test_theorem_6_ii_alarms_are_all_positive_until_labelled():
 
 def test_theorem_6_ii_instances_agree_until_the_event():
     quiet, eventful = (theory.false_alarms(1000, 100, 0), theory.false_alarms(1000, 100, 4))
-    assert len(quiet.signals) == 10  # min(d, T^(1/3)) phases
-    assert quiet.signals[:4] == eventful.signals
+    assert quiet.alarms == 10  # min(d, T^(1/3)) phases
     assert eventful.events == (301,)
-    assert eventful.signals[-1] == (301, 4.0)
+    told = [[context for context, *_ in contexts_of(each, 400)] for each in (quiet, eventful)]
+    assert told[0] == told[1]
+    assert [(round, x) for round, x in enumerate(told[0]) if x] == [(0, 1), (100, 2), (200, 3), (300, 4)]
     low, high = eventful.clicks[0][1], eventful.clicks[1][1]
     assert high / low == pytest.approx(math.exp(1 / 3))
 
 
-def test_scripted_contexts_and_clicks_come_as_written():
-    script = [(1, 2.0), (3, 1.0)]
-    environment = theory.ScriptedArms([[1.0, 0.0], [0.0, 1.0]], events=[3], signals=script)
-    world = environment.world(np.random.default_rng(1), 5)
-    seen = []
-    for round in range(5):
-        lane = environment.arrive(environment.params, world, round, np.random.default_rng(2))
-        clicks = [environment.respond(environment.params, world, lane, arm) for arm in (0, 1)]
-        seen.append((world.impression.context[0], *clicks))
-    assert seen == [(2, 1, 0), (0, 1, 0), (1, 0, 1), (0, 0, 1), (0, 0, 1)]
-    with pytest.raises(InvalidValue, match="one segment more"):
-        theory.ScriptedArms([[0.5]], events=[3])
+def test_alarms_and_clicks_come_as_the_theorem_says():
+    environment = theory.AlarmingArms(
+        2, clicks=[[1.0, 0.0], [0.0, 1.0]], events=[3], announced=True, length=2, alarms=2
+    )
+    assert contexts_of(environment, 6) == [(1, 1, 0), (0, 1, 0), (2, 0, 1), (0, 0, 1), (0, 0, 1), (0, 0, 1)]
 
 
 def test_bwc_tests_every_alarm_of_theorem_6_ii():
