@@ -7,6 +7,7 @@ ten are on offer, parameters and features from the unit ball, 10 000 rounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -206,10 +207,14 @@ def play_discrepancy(
         learn(params, state, lane, Outcome(world.impression, arm, reward, 1.0))
 
 
+def sigmoid_of(logits: Floats) -> Floats:
+    """Return ρ of each number."""
+    return np.asarray(1.0 / (1.0 + np.exp(-logits)))
+
+
 def click_probabilities(relevance: Floats, examination: Floats, world: Any) -> Floats:
     """Return f* of each row of features."""
-    logits = relevance @ world.theta_c[0], examination @ world.theta_e[0]
-    return np.asarray(1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1]))))
+    return sigmoid_of(relevance @ world.theta_c[0]) * sigmoid_of(examination @ world.theta_e[0])
 
 
 def discrepancies(policy: ClickModel, environment: Environment, setup: study.Setup) -> Floats:
@@ -259,6 +264,32 @@ def equation_9(rounds: float) -> float:
     True
     """
     return 2.0 / RATE * 2 * DIM * math.log(STEEPNESS * rounds**3) + SLACK / rounds
+
+
+def theorem_1(rounds: float, arms: int = 100) -> float:
+    """Return the bound (8) on Bayesian regret, with the eluder dimension at most the number of arms.
+
+    Examples
+    --------
+    >>> theorem_1(10_000) > 1e5
+    True
+    """
+    return 1.0 + (arms + 1.0) + 4.0 * math.sqrt(arms * proposition_1(rounds) * rounds)
+
+
+def lemma_8(norm: float) -> float:
+    """Return |f(θ₁) − f(θ₂)|/(γ·‖θ₁ − θ₂‖), which the lemma's proof says is at most 1 in the ∞-norm.
+
+    Features, θ₁ and θ₁ − θ₂ point the same way, with equal numbers; θ₁ and the features have length 1.
+
+    Examples
+    --------
+    >>> round(lemma_8(math.inf), 2), round(lemma_8(2), 2)
+    (1.27, 0.4)
+    """
+    step, way = 1e-6, np.full(2 * DIM, (2 * DIM) ** -0.5)
+    rise = sigmoid(0.5) ** 2 - sigmoid(0.5 - step / 2.0) ** 2
+    return float(rise / (STEEPNESS * np.linalg.norm(step * way, norm)))
 
 
 def largest_discrepancy(rounds: float) -> float:
@@ -323,19 +354,22 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         bound=bound,
         largest=largest,
         printed=equation_9(HORIZON),
-        informative=_informative(),
+        informative=_informative(proposition_1, largest_discrepancy),
+        lemma=[lemma_8(2), lemma_8(math.inf)],
+        theorem=theorem_1(HORIZON),
+        worst=HORIZON * (MOST - LEAST),
+        sublinear=_informative(theorem_1, lambda rounds: rounds * (MOST - LEAST)),
         growth={cell["policy"]: cell["growth"] for cell in cells},
     )
     return study.Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
-def _informative() -> float:
-    """Return the round from which proposition 1 excludes anything."""
-    low, high = 1e3, 1e9
+def _informative(bound: Callable[[float], float], largest: Callable[[float], float]) -> float:
+    """Return the round from which a bound excludes anything."""
+    low, high = 1e3, 1e12
     for _ in range(100):
         middle = math.sqrt(low * high)
-        vacuous = proposition_1(middle) > largest_discrepancy(middle)
-        low, high = (middle, high) if vacuous else (low, middle)
+        low, high = (middle, high) if bound(middle) > largest(middle) else (low, middle)
     return high
 
 
@@ -379,14 +413,33 @@ def appendix_f(setup: study.Setup) -> study.Reproduction:
 
     def draw(path: Path) -> None:
         title = f"Four crossed arms; {setup.runs} runs, bands of ±2 s.e."
-        with study.drawing(path) as ax:
+        with study.drawing(path, 7.0, 8.6, rows=2) as (above, below):
+            _contour(above)
             curves = dict(zip(policies, regret, strict=True))
-            _curves(ax, curves, rounds, title, yscale="log")
+            _curves(below, curves, rounds, title, yscale="log")
 
     text = study.report(
         "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=study.table(cells, columns)
     )
     return study.Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
+
+
+def _contour(ax: Any) -> None:
+    """Draw figure 5: the click probability over both features, and the four arms."""
+    arms = np.array(ExaminationArms.make_crossed().arms)
+    x, y = np.meshgrid(np.linspace(-3.0, 5.0, 81), np.linspace(-2.0, 3.0, 81))
+    lines = ax.contour(x, y, sigmoid_of(x) * sigmoid_of(2.0 * y), np.arange(0.1, 1.0, 0.1), cmap="viridis")
+    ax.clabel(lines, fontsize=7)
+    ax.plot(*arms.T, "ko-", lw=0.8, ms=4)
+    for name, place in zip("BACD", arms, strict=True):
+        ax.annotate(
+            f"{name} {sigmoid(place[0]) * sigmoid(2.0 * place[1]):.3f}",
+            place,
+            (5, 5),
+            textcoords="offset points",
+        )
+    title = "Figure 5: f(x, y) = ρ(x)·ρ(2y); a linear score rises or falls along the line"
+    study.inscribe(ax, title, xlabel="x (examination)", ylabel="y (relevance)")
 
 
 # Beyond the paper ----------------------------------------------------------------------------
@@ -530,7 +583,7 @@ def coverage(policy: Any, factor: float, rounds: int, setup: study.Setup) -> Flo
         drawn = [rng.multivariate_normal(block.mean, block.covariance, 1000) for block in blocks]
         samples = np.hsplit(np.hstack(drawn), [DIM])
         factors = [
-            1.0 / (1.0 + np.exp(-theta @ features.T))
+            sigmoid_of(theta @ features.T)
             for theta, features in zip(samples, (relevance, examination), strict=True)
         ]
         low, high = np.quantile(factors[0] * factors[1], [0.05, 0.95], axis=0)
