@@ -21,6 +21,7 @@ ITEMS = {
     "interleaving-power": ("studies.sensitivity", "SENSITIVITY"),
     "qi2018-figure1": ("studies.qi2018", "FIGURE_1"),
     "qi2018-figure2": ("studies.qi2018", "FIGURE_2"),
+    "qi2018-figure3": ("studies.qi2018_course", "FIGURE_3"),
     "qi2018-figure4": ("studies.qi2018_course", "FIGURE_4"),
     "qi2018-appendix-f": ("studies.qi2018", "APPENDIX_F"),
     "qi2018-scale": ("studies.qi2018", "SCALE"),

@@ -86,7 +86,7 @@ def describe_data(data: str | None) -> str:
 
 def format_cell(value: Any) -> str:
     """Return a cell's value as short text."""
-    return f"{value:,.2f}" if isinstance(value, float) else str(value)
+    return f"{value:,.2f}" if isinstance(value, float) else "–" if value is None else str(value)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ ten are on offer, parameters and features from the unit ball, 10 000 rounds.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 
 from studies import study
 from tacit.core.arrays import Floats, Generator
-from tacit.core.dispatch import arrive, believed, choose, expected, learn, respond
+from tacit.core.dispatch import arrive, believed, choose, learn, respond
 from tacit.core.run_mode import compile_loop
 from tacit.environments import Environment, ExaminationArms
 from tacit.plots import assign_line_styles, band
@@ -23,6 +24,7 @@ from tacit.policies import (
     ClickModel,
     CUSUMRestart,
     ECBandit,
+    Impression,
     LaplaceEC,
     LaplaceECMixture,
     LinTS,
@@ -34,6 +36,7 @@ from tacit.policies import (
 )
 from tacit.policies.base import Outcome
 from tacit.policies.baselines import HLinUCB, PlacedPBMUCB
+from tacit.policies.baselines.hidden_linucb import highest_bound
 from tacit.policies.features.click_model import find_place
 from tacit.policies.features.gaussian import sigmoid
 from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
@@ -42,14 +45,33 @@ DIM = 5
 HORIZON = 10_000
 READINGS = ("blocks", "joint")
 
+
+class StartedHLinUCB(HLinUCB):
+    """hLinUCB whose hidden features each run draws for itself, so that runs are independent."""
+
+    def init(self, lanes: int) -> HLinUCB.State:
+        state = super().init(lanes)
+        state.start[:] = np.nan
+        return state
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        start, hidden = state.start[lane], state.hidden[lane]
+        if np.isnan(start[0, 0]):
+            for arm in range(len(start)):
+                for i in range(start.shape[1]):
+                    start[arm, i] = hidden[arm, i] = rng.standard_normal() / np.sqrt(start.shape[1])
+        return int(highest_bound(params, state, lane, impression))
+
+
 FIGURE_1_POLICIES: dict[str, Policy] = {
     "E-C Bandit": ECBandit(DIM, DIM),
     "LaplaceEC": LaplaceEC(DIM, DIM),
     "LaplaceEC, mixture of 8": LaplaceECMixture(DIM, DIM),
     "Logistic, no intercept (the paper's)": LogisticTS(DIM, DIM, intercept=False),
     "Logistic, intercept": LogisticTS(DIM, DIM),
-    "hLinUCB, no intercept": HLinUCB(100, DIM, DIM, intercept=False),
-    "hLinUCB, intercept": HLinUCB(100, DIM, DIM),
+    "hLinUCB, no intercept": StartedHLinUCB(100, DIM, DIM, intercept=False),
+    "hLinUCB, intercept": StartedHLinUCB(100, DIM, DIM),
     "LinUCB, no intercept": LinUCB(DIM, DIM, intercept=False),
     "LinUCB, intercept": LinUCB(DIM, DIM),
     "LinTS, intercept": LinTS(DIM, DIM),
@@ -120,9 +142,14 @@ def figure_1(setup: study.Setup) -> study.Reproduction:
     def draw(path: Path) -> None:
         names = list(policies)
         shown = {names[i]: regret[names[i]] for i in (0, 1, 3, 4, 6, 8)}
-        title = f"{setup.runs} runs, bands of ±2 standard errors"
+        title = f"{setup.runs} runs; bars of one standard deviation, as the paper's; bands of ±2 s.e."
         with study.drawing(path, 7.0, 4.8) as ax:
             _curves(ax, shown, played.rounds, title, ylim=(0, None))
+            for i, (name, own) in enumerate(shown.items()):
+                at = slice(4, None, 5)
+                look = {"color": assign_line_styles(shown)[name]["color"], "ls": "none", "capsize": 2}
+                deviations = [study.std(values) for values in own[:, at].T]
+                ax.errorbar(played.rounds[at] + 60 * (i - 2.5), own[:, at].mean(axis=0), deviations, **look)
 
     text = study.report(
         "qi2018_figure1",
@@ -142,31 +169,78 @@ READING_TEXT = {
 
 # Figure 2 ------------------------------------------------------------------------------------
 
+DISCREPANCY_POINTS = 100
+
 
 def play_discrepancy(
-    params: Any, state: Any, env: Any, world: Any, rng: Generator, env_rng: Generator, squares: Floats
+    params: Any,
+    state: Any,
+    env: Any,
+    world: Any,
+    rng: Generator,
+    env_rng: Generator,
+    pool: Impression,
+    truth: Floats,
+    step: int,
+    sums: Floats,
 ) -> None:
-    """Play as many rounds as ``squares`` has; fill it with (f − f*)² of the arms shown."""
-    impression = world.impression
-    for round in range(len(squares)):
+    """Play rounds; every ``step`` of them fill ``sums`` with squared errors of the arms shown.
+
+    Its first row judges the present estimate on all arms shown so far, as the paper's norm does: in
+    round t the estimate from t − 1 rounds, on t arms. The second adds up the error of each round's
+    estimate at its own time.
+    """
+    shown, running = np.zeros(len(truth)), 0.0
+    for round in range(step * sums.shape[1]):
         lane = arrive(env, world, round, env_rng)
-        arm = choose(params, state, lane, impression, rng)
-        off = believed(params, state, lane, impression, arm) - expected(env, world, lane, arm)
-        squares[round] = off * off
+        arm = choose(params, state, lane, world.impression, rng)
+        off = believed(params, state, lane, world.impression, arm) - truth[arm]
+        shown[arm] += 1.0
+        running += off * off
+        if (round + 1) % step == 0:
+            point = round // step
+            sums[1, point] = running
+            for a in range(len(truth)):
+                off = believed(params, state, lane, pool, a) - truth[a]
+                sums[0, point] += shown[a] * off * off
         reward = respond(env, world, lane, arm)
-        learn(params, state, lane, Outcome(impression, arm, reward, 1.0))
+        learn(params, state, lane, Outcome(world.impression, arm, reward, 1.0))
+
+
+def sigmoid_of(logits: Floats) -> Floats:
+    """Return ρ of each number."""
+    return np.asarray(1.0 / (1.0 + np.exp(-logits)))
+
+
+def click_probabilities(relevance: Floats, examination: Floats, world: Any) -> Floats:
+    """Return f* of each row of features."""
+    return sigmoid_of(relevance @ world.theta_c[0]) * sigmoid_of(examination @ world.theta_e[0])
 
 
 def discrepancies(policy: ClickModel, environment: Environment, setup: study.Setup) -> Floats:
-    """Return Σ (f − f*)² up to each round, a row per run."""
-    squares = np.zeros((setup.runs, HORIZON))
-    for run, row in enumerate(squares):
+    """Return the sums of :func:`play_discrepancy`, shape (2, runs, points)."""
+    sums = np.zeros((setup.runs, 2, DISCREPANCY_POINTS))
+    for run, row in enumerate(sums):
         env_rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)
         rng = run_stream(setup.seed, run, POLICY_STREAM)
         world, state = environment.world(env_rng, HORIZON), policy.init(1)
+        features = world.relevance, world.examination
+        pool = Impression(np.arange(len(features[0])), np.zeros(0), *features)
+        truth = click_probabilities(*features, world)
         driver = compile_loop(play_discrepancy, policy.params, environment.params)
-        driver(policy.params, state, environment.params, world, rng, env_rng, row)
-    return np.cumsum(squares, axis=1)
+        step = HORIZON // DISCREPANCY_POINTS
+        driver(policy.params, state, environment.params, world, rng, env_rng, pool, truth, step, row)
+    return sums.transpose(1, 0, 2)
+
+
+LEAST, MOST = (1.0 + math.e) ** -2, (1.0 + math.exp(-1.0)) ** -2
+"""m_f and M_f of the paper: the least and the largest click probability of its models."""
+RATE = 3.0 / (1.0 / LEAST + 1.0 / (1.0 - MOST)) ** 2
+"""λ₀ of proposition 1."""
+STEEPNESS = 2.0 * math.sqrt(MOST) * 0.25
+"""γ = 2·M_ρ·k_ρ·x of lemma 8, with contexts and parameters in the unit ball."""
+SLACK = 4.0 * MOST + 1.0 / min(LEAST, 1.0 - MOST)
+"""η_t/t of proposition 1."""
 
 
 def proposition_1(rounds: float) -> float:
@@ -177,12 +251,45 @@ def proposition_1(rounds: float) -> float:
     >>> round(proposition_1(10_000), -3)
     31000.0
     """
-    least, most = 1.0 / (1.0 + math.e) ** 2, 1.0 / (1.0 + math.exp(-1.0)) ** 2
-    rate = 3.0 / (1.0 / least + 1.0 / (1.0 - most)) ** 2
-    gamma = 2.0 * sigmoid(1.0) * 0.25
-    covering = 2 * DIM * math.log(gamma * rounds**2) + math.log(rounds)
-    eta = (4.0 * most + 1.0 / min(least, 1.0 - most)) * rounds
-    return 2.0 / rate * covering + 2.0 * eta / rounds**2
+    covering = 2 * DIM * math.log(STEEPNESS * rounds**2) + math.log(rounds)
+    return 2.0 / RATE * covering + 2.0 * SLACK / rounds
+
+
+def equation_9(rounds: float) -> float:
+    """Return β as the paper prints it: d·ln(γt³) for d·ln(γt²) + ln t, and 1 for 2 before η_t/t².
+
+    Examples
+    --------
+    >>> equation_9(10_000) > proposition_1(10_000)
+    True
+    """
+    return 2.0 / RATE * 2 * DIM * math.log(STEEPNESS * rounds**3) + SLACK / rounds
+
+
+def theorem_1(rounds: float, arms: int = 100) -> float:
+    """Return the bound (8) on Bayesian regret, with the eluder dimension at most the number of arms.
+
+    Examples
+    --------
+    >>> theorem_1(10_000) > 1e5
+    True
+    """
+    return 1.0 + (arms + 1.0) + 4.0 * math.sqrt(arms * proposition_1(rounds) * rounds)
+
+
+def lemma_8(norm: float) -> float:
+    """Return |f(θ₁) − f(θ₂)|/(γ·‖θ₁ − θ₂‖), which the lemma's proof says is at most 1 in the ∞-norm.
+
+    Features, θ₁ and θ₁ − θ₂ point the same way, with equal numbers; θ₁ and the features have length 1.
+
+    Examples
+    --------
+    >>> round(lemma_8(math.inf), 2), round(lemma_8(2), 2)
+    (1.27, 0.4)
+    """
+    step, way = 1e-6, np.full(2 * DIM, (2 * DIM) ** -0.5)
+    rise = sigmoid(0.5) ** 2 - sigmoid(0.5 - step / 2.0) ** 2
+    return float(rise / (STEEPNESS * np.linalg.norm(step * way, norm)))
 
 
 def largest_discrepancy(rounds: float) -> float:
@@ -193,8 +300,7 @@ def largest_discrepancy(rounds: float) -> float:
     >>> round(largest_discrepancy(10_000), -2)
     2100.0
     """
-    least, most = 1.0 / (1.0 + math.e) ** 2, 1.0 / (1.0 + math.exp(-1.0)) ** 2
-    return rounds * (most - least) ** 2
+    return rounds * (MOST - LEAST) ** 2
 
 
 def figure_2(setup: study.Setup) -> study.Reproduction:
@@ -205,36 +311,40 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         "Logistic, no intercept (the paper's)": LogisticTS(DIM, DIM, intercept=False),
         "Logistic, intercept": LogisticTS(DIM, DIM),
     }
-    environment = ExaminationArms(ball=setup.reading)
+    environment = ExaminationArms(ball=setup.reading, identified=True)
     found = {name: discrepancies(model, environment, setup) for name, model in models.items()}
+    rounds = HORIZON // DISCREPANCY_POINTS * np.arange(1, DISCREPANCY_POINTS + 1)
     bound, largest = proposition_1(HORIZON), largest_discrepancy(HORIZON)
     cells = [
         {
             "policy": name,
             "reading": setup.reading,
             "horizon": HORIZON,
-            **study.moments(sums[:, -1], "discrepancy"),
+            **study.moments(present[:, -1], "discrepancy"),
+            **study.moments(running[:, -1], "running"),
+            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0), [0.0] * len(rounds[9:]))[0],
             "bound": bound,
             "largest_possible": largest,
-            "runs": len(sums),
+            "runs": len(present),
         }
-        for name, sums in found.items()
+        for name, (present, running) in found.items()
     ]
     columns: dict[str, study.Tell] = {
         "policy": "{policy}",
         "discrepancy ± s.e.": study.text_with_error("discrepancy"),
+        "grows with": "t^{growth:.2f}",
+        "sum of each round's own ± s.e.": study.text_with_error("running"),
     }
 
     def draw(path: Path) -> None:
-        rounds = np.unique(np.geomspace(10, HORIZON, 100).astype(int))
         with study.drawing(path) as ax:
             shown = assign_line_styles(found)
-            for name, sums in found.items():
-                band(ax, rounds, sums[:, rounds - 1], name, **shown[name])
+            for name, (present, _) in found.items():
+                band(ax, rounds, present, name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
             ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
-            study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round")
-            ax.set_ylabel("Σ (f − f*)² over the arms shown")
+            study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round t")
+            ax.set_ylabel("‖f̂ − f*‖² over the arms shown up to t")
 
     text = study.report(
         "qi2018_figure2",
@@ -243,18 +353,23 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         table=study.table(cells, columns),
         bound=bound,
         largest=largest,
-        informative=_informative(),
+        printed=equation_9(HORIZON),
+        informative=_informative(proposition_1, largest_discrepancy),
+        lemma=[lemma_8(2), lemma_8(math.inf)],
+        theorem=theorem_1(HORIZON),
+        worst=HORIZON * (MOST - LEAST),
+        sublinear=_informative(theorem_1, lambda rounds: rounds * (MOST - LEAST)),
+        growth={cell["policy"]: cell["growth"] for cell in cells},
     )
     return study.Reproduction(cells, text, draw, _settings(setup, HORIZON))
 
 
-def _informative() -> float:
-    """Return the round from which proposition 1 excludes anything."""
-    low, high = 1e3, 1e9
+def _informative(bound: Callable[[float], float], largest: Callable[[float], float]) -> float:
+    """Return the round from which a bound excludes anything."""
+    low, high = 1e3, 1e12
     for _ in range(100):
         middle = math.sqrt(low * high)
-        vacuous = proposition_1(middle) > largest_discrepancy(middle)
-        low, high = (middle, high) if vacuous else (low, middle)
+        low, high = (middle, high) if bound(middle) > largest(middle) else (low, middle)
     return high
 
 
@@ -298,14 +413,33 @@ def appendix_f(setup: study.Setup) -> study.Reproduction:
 
     def draw(path: Path) -> None:
         title = f"Four crossed arms; {setup.runs} runs, bands of ±2 s.e."
-        with study.drawing(path) as ax:
+        with study.drawing(path, 7.0, 8.6, rows=2) as (above, below):
+            _contour(above)
             curves = dict(zip(policies, regret, strict=True))
-            _curves(ax, curves, rounds, title, yscale="log")
+            _curves(below, curves, rounds, title, yscale="log")
 
     text = study.report(
         "qi2018_appendix_f", setup, gap=gap, horizon=CROSSED_ROUNDS, table=study.table(cells, columns)
     )
     return study.Reproduction(cells, text, draw, _settings(setup, CROSSED_ROUNDS))
+
+
+def _contour(ax: Any) -> None:
+    """Draw figure 5: the click probability over both features, and the four arms."""
+    arms = np.array(ExaminationArms.make_crossed().arms)
+    x, y = np.meshgrid(np.linspace(-3.0, 5.0, 81), np.linspace(-2.0, 3.0, 81))
+    lines = ax.contour(x, y, sigmoid_of(x) * sigmoid_of(2.0 * y), np.arange(0.1, 1.0, 0.1), cmap="viridis")
+    ax.clabel(lines, fontsize=7)
+    ax.plot(*arms.T, "ko-", lw=0.8, ms=4)
+    for name, place in zip("BACD", arms, strict=True):
+        ax.annotate(
+            f"{name} {sigmoid(place[0]) * sigmoid(2.0 * place[1]):.3f}",
+            place,
+            (5, 5),
+            textcoords="offset points",
+        )
+    title = "Figure 5: f(x, y) = ρ(x)·ρ(2y); a linear score rises or falls along the line"
+    study.inscribe(ax, title, xlabel="x (examination)", ylabel="y (relevance)")
 
 
 # Beyond the paper ----------------------------------------------------------------------------
@@ -435,8 +569,7 @@ def coverage(policy: Any, factor: float, rounds: int, setup: study.Setup) -> Flo
         rng = run_stream(setup.seed, run, ENVIRONMENT_STREAM)
         world = ExaminationArms(scale=factor, ball=setup.reading).world(rng, rounds)
         relevance, examination = world.relevance, world.examination
-        logits = relevance @ world.theta_c[0], examination @ world.theta_e[0]
-        truth = 1.0 / ((1.0 + np.exp(-logits[0])) * (1.0 + np.exp(-logits[1])))
+        truth = click_probabilities(relevance, examination, world)
         shown = rng.integers(len(truth), size=rounds)
         learner = Learner(policy, seed=run)
         decisions = learner.choose_many(
@@ -450,7 +583,7 @@ def coverage(policy: Any, factor: float, rounds: int, setup: study.Setup) -> Flo
         drawn = [rng.multivariate_normal(block.mean, block.covariance, 1000) for block in blocks]
         samples = np.hsplit(np.hstack(drawn), [DIM])
         factors = [
-            1.0 / (1.0 + np.exp(-theta @ features.T))
+            sigmoid_of(theta @ features.T)
             for theta, features in zip(samples, (relevance, examination), strict=True)
         ]
         low, high = np.quantile(factors[0] * factors[1], [0.05, 0.95], axis=0)

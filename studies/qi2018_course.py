@@ -8,6 +8,7 @@ relevance; a hundred thousand sessions of uniformly chosen arms.
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import study
+from studies.qi2018 import StartedHLinUCB
 from tacit import policies
 from tacit.core.arrays import Floats, Generator, Ints
 from tacit.core.dispatch import choose, learn
@@ -23,7 +25,7 @@ from tacit.core.run_mode import compile_loop
 from tacit.errors import InvalidValue
 from tacit.plots import assign_line_styles
 from tacit.policies.base import Outcome
-from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream, standard_error
 
 VIDEOS, POSITIONS, DEVICES, HOURS = 21, 6, 3, 8
 RELEVANCE, EXAMINATION = 72, POSITIONS + DEVICES + HOURS + 1
@@ -234,7 +236,7 @@ def compared(log: CourseLog) -> dict[str, policies.Policy]:
         "Similarity (uniform)": policies.UniformRandom(slots),
         "Logistic, no intercept (the paper's)": policies.LogisticTS(*dims, intercept=False),
         "Logistic, intercept": policies.LogisticTS(*dims),
-        "hLinUCB": policies.baselines.HLinUCB(slots, *dims),
+        "hLinUCB": StartedHLinUCB(slots, *dims),
         "PBMUCB, effects estimated": policies.baselines.PlacedPBMUCB(slots, positions=POSITIONS),
         "E-C Bandit": policies.ECBandit(*dims),
         "LaplaceEC": policies.LaplaceEC(*dims),
@@ -257,8 +259,9 @@ def figure_4(setup: study.Setup) -> study.Reproduction:
     if setup.data is None:
         log = course_log(run_stream(setup.seed, 0, ENVIRONMENT_STREAM))
         source = "**a synthetic log: these are not the paper's data**"
+        caution = "The clicks of the synthetic log follow that model by construction. "
     else:
-        log, source = read_course_log(setup.data), f"the log {setup.data.name}"
+        log, source, caution = read_course_log(setup.data), f"the log {setup.data.name}", ""
     # What uniform choice gets in a replay on average: sessions with fewer arms match more often.
     base = float(np.average(log.reward, weights=1.0 / np.diff(log.starts)))
     cells: list[study.Cell] = []
@@ -277,6 +280,7 @@ def figure_4(setup: study.Setup) -> study.Reproduction:
         "qi2018_figure4",
         setup,
         source=source,
+        caution=caution,
         sessions=len(log.video),
         videos=int(log.video.max()) + 1,
         offered=np.diff(log.starts).mean(),
@@ -304,4 +308,87 @@ def draw_cells(cells: list[study.Cell], title: str, path: Path) -> None:
         study.inscribe(ax, title, ylabel="click rate over Similarity's (bars ±2 s.e.)")
 
 
+# Figure 3 ------------------------------------------------------------------------------------
+
+PICKED = 3
+"""Questions and positions of figure 3, which make nine arms."""
+
+
+def figure_3(setup: study.Setup) -> study.Reproduction:
+    """Nine arms of the most watched video, projected at random, with their click rates."""
+    rng = run_stream(setup.seed, 0, ENVIRONMENT_STREAM)
+    log = course_log(rng, SESSIONS * setup.runs)
+    starts = log.starts[:-1][log.video == 0]
+    shown, reward = log.shown[log.video == 0], log.reward[log.video == 0]
+    arms = [POSITIONS * question + position for question in range(PICKED) for position in range(PICKED)]
+    features = np.array(
+        [
+            np.hstack([log.relevance[log.relevance_row[starts[0] + arm]], np.eye(POSITIONS)[arm % POSITIONS]])
+            for arm in arms
+        ]
+    )
+    places = features @ rng.standard_normal((features.shape[1], 2)) / math.sqrt(2.0)
+    rates = np.array([reward[shown == arm].mean() for arm in arms])
+    errors = np.array([standard_error(reward[shown == arm]) for arm in arms])
+    apart = [np.linalg.norm(x[:, None] - x[None], axis=2)[np.triu_indices(9, 1)] for x in (features, places)]
+    cells = [
+        {
+            "arm": "abcdefghi"[i],
+            "question": arm // POSITIONS,
+            "position": arm % POSITIONS,
+            "x": float(places[i, 0]),
+            "y": float(places[i, 1]),
+            "click_rate": float(rates[i]),
+            "error": float(errors[i]),
+        }
+        for i, arm in enumerate(arms)
+    ]
+
+    def draw(path: Path) -> None:
+        with study.drawing(path, 6.5, 5.0) as ax:
+            ax.plot(*places.T, "o", ms=5)
+            for cell, place in zip(cells, places, strict=True):
+                text = f"{cell['arm']} ({cell['click_rate']:.3f})"
+                ax.annotate(text, place, (5, 4), textcoords="offset points", size=9)
+            study.inscribe(ax, "Nine arms of a synthetic log: click rates", xlabel="", ylabel="")
+            ax.margins(0.15)
+
+    columns: dict[str, study.Tell] = {
+        "arm": "{arm}",
+        "question, position": "{question}, {position}",
+        "click rate ± s.e.": "{click_rate:.3f} ± {error:.3f}",
+    }
+    text = study.report(
+        "qi2018_figure3",
+        setup,
+        table=study.table(cells, columns),
+        dips=_dips(places, rates, errors),
+        ratio=np.quantile(apart[1] / apart[0], [0.0, 1.0]),
+    )
+    return study.Reproduction(cells, text, draw, setup.settings(synthetic=True))
+
+
+def _dips(places: Floats, rates: Floats, errors: Floats) -> int:
+    """Count arms that lie between two others in the plane and are clicked less than both by two errors.
+
+    Between means: over the middle of the way, no farther from it than a quarter of its length.
+
+    Examples
+    --------
+    >>> _dips(np.array([[0.0, 0.0], [1.0, 0.1], [2.0, 0.0]]), np.array([0.3, 0.1, 0.3]), np.full(3, 0.02))
+    1
+    """
+    count = 0
+    for i, j, k in itertools.permutations(range(len(places)), 3):
+        way, off = places[k] - places[i], places[j] - places[i]
+        along = off @ way / (way @ way)
+        near = 0.0 < along < 1.0 and np.linalg.norm(off - along * way) < 0.25 * np.linalg.norm(way)
+        lower = min(rates[i] - rates[j], rates[k] - rates[j]) > 2.0 * errors[j]
+        count += int(i < k and near and lower)
+    return count
+
+
+FIGURE_3 = study.Item(
+    "Qi et al. (2018), figure 3: nine arms, projected, with their click rates (synthetic)", 1, figure_3
+)
 FIGURE_4 = study.Item("Qi et al. (2018), figure 4: replay of a course-video log (synthetic)", 10, figure_4)

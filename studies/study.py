@@ -390,8 +390,15 @@ def pivot(cells: Sequence[Cell], row: str | Sequence[str], column: str, tell: Te
 
 
 def text_of(cell: Cell, tell: Tell) -> str:
-    """Return a cell as text."""
-    return tell.format_map(cell) if isinstance(tell, str) else tell(cell)
+    """Return a cell as text, in which a dash stands for what there is not.
+
+    Examples
+    --------
+    >>> text_of({"policy": "UCB1", "paper": None}, "{policy} {paper}")
+    'UCB1 –'
+    """
+    shown = {name: "–" if value is None else value for name, value in cell.items()}
+    return tell.format_map(shown) if isinstance(tell, str) else tell(cell)
 
 
 def text_with_error(name: str, digits: int = 1) -> Callable[[Cell], str]:
@@ -420,9 +427,21 @@ MARKED: dict[str, Any] = {"marker": "o", "ms": 4, "capsize": 3}
 def drawing(
     path: Path, width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any
 ) -> Iterator[Any]:
-    """Yield the axes of a figure to draw in, which is then written to ``path``."""
+    """Yield the axes of a figure to draw in, which is then written to ``path``.
+
+    Raises
+    ------
+    ValueError
+        If an axis names two things alike, or one "None".
+    """
     made, axes = figure(width, height, rows, **options)
     yield axes
+    for ax in made.axes:
+        ticks = [[tick.get_text() for tick in axis.get_ticklabels()] for axis in (ax.xaxis, ax.yaxis)]
+        for names in (*ticks, ax.get_legend_handles_labels()[1]):
+            texts = [name for name in names if name]
+            if len(set(texts)) < len(texts) or "None" in texts:
+                raise ValueError(f"{path.name}: names must differ and none be None: {texts}")
     save(made, path)
 
 

@@ -1,11 +1,20 @@
 """The gallery: every figure of ``python -m studies``, the command that makes it, what it takes.
 
 Run as a program it makes the figures anew: ``python -m generate.gallery [--data FILE] [ITEM ...]``.
+``facts.json`` holds, of each figure, what it took and a hash of the code that made it.
 """
+
+# 1. The gallery as a part of a page.
+# 2. The code of an item: what its function names, in the studies, and the policies and environments.
+# 3. Figures are made and made small.
 
 from __future__ import annotations
 
 import argparse
+import ast
+import hashlib
+import importlib
+import inspect
 import io
 import json
 import resource
@@ -13,9 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from studies import ITEMS, item
+from tacit import plots
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images" / "gallery"
@@ -25,14 +39,7 @@ LIMIT = 60_000
 COLOURS = 64
 
 # Runs behind the figures shown here, where an item's own number would take long.
-RUNS = {
-    "eventful-robustness": 2,
-    "dueling-practice": 5,
-    "qi2018-figure1": 10,
-    "qi2018-scale": 3,
-    "search-interest": 1,
-    "yue2011-figure2-bottom": 10,
-}
+RUNS = {"dueling-practice": 20, "search-interest": 1, "yue2011-figure2-bottom": 10}
 
 
 def part() -> str:
@@ -41,7 +48,7 @@ def part() -> str:
     return "\n\n".join(shown(name, facts[name]) for name in ITEMS if name in facts)
 
 
-def shown(name: str, took: dict[str, int]) -> str:
+def shown(name: str, took: dict[str, Any]) -> str:
     """Return an item of the gallery."""
     found = item(name)
     data = " --data FILE" if found.needs_data else ""
@@ -62,10 +69,131 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
-def make(name: str, data: Path | None) -> dict[str, int]:
-    """Run an item's command, keep its figure, and return what it took."""
+def runs_of(name: str) -> int:
+    """Return the number of runs behind an item's figure."""
+    return RUNS.get(name, item(name).runs)
+
+
+# ---- The code of an item
+
+PARTS = ("tacit.policies", "tacit.environments", "tacit.classifiers")
+"""Where what a study plays is defined; of it, each definition's own file is followed, no further."""
+SHARED = ("studies.study", "tacit.policies.base")
+"""Where helpers are that change for many reasons, and whose numbers tests hold: nothing of them is hashed."""
+
+
+class Definition(NamedTuple):
+    """A name at the top of a module."""
+
+    module: str
+    name: str
+
+
+def fingerprint(name: str) -> str:
+    """Return a hash of an item's code: all definitions that its function leads to, and its colours.
+
+    Comments, docstrings and formatting do not change it, nor does any code that it does not name.
+    """
+    definitions = sorted(set(follow(Definition(*ITEMS[name]))))
+    code = [f"{one.name}:{as_text(tree_of(one))}" for one in definitions]
+    colours = [plots._policy_row(one.name) for one in definitions]
+    content = "\n".join([*code, f"{colours} {plots.COLOURS} {plots.STYLES}"])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def as_text(node: Any) -> str:
+    """Return a tree as text that is the same in every version of Python."""
+    if isinstance(node, list):
+        return f"[{','.join(map(as_text, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = [
+        f"{field}={as_text(value)}" for field, value in ast.iter_fields(node) if value not in (None, [])
+    ]
+    return f"{type(node).__name__}({','.join(fields)})"
+
+
+def follow(start: Definition) -> Iterator[Definition]:
+    """Yield a definition and all that it leads to within the studies and what they play."""
+    seen, ahead = set(), [start]
+    while ahead:
+        one = ahead.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        tree = tree_of(one)
+        if tree is None:
+            continue
+        yield one
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                ahead += resolved(one.module, [node.id])
+            elif isinstance(node, ast.Attribute):
+                ahead += resolved(one.module, path_of(node))
+
+
+def path_of(node: ast.expr) -> list[str]:
+    """Return the names of ``a.b.c``, none where it does not begin with a name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else []
+
+
+def resolved(module: str, names: list[str]) -> list[Definition]:
+    """Return the definition that names lead to, seen from a module; none if it is not followed."""
+    home: Any = importlib.import_module(module)
+    for i, name in enumerate(names):
+        if name in definitions_of(home.__name__):
+            return [Definition(home.__name__, name)]
+        target = getattr(home, name, None)
+        if not isinstance(target, ModuleType):
+            return home_of(module, target)
+        home = target
+        if i == 0 and not home.__name__.startswith(("studies", *PARTS)):
+            return []
+    return []
+
+
+def home_of(module: str, target: Any) -> list[Definition]:
+    """Return where a class or function is defined, if a study may follow it there."""
+    origin, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not isinstance(origin, str) or not isinstance(name, str) or origin in SHARED:
+        return []
+    allowed = ("studies", *PARTS) if module.startswith("studies") else ()
+    return [Definition(origin, name)] if origin.startswith(allowed) and allowed else []
+
+
+def tree_of(one: Definition) -> Any:
+    """Return the code of a definition without docstrings; None if there is none."""
+    return None if one.module in SHARED else definitions_of(one.module).get(one.name)
+
+
+@cache
+def definitions_of(module: str) -> dict[str, ast.stmt]:
+    """Return the statements at the top of a module that define a name, by that name."""
+    tree = ast.parse(inspect.getsource(importlib.import_module(module)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    found: dict[str, ast.stmt] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            found[statement.name] = statement
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            found |= {n.id: statement for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return found
+
+
+# ---- Figures are made
+
+
+def make(name: str, data: Path | None) -> dict[str, Any]:
+    """Run an item's command, keep its figure, and return what it took and which code it was."""
     found = item(name)
-    runs = RUNS.get(name, found.runs)
+    runs = runs_of(name)
     with tempfile.TemporaryDirectory() as folder:
         command = ["studies", name, "--runs", str(runs), "--seed", "1", "--out", folder]
         if found.needs_data:
@@ -74,7 +202,8 @@ def make(name: str, data: Path | None) -> dict[str, int]:
         subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True, cwd=ROOT)
         seconds, processor = time.monotonic() - start, _processor() - before
         (IMAGES / f"{name}.png").write_bytes(small(Path(folder) / f"{name}.png"))
-    return {"runs": runs, "seconds": round(seconds), "processor": round(processor)}
+    took = {"runs": runs, "seconds": round(seconds), "processor": round(processor)}
+    return took | {"code": fingerprint(name)}
 
 
 def _processor() -> float:

@@ -193,6 +193,8 @@ PAPER_FEATURES = {
     30: (21.9, 22.9, 31.1, 112.5),
     40: (22.8, 23.7, 37.4, 121.3),
 }
+# Standard deviations in thousands, where the text prints them.
+PAPER_DEVIATIONS = {("fraction", 0.375): (1.0, 10.0, 12.0, 6.0), ("features", 10): (0.355, 1.0, 5.0, 4.0)}
 READINGS = ("merged", "faithful")
 
 
@@ -231,8 +233,11 @@ def column(fraction: float, features: int, setup: study.Setup, checkpoints: int 
 def _cells(name: str, value: float, result: SimulationResult, paper: Any) -> list[study.Cell]:
     """Return the cells of one column; ``paper`` holds the printed thousands."""
     cells = study.regret_cells(NAMES, result.regret[:, :, -1], **{name: value})
-    printed = [None] * len(NAMES) if paper is None else [1000.0 * thousands for thousands in paper]
-    return [cell | {"paper": own} for cell, own in zip(cells, printed, strict=True)]
+    printed = {"paper": paper, "paper_std": PAPER_DEVIATIONS.get((name, value))}
+    return [
+        cell | {key: 1000.0 * thousands[i] if thousands else None for key, thousands in printed.items()}
+        for i, cell in enumerate(cells)
+    ]
 
 
 def _table(name: str, cells: list[study.Cell]) -> str:
@@ -240,7 +245,8 @@ def _table(name: str, cells: list[study.Cell]) -> str:
 
     def tell(cell: study.Cell) -> str:
         text = f"{cell['regret_mean'] / 1000:.1f} (s.d. {cell['regret_std'] / 1000:.1f})"
-        return text + (f" paper {cell['paper'] / 1000:.1f}" if cell["paper"] else "")
+        printed = f"; paper {cell['paper'] / 1000:.1f}" if cell["paper"] else ""
+        return text + printed + (f" (s.d. {cell['paper_std'] / 1000:.3g})" if cell["paper_std"] else "")
 
     return study.pivot(cells, "policy", name, tell, "{:g}")
 

@@ -6,19 +6,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from studies import study
 from studies.eventful import theory
 from tacit.classifiers import Rectangle
-from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Generator
 from tacit.environments import BernoulliArms, Environment, ShiftingArms
 from tacit.plots import COLOURS, assign_line_styles
 from tacit.policies import BWC, KLUCB, UCB1, OracleRestart, Policy, TestableUCB1, Thompson
+from tacit.policies.base import Impression
 from tacit.policies.baselines import GLRKLUCB
+from tacit.policies.index import greedy_choice
 from tacit.simulation import Run, standard_error
 
 TITLE = "Syed et al. (2009): the theorems, checked by simulation"
@@ -47,8 +50,53 @@ SHIFT = 0.2
 MEANS = (0.6, 0.6, 0.4, 0.4, 0.4)
 GUESSED = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600)
 GUESS_HORIZON = 30_000
-PRESETS = {"theory": TestableUCB1.theory, "practical": TestableUCB1.practical}
+PRESETS: dict[str, Callable[..., TestableUCB1]] = {
+    "theory": TestableUCB1.theory,
+    "practical": TestableUCB1.practical,
+    "explore first": lambda arms, horizon, shift: ExploreFirst(arms, horizon, shift, alpha=0.5, t0=0.0),
+}
 WIDE, LONG = 0.9, 1_000_000
+PROVED = 4.0 * theory.ESTIMATE_CONSTANT
+"""The constant that the proof of theorem 2 supports for even t: δ(t) over sqrt(n/t·ln(t + t0))."""
+
+
+@dataclass(frozen=True)
+class ExploreFirst(TestableUCB1):
+    """The "simple fix" of section 6: for ``explore`` rounds arms at random, then UCB1.
+
+    Its guess compares all arms with the one of the highest mean.
+    """
+
+    explore: int = GUESSED[-1]
+
+    @classmethod
+    def practical(cls, arms: Any, horizon: int, min_shift: float = 0.1, explore: int = GUESSED[-1]) -> Self:
+        return cls(arms, horizon, min_shift, alpha=0.5, t0=0.0, prior_plays=0, explore=explore)
+
+    def guess(self, state: Any, lane: int) -> Any:
+        best = np.argmax([self.estimate(self.params, state, lane, arm) for arm in range(self.arm_count)])
+        return super().guess(state._replace(late=1 * (np.arange(self.arm_count) == best)[None]), 0)
+
+    @staticmethod
+    def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
+        if state.counts.rounds[lane] < params.explore:
+            return int(impression.arms[int(rng.random() * len(impression.arms))])
+        return int(greedy_choice(params, state, lane, impression, rng))
+
+
+PRESETS: dict[str, Callable[..., TestableUCB1]] = {
+    "theory": TestableUCB1.theory,
+    "practical": TestableUCB1.practical,
+    "explore first": ExploreFirst.practical,
+}
+
+
+def constant_of(policy: TestableUCB1, state: Any, means: tuple[float, ...], rounds: int) -> float:
+    """Return the least constant c with |Δ(u) − Δ_t(u)| ≤ Δ(u)/4 + c·sqrt(n/t·ln(t + t0)) for all arms u."""
+    estimates = np.array([policy.estimate(policy.params, state, 0, arm) for arm in range(len(means))])
+    gaps = max(means) - np.array(means)
+    off = np.abs(estimates[policy.guess(state, 0).reference] - estimates - gaps) - gaps / 4.0
+    return float(off.max() / math.sqrt(len(means) / rounds * math.log(rounds + policy.rounds_before)))
 
 
 def is_wrong(policy: TestableUCB1, state: Any, means: tuple[float, ...]) -> bool:
@@ -61,42 +109,51 @@ def is_wrong(policy: TestableUCB1, state: Any, means: tuple[float, ...]) -> bool
     return not right or bool(optimal & guess.minus or bad & guess.plus)
 
 
-def failures(
+def guesses(
     policy: TestableUCB1, means: tuple[float, ...], rounds: tuple[int, ...], runs: int, setup: study.Setup
-) -> Ints:
-    """Return in how many runs the guess after each number of rounds was wrong."""
+) -> Floats:
+    """Return of each run and number of rounds whether the guess is wrong, and theorem 2's constant."""
     environment = BernoulliArms(means)
 
-    def wrong(number: int) -> list[bool]:
+    def judge(number: int) -> list[tuple[float, float]]:
         nothing = np.empty(0, np.int64)
         run = Run(policy, environment, rounds[-1], setup.seed, number, nothing)
         outcomes = []
         for target in rounds:
             run.advance(target - run.round)
-            outcomes.append(is_wrong(policy, run.state, means))
+            constant = constant_of(policy, run.state, means, target)
+            outcomes.append((float(is_wrong(policy, run.state, means)), constant))
         return outcomes
 
-    return np.asarray(np.array(study.each_run(wrong, runs, setup)).sum(axis=0))
+    return np.array(study.each_run(judge, runs, setup))
 
 
 def wrong_guesses(setup: study.Setup) -> list[study.Cell]:
-    """Count wrong guesses: over rounds at a usual horizon, and at theorem 3's L at a long one."""
+    """Judge guesses: over rounds at a usual horizon, and at theorem 3's L at a long one."""
     cells = []
     for name, preset in PRESETS.items():
         policy, runs = preset(len(MEANS), GUESS_HORIZON, SHIFT), 50 * setup.runs
-        for rounds, count in zip(GUESSED, failures(policy, MEANS, GUESSED, runs, setup), strict=True):
-            ends = study.exact_interval(int(count), runs)
-            cells.append(_cell("wrong guess", name, rounds, count / runs, ends, runs=runs))
+        found = guesses(policy, MEANS, GUESSED, runs, setup)
+        paid = study.play(policy, BernoulliArms(MEANS), GUESSED[-1], setup, GUESSED).regret[0]
+        for i, rounds in enumerate(GUESSED):
+            wrong, constants = found[:, i].T
+            ends = study.exact_interval(int(wrong.sum()), runs)
+            cells.append(_cell("wrong guess", name, rounds, wrong.mean(), ends, runs=runs))
+            mean, ends = _within(paid[:, i])
+            cells.append(_cell("regret while guessing", name, rounds, mean, ends, runs=setup.runs))
+            if name == "theory":
+                ends = float(np.quantile(constants, 0.5)), float(constants.max())
+                cells.append(_cell("theorem 2", name, rounds, ends[1], ends, bound=PROVED, runs=runs))
     runs, length = 10 * setup.runs, theory.rounds_to_test(2, WIDE, LONG)
     wide = TestableUCB1.theory(2, LONG, WIDE)
-    (count,) = failures(wide, (0.95, 0.05), (length,), runs, setup)
+    count = int(guesses(wide, (0.95, 0.05), (length,), runs, setup)[:, 0, 0].sum())
     cells.append(
         _cell(
             "wrong guess at L",
             "theory",
             length,
             count / runs,
-            study.exact_interval(int(count), runs),
+            study.exact_interval(count, runs),
             bound=theory.failure_probability(2, length, LONG),
             runs=runs,
         )
@@ -216,6 +273,51 @@ def fresh_regret(setup: study.Setup) -> list[study.Cell]:
     return cells
 
 
+# Theorem 6 (ii), claim 6 ------------------------------------------------------------------------
+
+HIDDEN_ALARM = 3
+ALARM_HORIZONS = (1000, 8000, 64_000, 512_000)
+
+
+def alarmed_regret(setup: study.Setup) -> list[study.Cell]:
+    """Play theorem 6 (ii)'s I₀ and I₃, with d = 3: every alarm is false, or the last one tells the truth.
+
+    Claim 6 compares how likely arm z, the neglected one, has fewer than ln T plays in phase 3: on
+    I₃ (the value) at least T^(−1/3) times as likely as on I₀ (that is the bound).
+    """
+    cells, more = [], setup._replace(runs=20 * setup.runs)
+    for horizon in ALARM_HORIZONS:
+        length, seldom = horizon // HIDDEN_ALARM, {}
+        policies: dict[str, Policy] = {
+            "UCB1": UCB1(2),
+            "Thompson": Thompson(2),
+            "BWC": BWC(
+                2,
+                classifier=theory.alarm_concepts(HIDDEN_ALARM),
+                test_rounds=math.ceil(30.0 * math.log(horizon)),
+                min_shift=0.08,
+                merge_phases=False,
+            ),
+        }
+        for phase in (0, HIDDEN_ALARM):
+            environment = theory.false_alarms(horizon, HIDDEN_ALARM, phase)
+            gap = abs(environment.clicks[-1][1] - 0.5)
+            played = study.play(policies, environment, horizon, more, [2 * length, horizon])
+            for name, regret in zip(policies, played.regret, strict=True):
+                mean, ends = _within(regret[:, -1])
+                cells.append(_cell(f"theorem 6 (ii), I{phase}", name, horizon, mean, ends, runs=more.runs))
+                worse = (regret[:, 1] - regret[:, 0]) / gap
+                neglected = horizon - 2 * length - worse if phase else worse
+                seldom[name, phase] = int((neglected.round() < math.log(horizon)).sum())
+        for name in policies:
+            count, other = seldom[name, HIDDEN_ALARM], seldom[name, 0] / more.runs
+            ends, least = study.exact_interval(count, more.runs), horizon ** (-1.0 / 3.0) * other
+            cells.append(
+                _cell("claim 6", name, horizon, count / more.runs, ends, bound=least, runs=more.runs)
+            )
+    return cells
+
+
 # Theorem 5 ------------------------------------------------------------------------------------
 
 HIDDEN = 0.25
@@ -306,14 +408,14 @@ def growth(setup: study.Setup) -> list[study.Cell]:
 def reproduce(setup: study.Setup) -> study.Reproduction:
     """Check every theorem that can be checked."""
     cells = wrong_guesses(setup) + regret_within_bounds(setup) + regret_by_events(setup)
-    cells += growth(setup) + fresh_regret(setup)
+    cells += growth(setup) + fresh_regret(setup) + alarmed_regret(setup)
     return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), setup.settings())
 
 
-def _guess_table(cells: list[study.Cell]) -> str:
-    shown = [c | {"rounds": f"{c['rounds']:,}"} for c in study.select(cells, check="wrong guess")]
-    interval = "{value:.3f} ({low:.3f}–{high:.3f})"
-    return study.pivot(shown, "rounds", "policy", interval, "{}: wrong guesses")
+def _by_rounds(cells: list[study.Cell], check: str, tell: str, head: str = "{}") -> str:
+    """Return the cells of a check as a table: a row for each number of rounds, a column for each policy."""
+    shown = [c | {"rounds": f"{c['rounds']:,}"} for c in study.select(cells, check=check)]
+    return study.pivot(shown, "rounds", "policy", tell, head)
 
 
 REGRET_COLUMNS: dict[str, study.Tell] = {
@@ -376,7 +478,16 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
         hidden=HIDDEN,
         gains=np.diff(decades),
         gap=2 * FRESH_SHIFT,
-        guesses=_guess_table(cells),
+        guesses=_by_rounds(cells, "wrong guess", "{value:.3f} ({low:.3f}–{high:.3f})", "{}: wrong guesses"),
+        paid=_by_rounds(cells, "regret while guessing", "{value:,.0f}", "{}: regret"),
+        constants=_by_rounds(cells, "theorem 2", "{low:.2f}, {high:.2f}", "median, largest of all runs"),
+        proved=PROVED,
+        quiet=_by_rounds(cells, "theorem 6 (ii), I0", "{value:,.1f} ({low:,.1f}–{high:,.1f})"),
+        eventful=_by_rounds(
+            cells, f"theorem 6 (ii), I{HIDDEN_ALARM}", "{value:,.1f} ({low:,.1f}–{high:,.1f})"
+        ),
+        claim=_by_rounds(cells, "claim 6", "{value:.3f} ({low:.3f}–{high:.3f}) ≥ {bound:.4f}"),
+        often=20 * setup.runs,
         regrets=_regret_table(cells),
         growth=_growth_table(cells),
         fresh=_fresh_table(cells),

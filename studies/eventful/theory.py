@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,12 +20,10 @@ from tacit.classifiers import FiniteConcepts, Rectangle
 from tacit.classifiers.base import TIE
 from tacit.classifiers.concepts import LARGEST_SEARCH, longest_sequence
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import probabilities, set_field
-from tacit.environments import Environment, ShiftingArms
-from tacit.environments.shifting import NO_EVENT
+from tacit.core.arrays import Generator
+from tacit.core.dispatch import kernel
+from tacit.environments import ShiftingArms
 from tacit.errors import InvalidValue
-from tacit.policies.base import Impression
 
 ESTIMATE_CONSTANT = 8.0 + 0.7 * math.sqrt(5.0)
 """How many radii of v* the estimate of theorem 2 may be off, beside Δ(u)/4."""
@@ -101,22 +99,12 @@ def estimate_error(arms: int, rounds: int, t0: float) -> float:
     float
         Above 1 where the theorem says nothing, because all Δ are in [0, 1].
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> round(estimate_error(arms=2, rounds=10**6, t0=10**6), 4)
     0.2061
     """
-    n = checks.integer("arms", arms, 1)
-    t = checks.integer("rounds", rounds, 2)
-    clock = t + checks.number("t0", t0, 0.0, math.inf)
-    if clock < 32.0:
-        raise InvalidValue("rounds", rounds, "give at least 32 rounds, counting t0")
-    return ESTIMATE_CONSTANT * math.sqrt(8.0 * n * math.log(clock) / (t // 2))
+    return ESTIMATE_CONSTANT * math.sqrt(8.0 * arms * math.log(rounds + t0) / (rounds // 2))
 
 
 def rounds_to_test(arms: int, min_shift: float, horizon: int) -> int:
@@ -138,11 +126,6 @@ def rounds_to_test(arms: int, min_shift: float, horizon: int) -> int:
     int
         Possibly more than the horizon, which then is too short for the theorem to apply.
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> rounds_to_test(arms=2, min_shift=0.9, horizon=10**7)
@@ -150,11 +133,9 @@ def rounds_to_test(arms: int, min_shift: float, horizon: int) -> int:
     >>> rounds_to_test(arms=5, min_shift=0.1, horizon=30_000) > 30_000
     True
     """
-    shift = checks.number("min_shift", min_shift, 0.0, 1.0, open_low=True)
-    clock = checks.integer("horizon", horizon, 32, 2**50)
 
     def enough(half: int) -> bool:
-        return estimate_error(arms, 2 * half, clock) <= shift / 4.0
+        return estimate_error(arms, 2 * half, horizon) <= min_shift / 4.0
 
     # ⌊L/2⌋ alone counts, so the least L is even.
     return 2 * (1 + bisect_left(range(1, 2**60), True, key=enough))
@@ -187,24 +168,15 @@ def event_free_regret(arms: int, gap: float, rounds: float, alpha: float = 6.0, 
     t0 : float, default 0
         Rounds added to the clock; at least 0.
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> round(event_free_regret(arms=2, gap=0.5, rounds=10**6, t0=10**6))
     11376
     """
-    n = checks.integer("arms", arms, 1)
-    least = checks.number("gap", gap, 0.0, 1.0, open_low=True)
-    t = checks.number("rounds", rounds, 1.0, math.inf)
-    scale = 1.0 + checks.number("alpha", alpha, 1.0, math.inf)
-    log = math.log(checks.number("t0", t0, 0.0, math.inf) + t)
-    by_gap = (n - 1) * (8.0 * scale**2 * log / least + 1.0)
-    by_rounds = 2.0 * scale * math.sqrt(8.0 * n * t * log) + n
-    return min(t, by_gap, by_rounds)
+    scale, log = 1.0 + alpha, math.log(t0 + rounds)
+    by_gap = (arms - 1) * (8.0 * scale**2 * log / gap + 1.0)
+    by_rounds = 2.0 * scale * math.sqrt(8.0 * arms * rounds * log) + arms
+    return min(rounds, by_gap, by_rounds)
 
 
 def bwc_regret(
@@ -230,25 +202,16 @@ def bwc_regret(
     horizon : int
         T, at least L.
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> bwc_regret(lambda t: 10.0, events=1, false_positives=2, test_rounds=100, horizon=1000)
     190.02
     """
-    k = checks.integer("events", events, 0)
-    d = checks.number("false_positives", false_positives, 0.0, math.inf)
-    length = checks.integer("test_rounds", test_rounds, 2)
-    total = checks.integer("horizon", horizon, length)
     # More phases than rounds cannot be, however large the diameter.
-    phases = min(2.0 * k + d + 1.0, float(total))
-    clean = min(k + d + 1.0, float(total))
-    adapting = phases * event_free(total / phases)
-    return adapting + clean * event_free(float(length)) + k * length + 2.0 / length
+    phases = min(2.0 * events + false_positives + 1.0, float(horizon))
+    clean = min(events + false_positives + 1.0, float(horizon))
+    adapting = phases * event_free(horizon / phases)
+    return adapting + clean * event_free(float(test_rounds)) + events * test_rounds + 2.0 / test_rounds
 
 
 def bwc_ucb1_regret(
@@ -302,12 +265,6 @@ Universe = Literal["box", "ball"]
 """Where contexts are: the unit box [0, 1]^d as in this package, or the paper's unit ball."""
 
 
-def _in_ball(universe: str) -> bool:
-    if universe not in ("box", "ball"):
-        raise InvalidValue("universe", universe, "give 'box' or 'ball'")
-    return universe == "ball"
-
-
 def rectangle_diameter(dim: int, margin: float, universe: Universe = "box") -> float:
     """Return the diameter of axis-parallel rectangles with a margin: claim 2, O(d/δ).
 
@@ -334,7 +291,7 @@ def rectangle_diameter(dim: int, margin: float, universe: Universe = "box") -> f
     (91.0, 191.0)
     """
     concepts = Rectangle(dim, margin)
-    width = 2.0 if _in_ball(universe) else 1.0
+    width = 2.0 if universe == "ball" else 1.0
     return 1.0 + concepts.dim * (math.ceil(width / (concepts.margin + TIE)) - 1)
 
 
@@ -352,21 +309,14 @@ def hyperplane_diameter(dim: int, margin: float, universe: Universe = "box") -> 
         δ, in (0, 1].
     universe : {"box", "ball"}, default "box"
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> hyperplane_diameter(2, 0.5, "ball")
     9.0
     """
-    d = checks.integer("dim", dim, 1)
-    delta = checks.number("margin", margin, 0.0, 1.0, open_low=True)
-    radius = 1.0 if _in_ball(universe) else math.sqrt(d) / 2.0
+    radius = 1.0 if universe == "ball" else math.sqrt(dim) / 2.0
     try:
-        return (1.0 + radius / delta) ** d
+        return (1.0 + radius / margin) ** dim
     except OverflowError:
         return math.inf
 
@@ -448,9 +398,8 @@ def neglected_arm(horizon: int, shift: float, phase: int) -> ShiftingArms:
     length = math.isqrt(rounds)
     if length**2 != rounds:
         raise InvalidValue("horizon", horizon, f"give a square, such as {length**2}")
-    epsilon = _open("shift", shift, 0.5)
     i = checks.integer("phase", phase, 0, length)
-    return _secret_rise(0.5 - epsilon, 0.5 + epsilon, i, length)
+    return _secret_rise(0.5 - shift, 0.5 + shift, i, length)
 
 
 def _secret_rise(low: float, high: float, phase: int, length: int) -> ShiftingArms:
@@ -461,14 +410,6 @@ def _secret_rise(low: float, high: float, phase: int, length: int) -> ShiftingAr
         return ShiftingArms(arms=2, events=[], clicks=clicks, announced=True)
     event = (phase - 1) * length + 1
     return ShiftingArms(arms=2, events=[event], clicks=[before, after], announced=True)
-
-
-def _open(field: str, value: Any, high: float) -> float:
-    """Return ``value`` as a float in the open interval from 0 to ``high``."""
-    number = checks.number(field, value, 0.0, high, open_low=True)
-    if number == high:
-        raise InvalidValue(field, value, f"give a number in (0, {high:g})")
-    return number
 
 
 def fresh_instances(arms: int, horizon: int, best: Sequence[int], shift: float) -> ShiftingArms:
@@ -500,18 +441,14 @@ def fresh_instances(arms: int, horizon: int, best: Sequence[int], shift: float) 
     >>> environment.events, environment.clicks[0]
     ((301, 601), (0.3, 0.3, 0.7))
     """
-    n = checks.integer("arms", arms, 3)
-    winners = [checks.integer("best", arm, 0, n - 1) for arm in best]
-    if not winners or any(a == b for a, b in pairwise(winners)):
-        raise InvalidValue("best", best, "give at least one arm, and never one twice in a row")
-    epsilon = _open("shift", shift, 0.25)
-    length = checks.integer("horizon", horizon, 2 * len(winners)) // len(winners)
-    clicks = [[0.5 + epsilon if arm == won else 0.5 - epsilon for arm in range(n)] for won in winners]
-    events = [i * length + 1 for i in range(1, len(winners))]
-    return ShiftingArms(arms=n, events=events, clicks=clicks, announced=True)
+    if any(a == b for a, b in pairwise(best)):
+        raise InvalidValue("best", best, "never give one arm twice in a row")
+    clicks = [[0.5 + shift if arm == won else 0.5 - shift for arm in range(arms)] for won in best]
+    events = [i * (horizon // len(best)) + 1 for i in range(1, len(best))]
+    return ShiftingArms(arms=arms, events=events, clicks=clicks, announced=True)
 
 
-def false_alarms(horizon: int, diameter: int, phase: int) -> ScriptedArms:
+def false_alarms(horizon: int, diameter: int, phase: int) -> AlarmingArms:
     """Return instance I_i of theorem 6 (ii): many contexts may announce the event, one does.
 
     N = min(d, ⌊T^(1/3)⌋) phases of ⌊T/N⌋ rounds. Arm 0 is always clicked with probability 1/2;
@@ -530,26 +467,18 @@ def false_alarms(horizon: int, diameter: int, phase: int) -> ScriptedArms:
         i, from 0 to N; 0 for no event. In phase 1 there is none either: arm 1 is best from the
         first round on.
 
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
-
     Examples
     --------
     >>> environment = false_alarms(horizon=1000, diameter=4, phase=3)
-    >>> environment.events, environment.signals
-    ((501,), ((1, 1.0), (251, 2.0), (501, 3.0)))
+    >>> environment.events, environment.length, environment.alarms
+    ((501,), 250, 3)
     """
-    rounds = checks.integer("horizon", horizon, 8)
-    root = bisect_left(range(rounds), True, key=lambda n: (n + 1) ** 3 > rounds)
-    phases = min(checks.integer("diameter", diameter, 1), root)
-    i = checks.integer("phase", phase, 0, phases)
-    length = rounds // phases
+    phases = min(diameter, bisect_left(range(horizon), True, key=lambda n: (n + 1) ** 3 > horizon))
+    length = horizon // phases
     low = 1.0 / (1.0 + math.exp(1.0 / 3.0))
-    arms = _secret_rise(low, 1.0 - low, i, length)
-    signals = [((j - 1) * length + 1, float(j)) for j in range(1, (i or phases) + 1)]
-    return ScriptedArms(arms.clicks, arms.events, tuple(signals))
+    arms = _secret_rise(low, 1.0 - low, phase, length)
+    told = {"clicks": arms.clicks, "events": list(arms.events), "announced": True}
+    return AlarmingArms(2, **told, length=length, alarms=phase or phases)
 
 
 def alarm_concepts(diameter: int) -> FiniteConcepts:
@@ -563,118 +492,43 @@ def alarm_concepts(diameter: int) -> FiniteConcepts:
     diameter : int
         d, at least 1.
 
-    Raises
-    ------
-    InvalidValue
-        If it is out of its range.
-
     Examples
     --------
     >>> alarm_concepts(2).table
     ((-1, -1, -1), (-1, 1, -1), (-1, -1, 1))
     """
-    d = checks.integer("diameter", diameter, 1, 2**12)
-    table = 2 * np.eye(d + 1, dtype=np.int64) - 1
+    table = 2 * np.eye(diameter + 1, dtype=np.int64) - 1
     table[0, 0] = -1
     return FiniteConcepts(tuple(map(tuple, table.tolist())))
 
 
+shifting_arrive = kernel(ShiftingArms.arrive)
+
+
 @dataclass(frozen=True)
-class ScriptedArms(Environment):
-    """One key whose contexts are given, a number a round, and whose clicks change at given rounds.
+class AlarmingArms(ShiftingArms):
+    """One key whose context is j in the first round of phase j, for the first phases, and else 0.
 
     Parameters
     ----------
-    clicks : sequence, shape (segments, arms)
-        Click probabilities before, between and after the events.
-    events : sequence of int
-        Rounds (from 1) at which they change, increasing, the first at least 2.
-    signals : sequence of (int, float)
-        Rounds, increasing, and their contexts; the context of every other round is 0.
-    delay, batch
-        See :class:`~tacit.environments.Environment`.
-
-    Raises
-    ------
-    InvalidValue
-        If a parameter is out of its range.
+    length, alarms : int
+        Rounds of a phase, and how many phases begin with an alarm.
 
     Examples
     --------
     >>> import tacit
-    >>> environment = ScriptedArms([[0.9, 0.1], [0.1, 0.9]], events=[51], signals=[(51, 3.0)])
-    >>> result = tacit.simulate(tacit.UniformRandom(arms=2), environment, horizon=100, seed=1)
+    >>> environment = false_alarms(horizon=1000, diameter=4, phase=3)
+    >>> result = tacit.simulate(tacit.UniformRandom(arms=2), environment, horizon=1000, seed=1)
     >>> bool(20 < result.regret[0, 0, -1] < 60)
     True
     """
 
-    class World(NamedTuple):
-        impression: Impression
-        clicks: Floats  # (segments, arms)
-        starts: Ints  # (segments,) first round of each
-        segment: Ints  # (1,) the present segment
-        signal_rounds: Ints  # (signals + 1,)
-        signals: Floats  # (signals + 1,)
-        signal: Ints  # (1,) the next signal
-        best: Floats  # (segments,)
-        uniform: Floats  # (1,)
-
-    clicks: Any
-    events: Any = ()
-    signals: Any = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        set_field(self, "clicks", probabilities("clicks", self.clicks, 2))
-        events = tuple(checks.integer("events", round, 2) for round in self.events)
-        signals = tuple(
-            (checks.integer("signals", round, 1), checks.number("signals", x, -math.inf, math.inf))
-            for round, x in self.signals
-        )
-        _increasing("events", events)
-        _increasing("signals", tuple(round for round, _ in signals))
-        if len(self.clicks) != 1 + len(events):
-            raise InvalidValue("clicks", self.clicks, "give one segment more than events")
-        set_field(self, "events", events)
-        set_field(self, "signals", signals)
-
-    @property
-    def arm_count(self) -> int:
-        return len(self.clicks[0])
-
-    context_dim = 1
-
-    def world(self, rng: Generator, horizon: int) -> World:
-        clicks = np.array(self.clicks)
-        return self.World(
-            impression=Impression(np.arange(self.arm_count), np.zeros(1)),
-            clicks=clicks,
-            starts=np.array([1, *self.events, NO_EVENT], np.int64),
-            segment=np.zeros(1, np.int64),
-            signal_rounds=np.array([*(round for round, _ in self.signals), NO_EVENT], np.int64),
-            signals=np.array([*(x for _, x in self.signals), 0.0]),
-            signal=np.zeros(1, np.int64),
-            best=clicks.max(axis=1),
-            uniform=np.zeros(1),
-        )
+    length: int = 1
+    alarms: int = 0
 
     @staticmethod
-    def arrive(params: ScriptedArms, world: World, round: int, rng: Generator) -> int:
-        if round + 1 == world.starts[world.segment[0] + 1]:
-            world.segment[0] += 1
-        signal = world.signal[0]
-        world.impression.context[0] = 0.0
-        if round + 1 == world.signal_rounds[signal]:
-            world.impression.context[0] = world.signals[signal]
-            world.signal[0] += 1
-        world.uniform[0] = rng.random()
-        return 0
-
-    expected = staticmethod(ShiftingArms.expected)
-    optimum = staticmethod(ShiftingArms.optimum)
-
-
-def _increasing(field: str, rounds: tuple[int, ...]) -> None:
-    """Refuse rounds that do not increase."""
-    if sorted(set(rounds)) != list(rounds):
-        raise InvalidValue(field, rounds, "give rounds in increasing order")
+    def arrive(params: Any, world: ShiftingArms.World, round: int, rng: Generator) -> int:
+        lane, phase = shifting_arrive(params, world, round, rng), round // params.length + 1
+        alarm = round % params.length == 0 and phase <= params.alarms
+        world.impression.context[0] = float(phase) if alarm else 0.0
+        return lane

@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 import tacit
-from studies import course_convert, qi2018_course
+from studies import course_convert, qi2018, qi2018_course
 from studies.qi2018 import RealizedArms, largest_discrepancy, proposition_1
 from studies.qi2018_course import course_log, read_course_log
+from studies.study import Setup
 from tacit.errors import InvalidValue
-from tacit.policies.base import Impression
+from tacit.policies.base import Impression, Outcome
+from tacit.simulation import ENVIRONMENT_STREAM, POLICY_STREAM, run_stream
 
 
 def rows_of_the_published_form(number=5):
@@ -122,3 +124,47 @@ def test_realized_regret_counts_clicks():
 
 def test_proposition_1_is_vacuous_at_the_papers_horizon():
     assert proposition_1(10_000) > 10.0 * largest_discrepancy(10_000)
+
+
+def test_discrepancy_judges_the_present_estimate_on_all_arms_shown(monkeypatch):
+    """The same six rounds in plain Python: every second one, the estimate that is left judges all of them."""
+    monkeypatch.setattr(qi2018, "HORIZON", 6)
+    monkeypatch.setattr(qi2018, "DISCREPANCY_POINTS", 3)
+    policy, environment = tacit.policies.ECBandit(5, 5), tacit.ExaminationArms(identified=True)
+    found = qi2018.discrepancies(policy, environment, Setup(1, seed=4))
+    env_rng, rng = run_stream(4, 0, ENVIRONMENT_STREAM), run_stream(4, 0, POLICY_STREAM)
+    world, state, params = environment.world(env_rng, 6), policy.init(1), environment.params
+    pool = Impression(np.arange(100), np.zeros(0), world.relevance, world.examination)
+    shown, running, expected = [], 0.0, []
+    for round in range(6):
+        environment.arrive(params, world, round, env_rng)
+        arm = policy.choose(policy.params, state, 0, world.impression, rng)
+        truth = environment.expected(params, world, 0, arm)
+        shown.append((arm, truth))
+        errors = [(policy.believed(policy.params, state, 0, pool, a) - p) ** 2 for a, p in shown]
+        running += errors[-1]
+        if round % 2:
+            expected.append((sum(errors), running))
+        reward = environment.respond(params, world, 0, arm)
+        policy.learn(policy.params, state, 0, Outcome(world.impression, arm, reward, 1.0))
+    np.testing.assert_allclose(found[:, 0].T, expected, rtol=1e-12)
+    assert found[0, 0, 0] != found[1, 0, 0]
+
+
+def test_hlinucb_starts_elsewhere_in_each_run_and_then_is_hlinucb():
+    policy, starts = qi2018.StartedHLinUCB(3, 1, 1), []
+    plain = tacit.policies.baselines.HLinUCB(3, 1, 1)
+    impression = Impression(np.arange(3), np.zeros(0), np.eye(3)[:, :1], np.eye(3)[:, 1:2])
+    for seed in (1, 2):
+        state, same = policy.init(1), plain.init(1)
+        policy.choose(policy.params, state, 0, impression, np.random.default_rng(seed))
+        starts.append(state.start.copy())
+        same.start[:] = same.hidden[:] = starts[-1]
+        for arm, reward in ((0, 1.0), (2, 0.0), (1, 1.0)):
+            for each, kind in ((state, policy), (same, plain)):
+                kind.learn(kind.params, each, 0, Outcome(impression, arm, reward, 1.0))
+            rng = np.random.default_rng(3)
+            chosen = [k.choose(k.params, s, 0, impression, rng) for s, k in ((state, policy), (same, plain))]
+            assert chosen[0] == chosen[1]
+    assert np.isfinite(starts).all()
+    assert (starts[0] != starts[1]).all()
