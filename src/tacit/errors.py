@@ -40,7 +40,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     prefixes = [
         candidate
         for candidate in by_folded_name
-        if len(candidate) > 4 and name.casefold().startswith(candidate)
+        if len(candidate) > 4 and name.casefold().startswith(candidate) and name[len(candidate) :][:1] != "."
     ]
     matches = sorted(prefixes, key=len)[-1:] or get_close_matches(name.casefold(), list(by_folded_name), 1)
     return f" (did you mean {by_folded_name[matches[0]]!r}?)" if matches else ""

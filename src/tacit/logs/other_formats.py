@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS, FolderLayout, collect_files
+from tacit.logs.formats import FORMATS, FolderLayout, collect_files, get_field
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
 from tacit.logs.rows import convert_values
 from tacit.logs.schema import SCHEMA
@@ -75,7 +75,7 @@ class DsjsonLines:
             return {
                 "timestamp": _truncate_time(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
-                "key": KEY if self._key is None else _get_path(record, self._key),
+                "key": KEY if self._key is None else _as_text(get_field(record, self._key)),
                 "arms": arms,
                 "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index),
                 "propensity": float(record["_label_probability"]),
@@ -99,11 +99,9 @@ def _truncate_time(text: Any) -> str:
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
-def _get_path(record: Any, path: str) -> str | None:
-    """Return the value at a dotted path of nested objects as text; None if there is none."""
-    for name in path.split("."):
-        record = record.get(name) if isinstance(record, dict) else None
-    return None if record is None else str(record)
+def _as_text(value: Any) -> str | None:
+    """Return a value of JSON as text, or None for null."""
+    return None if value is None else str(value)
 
 
 def is_dsjson(place: Path) -> bool:

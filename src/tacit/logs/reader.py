@@ -21,16 +21,18 @@ import pyarrow as pa
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.arrow_columns import find_root, nested_names
 from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, suggest_name
-from tacit.frames import frame_batches, frame_names, is_frame
+from tacit.frames import frame_batches, frame_names, frame_paths, is_frame
 from tacit.logs.data_warnings import CHECKED_COLUMNS, RowHistory
 from tacit.logs.formats import (
     BOOLEAN_TEXTS,
     FORMATS,
     File,
     detect_format,
+    find_folder_values,
     header_hint,
     number_rows,
     parse_values,
@@ -106,14 +108,14 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns; of record batches, the first batch's columns."""
+        """Names of the columns, and paths of structs; of record batches, the first batch's columns."""
         if is_frame(self._data):
-            return frame_names(self._data)
+            return [*frame_names(self._data), *frame_paths(self._data)]
         batches = iter(self._data)
         first = next(batches, None)
         if self.is_stream:
             self._data = chain(() if first is None else (first,), batches)
-        return [] if first is None else list(_check_batch(first).schema.names)
+        return [] if first is None else nested_names(_check_batch(first).schema)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the named columns as record batches of at most ``rows`` rows.
@@ -131,7 +133,9 @@ class Frame:
         self._is_consumed = True
         try:
             if is_frame(self._data):
-                yield from frame_batches(self._data, names, rows)
+                top_names = frame_names(self._data)
+                roots = list(dict.fromkeys(find_root(name, top_names) for name in names))
+                yield from frame_batches(self._data, roots, rows)
                 return
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
             raise LogError(
@@ -140,7 +144,8 @@ class Frame:
             ) from error
         for batch in self._data:
             for start in range(0, len(_check_batch(batch)), rows):
-                yield batch.slice(start, rows).select(list(names))
+                roots = dict.fromkeys(find_root(name, batch.schema.names) for name in names)
+                yield batch.slice(start, rows).select(list(roots))
 
 
 def _check_batch(batch: Any) -> Any:
@@ -187,12 +192,31 @@ class LogFile(NamedTuple):
     format: str
     columns: dict[str, str]
     names: tuple[str, ...] = ()
+    folder_values: Mapping[str, str | None] = {}
 
     @property
     def history_columns(self) -> dict[str, str]:
         """The file's columns by which repeated rows are found, by their names in the schema."""
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
+
+    def stored_columns(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that are stored in the file, without those that its folders say."""
+        return [name for name in dict.fromkeys(columns) if name not in self.folder_values]
+
+    def add_folder_values(self, raw: RawRows, columns: Iterable[str]) -> RawRows:
+        """Return rows with those of the columns that the file's folders say, the same in every row."""
+        values = {name: self.folder_values[name] for name in columns if name in self.folder_values}
+        scalars = {name: pa.scalar(value, pa.string()) for name, value in values.items()}
+        added = {name: repeat_value(scalar, len(raw.rows)) for name, scalar in scalars.items()}
+        return raw._replace(columns=raw.columns | added) if added else raw
+
+    def number_rows(
+        self, batches: Iterable[Any], columns: Sequence[str], first: int = 1
+    ) -> Iterator[RawRows]:
+        """Yield record batches of the file as raw rows, which count from ``first``, with these columns."""
+        for raw in number_rows(batches, self.stored_columns(columns), first):
+            yield self.add_folder_values(raw, columns)
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[RawRows]:
         """Yield columns of the file, by their names in it, in batches of at most ``rows`` rows.
@@ -207,9 +231,10 @@ class LogFile(NamedTuple):
             raise LogError(f"{self.path}: {twice}: {self.names.count(twice)} columns are called so; {remedy}")
         with reading(self.path, self.format):
             if isinstance(self.path, Frame):
-                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)))
+                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)), columns)
             else:
-                yield from FORMATS[self.format].read(self.path, columns, rows)
+                for raw in FORMATS[self.format].read(self.path, self.stored_columns(columns), rows):
+                    yield self.add_folder_values(raw, columns)
 
 
 class LogReader:
@@ -576,7 +601,9 @@ def open_file(path: File | Frame, format: str | None = None) -> LogFile:
             return LogFile(path, MEMORY, {}, tuple(path.names))
     format_name = detect_format(path, format)
     with reading(path, format_name):
-        return LogFile(path, format_name, {}, tuple(FORMATS[format_name].names(path)))
+        names = FORMATS[format_name].names(path)
+    folder_values = {name: value for name, value in find_folder_values(path).items() if name not in names}
+    return LogFile(path, format_name, {}, (*names, *folder_values), folder_values)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.arrow_columns import CODES, simplify_array
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.errors import InvalidValue, LogError, TooManyRejected
 from tacit.logs.data_warnings import (
@@ -62,7 +63,7 @@ TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_
 EMPTY_TEXTS = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
 TEXT_COLUMNS = ("placement", "key", "arm", "policy", "version", SEGMENT)
 """Columns whose texts can be dictionaries while rows are checked, as they repeat."""
-LISTS_OF_CODES = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+LISTS_OF_CODES = pa.list_(CODES)
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
 
@@ -380,6 +381,7 @@ def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     """
     if array.type == kind:
         return array
+    array = simplify_array(array)
     if is_text(array.type) and kind != pa.string():
         return _parse_texts(convert_values(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
