@@ -490,6 +490,8 @@ class LogOptions:
         Arms on offer in every row, if there is no column of them; the word "shown": all that the log shows.
     time_unit
         Unit of numeric times.  [default: inferred and reported]
+    positions_from
+        The position at the top of lists: 1 if they count from 1.
     items
         Vectors of the items that are arms: a file with the columns id and vector, optionally from.
     """
@@ -499,6 +501,7 @@ class LogOptions:
     constant: Constants = ()
     arms: Annotated[str, OptionFormat(metavar="ARM,ARM,…")] | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    positions_from: Annotated[int, click.IntRange(0)] = 0
     items: ExistingPath | None = None
     strict: Strict = False
     most_rejected: MostRejected = "5%"
@@ -514,6 +517,7 @@ class LogOptions:
             constants=split_pairs("constant", self.constant),
             arms=split_names(self.arms) if self.arms and self.arms != "shown" else self.arms,
             time_unit=self.time_unit,
+            positions_from=self.positions_from,
             strict=self.strict,
             items=self.items,
             most_rejected=parse_share(self.most_rejected),

@@ -31,7 +31,7 @@ import pyarrow.parquet
 
 from tacit.core.arrow_columns import find_root, get_column, nested_names
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, suggest_name
-from tacit.logs.rows import RawRows, convert_values, is_text
+from tacit.logs.rows import FALSE_WORDS, TRUE_WORDS, RawRows, convert_values, is_text, nulls_for_missing
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
 # ---- Paths: files, folders, patterns, and URLs of pyarrow's file systems
@@ -441,7 +441,7 @@ def header_hint(names: Sequence[str]) -> str:
 def _csv_names(path: Path) -> list[str]:
     """Return the column names in the header of a CSV file."""
     with _csv_reader(path, [], []) as reader:
-        return list(reader.schema.names)
+        return [name.strip() for name in reader.schema.names]
 
 
 def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
@@ -451,7 +451,10 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
     """
     malformed: list[tuple[int, str]] = []
     first = 1
-    with _csv_reader(path, names, malformed) as reader:
+    with _csv_reader(path, [], []) as reader:
+        stored = {name.strip(): name for name in reader.schema.names}
+        has_blanks = len(stored) > 1 and all(name[:1] == " " for name in reader.schema.names[1:])
+    with _csv_reader(path, [stored.get(name, name) for name in names], malformed) as reader:
         for block in reader:
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
@@ -462,9 +465,18 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
                 first = int(rows[-1]) + 1
                 passed = [bad for bad in malformed if bad[0] < first]
                 del malformed[: len(passed)]
-                yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, passed)
+                columns = map(_trim_start, batch.columns) if has_blanks else batch.columns
+                yield RawRows(dict(zip(names, columns, strict=bool(names))), rows, passed)
     if malformed:
         yield RawRows({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
+
+
+def _trim_start(values: Any) -> Any:
+    """Return a column of bytes without the blanks that follow a comma; unchanged if it is not in UTF-8."""
+    try:
+        return pc.utf8_ltrim_whitespace(values.cast(pa.string()))
+    except pa.ArrowInvalid:
+        return values
 
 
 CSV_SCHEMA = pa.schema(
@@ -653,7 +665,7 @@ class FolderLayout(NamedTuple):
 
 # ---- Values that CSV has as text
 
-BOOLEAN_TEXTS = {"true": True, "false": False, "1": True, "0": False}
+BOOLEAN_TEXTS = dict.fromkeys((*TRUE_WORDS, "1"), True) | dict.fromkeys((*FALSE_WORDS, "0"), False)
 """Texts of booleans."""
 
 
@@ -675,5 +687,7 @@ def parse_values(column: Any, format: str) -> list[Any]:
     texts = {text.lower() for text in values if text is not None}
     if texts <= {"true", "false"}:
         return [text if text is None else BOOLEAN_TEXTS[text.lower()] for text in values]
+    column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
-    return numbers.to_pylist() if numbers.null_count == column.null_count else values
+    is_numeric = numbers.null_count == column.null_count < len(column)
+    return numbers.to_pylist() if is_numeric or not any(texts) else values

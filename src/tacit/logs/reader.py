@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
@@ -47,7 +48,7 @@ from tacit.logs.rows import (
     check_rows,
     convert_values,
     is_text,
-    nulls_for_empty_texts,
+    nulls_for_missing,
     repeat_value,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, FEATURE, SCHEMA, SEGMENT, EpochTimes
@@ -263,9 +264,12 @@ class LogReader:
         Vectors of the log's items.
     most_rejected : float
         Largest share of rejected rows for which something is concluded from the log.
+    positions_from : int
+        The position at the top of the log's lists, which is 0 in batches.
     """
 
     items: Any = None
+    positions_from = 0
     most_rejected = MAX_REJECTED
     lacks_rewards = False
     rewards = ""
@@ -566,6 +570,15 @@ class LogReader:
         report.add_warnings(history.find_warnings())
         report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
+    def shift_positions(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return columns whose positions, if there are any, count from 0; unchanged if they do already."""
+        if not self.positions_from or "position" not in columns:
+            return columns
+        positions = convert_values(columns["position"], SCHEMA.field("position").type)
+        if not len(positions) or positions.null_count == len(positions):
+            return columns
+        return columns | {"position": pc.subtract(positions, pa.scalar(self.positions_from, pa.int32()))}
+
     def check_rows(
         self, raw: RawRows, file: LogFile, report: LogReport, names: Collection[str] | None
     ) -> Chunk:
@@ -581,6 +594,7 @@ class LogReader:
                 "text or numbers"
             )
         encoded = None if names is None else [name for name in TEXT_COLUMNS if name in names]
+        raw = raw._replace(columns=self.shift_positions(raw.columns))
         return check_rows(raw, source, report, strict=self.strict, time_unit=unit, encoded=encoded)
 
 
@@ -842,9 +856,12 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     """Return a column as floats, null for other values; raise LogError if no value is a number."""
+    column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
         values = [value for value in parse_values(column, "") if value is not None]
+        if not values:
+            return numbers
         raise LogError(
             f"rows {raw.rows[0]} to {raw.rows[-1]}: context: {name} holds no numbers but {values[:1]}; say "
             f"what it holds by a schema, columns={{'context': {{{name!r}: 'category', …}}}}, or have it "
@@ -858,6 +875,7 @@ def _parse_field(column: Any, holds: Any) -> list[Any]:
 
     Texts that cannot be parsed stay texts.
     """
+    column = nulls_for_missing(column, pa.float64() if holds in (NUMBER, SIGNAL, BOOLEAN) else pa.string())
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
@@ -901,7 +919,7 @@ def complete_columns(
     complete: dict[str, Any] = {}
     for field in SCHEMA:
         if field.name in columns:
-            complete[field.name] = nulls_for_empty_texts(raw.columns[columns[field.name]], field.type)
+            complete[field.name] = nulls_for_missing(raw.columns[columns[field.name]], field.type)
         elif field.name not in names:
             continue
         elif field.name in constants:
@@ -911,6 +929,9 @@ def complete_columns(
         else:
             complete[field.name] = pa.nulls(rows, field.type)
     extra = {name: raw.columns[columns[name]] for name in columns if name not in complete}
+    for name in extra:
+        if name == SEGMENT or name.startswith(FEATURE):
+            extra[name] = nulls_for_missing(extra[name], pa.string() if name == SEGMENT else pa.float64())
     return raw._replace(columns=complete | extra)
 
 

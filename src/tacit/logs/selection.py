@@ -88,16 +88,16 @@ def _select_parquet(
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
         with reading(file.path, "parquet"):
-            _check_history(history, file, span, log.batch_rows)
+            _check_history(history, log, file, span)
             yield from _select_file(log, file, span, names)
     report.add_warnings(history.find_warnings())
     report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
 
-def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+def _check_history(history: RowHistory, log: LogReader, file: LogFile, span: tuple[int, int] | None) -> None:
     """Add a Parquet file's first rows to the history, with the columns by which it finds duplicates.
 
-    ``span`` is the range of row groups, ``size`` the rows of a batch. Stops once the history is full.
+    ``span`` is the range of row groups. Stops once the history is full.
     """
     columns = {
         name: at for name, at in file.history_columns.items() if name == "placement" or not history.is_full
@@ -113,9 +113,10 @@ def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | N
     start, stop = span or (0, len(sizes))
     texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
     for group in range(start, stop):
-        batches = _batches(path, group, size, file.stored_columns(columns.values()), texts)
+        batches = _batches(path, group, log.batch_rows, file.stored_columns(columns.values()), texts)
         for raw in file.number_rows(batches, list(columns.values()), 1 + sum(sizes[:group])):
-            history.add({name: raw.columns[column] for name, column in columns.items()}, str(path), raw.rows)
+            named = {name: raw.columns[column] for name, column in columns.items()}
+            history.add(log.shift_positions(named), str(path), raw.rows)
             if history.is_full:
                 return
 
