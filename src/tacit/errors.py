@@ -46,7 +46,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     return f" (did you mean {by_folded_name[matches[0]]!r}?)" if matches else ""
 
 
-OPTION_SYNONYMS = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
+OPTION_SYNONYMS = {"propensities": "assume_uniform", "query": "key", "gamma": "discount", "rounds": "horizon"}
 """Names of an option in other functions: from one name to the other."""
 OPTION_OWNERS = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
 OPTION_OWNERS |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}

@@ -143,12 +143,12 @@ class ExplainedCommand(click.Command):
 
     def _warn_variables(self, ctx: click.Context) -> None:
         """Warn of environment variables without effect whose names are similar to an option's variable."""
-        variable_by_short_name = {}
+        variable_by_short_name, variables = {}, set()
         for parameter in self.params:
             name = str(parameter.name).upper()
-            variable = parameter.envvar or f"{ctx.auto_envvar_prefix}_{name}"
-            variable_by_short_name[f"TACIT_{name}"] = str(variable)
-        variables = variable_by_short_name.values()
+            names = list(parameter.envvar or (f"{ctx.auto_envvar_prefix}_{name}",))
+            variable_by_short_name[f"TACIT_{name}"] = names[0]
+            variables.update(names, [f"{ctx.auto_envvar_prefix}_{name}"])
         for name in sorted(os.environ.keys() - variables):
             if not name.startswith("TACIT_"):
                 continue
@@ -208,15 +208,15 @@ class OptionFormat(NamedTuple):
         The option's flags, if they differ from the parameter's name.
     metavar : str or None
         Name of its value in help texts.
-    envvar : str or None
-        An environment variable in addition to the command's own.
+    envvar : tuple of str
+        Environment variables in addition to the command's own, the most specific first.
     bare : str or None
         Value of the option when it is typed without one.
     """
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
-    envvar: str | None = None
+    envvar: tuple[str, ...] = ()
     bare: str | None = None
 
 
@@ -332,7 +332,7 @@ def make_option(name: str, hint: ParameterType, default: Any, text: str | None) 
         settings |= {"type": hint.type, "multiple": hint.many}
     flags = flags or ("--" + name.replace("_", "-"),)
     text = " ".join(filter(None, (hint.text, text)))
-    return SingleOption([*flags, name], help=text, metavar=metavar, envvar=envvar, **settings)
+    return SingleOption([*flags, name], help=text, metavar=metavar, envvar=envvar or None, **settings)
 
 
 def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
@@ -471,6 +471,8 @@ Strict = Annotated[bool, "Stop at the first bad row instead of counting it."]
 MostRejected = Annotated[
     str, OptionFormat(metavar="SHARE"), "Largest share of bad rows; more is exit code 3."
 ]
+KEY_VARIABLE = "TACIT_KEY"
+PlacementKey = Annotated[str, OptionFormat(envvar=("TACIT_PLACEMENT_KEY", KEY_VARIABLE))]
 Ray = Annotated[
     str,
     OptionFormat(("--ray",), metavar="[ADDRESS]", bare="local"),
@@ -631,8 +633,8 @@ def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
         columns["context"] = _load_schema(Path(context[1:]))
     elif Path(context).suffix in (".toml", ".json") and Path(context).is_file():
         raise click.UsageError(f"--column: context: {context} is a file; give context=@{context}")
-    elif "," in context:
-        columns["context"] = split_names(context)
+    elif "," in context or context.startswith("["):
+        columns["context"] = split_names(context.removeprefix("[").removesuffix("]"))
     return columns
 
 

@@ -285,7 +285,7 @@ def doctor(
     *,
     config: options.Configuration | None = None,
     url: str | None = None,
-    key: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: options.PlacementKey | None = None,
     as_json: Json = False,
 ) -> None:
     """Check the installation, or a running service, and suggest remedies.
@@ -298,7 +298,7 @@ def doctor(
         Address of a running service to check: undeclared values in contexts, windows that do not fit
         the delays of clicks, the size of the learned state in bytes.
     key
-        API key of that service; better set as TACIT_PLACEMENT_KEY.
+        API key of that service; better set as TACIT_KEY.
     """
     with require_extra("service"):
         from tacit.service.maintenance.doctor import check_service, checks

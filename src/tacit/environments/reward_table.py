@@ -18,6 +18,8 @@ from tacit.environments.base import Environment
 from tacit.errors import InvalidValue
 from tacit.policies.base import Impression
 
+ARMS_HINT = "if other columns than arms' rewards are in it, name those of the arms: arms=[...] (--arms a,b)"
+
 
 @dataclass(frozen=True)
 class RewardTable(Environment):
@@ -91,7 +93,7 @@ class RewardTable(Environment):
         if len(outside):
             row, arm = outside[0].tolist()
             value = float(rewards[row, arm])
-            remedy = f"{self.reward_range.remedy(value)}; what is no arm's reward is left out by arms=[...]"
+            remedy = f"{self.reward_range.remedy(value)}; {ARMS_HINT}"
             raise InvalidValue(f"table, row {row + 1}, {names[arm]}", value, remedy)
         return names, rewards
 
@@ -181,10 +183,8 @@ def read_rewards(table: Any, arms: Sequence[str] | None) -> tuple[tuple[str, ...
         for name, column in zip(names, columns, strict=True):
             if column.null_count:
                 row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-                remedy = "give each arm a reward in each row; what is no arm is left out by arms=[...]"
-                raise InvalidValue(
-                    f"table, row {raw.rows[row]}, {name}", read_cell(raw.columns[name], row), remedy
-                )
+                cell, field = read_cell(raw.columns[name], row), f"table, row {raw.rows[row]}, {name}"
+                raise InvalidValue(field, cell, f"give each arm a reward in each row; {ARMS_HINT}")
         blocks.append(np.column_stack([column.to_numpy() for column in columns]))
     if not blocks or not names:
         raise InvalidValue("table", table, "give one with a column for each arm, and a row for each round")
