@@ -40,13 +40,13 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     prefixes = [
         candidate
         for candidate in by_folded_name
-        if len(candidate) > 4 and name.casefold().startswith(candidate)
+        if len(candidate) > 4 and name.casefold().startswith(candidate) and name[len(candidate) :][:1] != "."
     ]
     matches = sorted(prefixes, key=len)[-1:] or get_close_matches(name.casefold(), list(by_folded_name), 1)
     return f" (did you mean {by_folded_name[matches[0]]!r}?)" if matches else ""
 
 
-OPTION_SYNONYMS = {"propensities": "assume_uniform", "query": "key", "gamma": "discount"}
+OPTION_SYNONYMS = {"propensities": "assume_uniform", "query": "key", "gamma": "discount", "rounds": "horizon"}
 """Names of an option in other functions: from one name to the other."""
 OPTION_OWNERS = dict.fromkeys(("cluster", "weight_bound"), "off_policy(…)")
 OPTION_OWNERS |= {"seed": "what draws: Learner(policy, seed=…), or rng=default_rng(seed)"}

@@ -6,7 +6,8 @@ dict from names to arrays, or a data set of Hugging Face. None of these packages
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
 
 BATCH_ROWS = 65_536
+NESTED_ROWS = 100
+"""Rows of a column that are searched for objects."""
 
 
 def is_frame(value: Any) -> bool:
@@ -53,6 +56,38 @@ def frame_names(frame: Any) -> list[str]:
     if isinstance(names, list):  # pyarrow has the names without reading data
         return names
     return list(_open_stream(frame).schema.names)
+
+
+def frame_paths(frame: Any) -> list[str]:
+    """Return the dotted paths of the fields of structs, or of objects in the first rows, of a table.
+
+    Examples
+    --------
+    >>> frame_paths({"arm": ["film"], "user": [{"age": 30}]})
+    ['user.age']
+    """
+    import pyarrow as pa
+
+    from tacit.core.arrow_columns import nested_names
+
+    if isinstance(frame, Mapping) or _is_pandas(frame):
+        columns: Any = {
+            name: frame[name] for name in (frame if isinstance(frame, Mapping) else frame.columns)
+        }
+        fields = {}
+        for name, values in columns.items():
+            if isinstance(values, pa.Array | pa.ChunkedArray):
+                fields[str(name)] = values.type
+            elif isinstance(values, Iterable) and getattr(getattr(values, "dtype", 0), "kind", "O") == "O":
+                sample = [value for value in islice(iter(values), NESTED_ROWS) if isinstance(value, Mapping)]
+                fields |= {str(name): pa.infer_type(sample)} if sample else {}
+        schema = pa.schema(fields)
+    elif _is_dataset(frame):
+        schema = frame.features.arrow_schema if frame.features else pa.schema({})
+    else:
+        schema = getattr(frame, "schema", None)
+        schema = schema if isinstance(schema, pa.Schema) else _open_stream(frame).schema
+    return [name for name in nested_names(schema) if name not in schema.names]
 
 
 def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:
@@ -94,6 +129,7 @@ def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
     if _is_pandas(frame) and names is not None:
         # Other columns may have values that Arrow cannot represent.
         columns_frame = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
+        columns_frame = columns_frame.apply(_to_dense) if _has_sparse(columns_frame) else columns_frame
         try:
             return pa.RecordBatchReader.from_stream(columns_frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -103,6 +139,16 @@ def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
     if not hasattr(frame, "__arrow_c_stream__"):
         return pa.Table.from_batches([pa.record_batch(frame)]).to_reader()
     return pa.RecordBatchReader.from_stream(frame)
+
+
+def _has_sparse(frame: Any) -> bool:
+    """True if a column of a data frame of pandas is sparse, which Arrow does not read."""
+    return any(hasattr(kind, "fill_value") for kind in frame.dtypes)
+
+
+def _to_dense(column: Any) -> Any:
+    """Return a column of pandas with all its values, if it is sparse; else the column itself."""
+    return column.sparse.to_dense() if hasattr(column.dtype, "fill_value") else column
 
 
 def _is_pandas(frame: Any) -> bool:

@@ -328,17 +328,29 @@ def moved(log, positions):
     return log.set_column(log.schema.get_field_index("position"), "position", column)
 
 
+def test_positions_count_from_where_it_is_said(tmp_path):
+    from_0 = logged(list_mix(), 5, 9)[0]
+    wanted = off_policy(always(*WANTED), from_0, [IndependentIPS(3)]).estimates[0].value
+    for name in "log.csv", "log.parquet":
+        write_log(moved(from_0, [1, 2, 3] * 5), tmp_path / name)
+        reader = read_log(tmp_path / name, positions_from=1)
+        assert off_policy(always(*WANTED), reader, [IndependentIPS(3)]).estimates[0].value == wanted
+        assert not reader.report.warning_lines()
+        (batch,) = reader
+        assert batch["position"].to_pylist() == [0, 1, 2] * 5
+
+
 @pytest.mark.parametrize("target", [list_mix(), list_mix(positions=4), tacit.ListMix(ARMS), always(*WANTED)])
 def test_positions_that_count_from_1_are_told_to_count_from_0(target, tmp_path):
     log = moved(logged(list_mix(), 5, 9)[0], [1, 2, 3] * 5)
-    said = r"row 1: position: .* at position 0, this row is at 1; positions count from 0: take 1 off each"
+    said = r"row 1: position: .* at position 0, this row is at 1; positions count from 0: say so with pos"
     with pytest.raises(UnfitLog, match=said):
         off_policy(target, log, [IndependentIPS(3)])
     write_log(log, tmp_path / "log.csv")
     _, _, error = command("evaluate", str(tmp_path / "log.csv"), "--policy", "list:d,b,c")
     assert re.search(said, " ".join(error.split()))
     with pytest.raises(
-        UnfitLog, match=r"row 3: position: 3 is not allowed; .*; positions count from 0: take 1"
+        UnfitLog, match=r"row 3: position: 3 is not allowed; .*; positions count from 0: say so"
     ):
         tacit.Learner(list_mix(), seed=1).fit_log(log)
 

@@ -557,3 +557,22 @@ def test_what_reads_features_of_arms_is_refused_for_logs():
 def test_one_name_is_no_list_of_columns():
     with pytest.raises(InvalidValue, match=r"columns: 'day' is not allowed; .*\['day'\]"):
         Probabilities(lambda batch: np.ones((len(batch), 1)), ["a"], "day")
+
+
+def test_keys_that_are_users_are_warned_of():
+    rows = 1000
+    log = {
+        "arm": ["a", "b"] * 500,
+        "propensity": [0.5] * rows,
+        "reward": [1, 0] * 500,
+        "key": list(range(rows)),
+    }
+    warned = r"key: 1,000 rows are for 1,000 keys, and each begins anew; .* context="
+    with pytest.warns(AssumptionWarning, match=warned):
+        off_policy(tacit.UCB1(arms=["a", "b"]), log, [IPS()], arms="shown")
+    queries = log | {"key": ["x", "y"] * 500}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        off_policy(tacit.UCB1(arms=["a", "b"]), queries, [IPS()], arms="shown")
+        off_policy(Table({"a": 1.0}), log, [IPS()], arms="shown")
+    assert not any("begins anew" in str(warning.message) for warning in caught)

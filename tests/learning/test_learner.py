@@ -506,3 +506,12 @@ def test_estimates_of_some_arms_hold_these_against_one_another_alone():
     assert len(learner.estimates("home")) == 3
     with pytest.raises(UnknownName, match="arms: 'd' is not on offer"):
         learner.estimates("home", arms=["d"])
+
+
+def test_decisions_are_equal_by_their_values():
+    first, second = (tacit.Learner(tacit.auto(arms=2, context_dim=2), seed=1) for _ in range(2))
+    decision, same = (learner.choose("a", [0.5, 1.0]) for learner in (first, second))
+    assert decision == same
+    assert hash(decision) == hash(same)
+    assert decision != second.choose("a", [0.5, 1.0])
+    assert decision != tuple(decision)

@@ -11,6 +11,7 @@ from generate.run import execute
 
 import tacit
 from tacit.errors import InvalidValue, LogError
+from tacit.evaluate import IPS, SNIPS, arms_of, fixed_target, off_policy
 
 # As its documentation has it, https://github.com/VowpalWabbit/vowpal_wabbit/wiki/DSJson-Format
 PUBLISHED = (
@@ -62,7 +63,7 @@ def test_names_keys_and_folders(tmp_path):
     written(tmp_path / "b.dsjson", line(2, -1.0))
     log = tacit.read_log(tmp_path, columns={"key": "c.User.country"}, constants={"policy": "vw"})
     read = rows(log)
-    assert [row["arm"] for row in read] == ["film", "1", "1"]
+    assert [row["arm"] for row in read] == ["film", "2", "2"]
     assert [row["reward"] for row in read] == [0.5, 0.0, 1.0]
     assert {row["key"] for row in read} == {"DE"}
     assert {row["policy"] for row in read} == {"vw"}
@@ -110,3 +111,19 @@ def test_the_page_runs_and_prints_what_it_shows(tmp_path, monkeypatch):
     ours = "".join(code for kind, code in blocks if kind == "python" and "vowpalwabbit" not in code)
     shown = "".join(code for kind, code in blocks if kind == "text")
     assert execute(ours, {}, "page") == shown
+
+
+def test_actions_without_a_name_have_the_numbers_by_which_they_are_labelled(tmp_path):
+    probabilities, actions = [0.25] * 4, {"_multi": [{}, {}, {}, {}]}
+    lines = [
+        line(label, -0.9 if label == 3 else 0.0, 0.25, c=actions, p=probabilities)
+        for label in [3, 3, 1, 2, 4] * 40
+    ]
+    path = written(tmp_path / "log.dsjson", *lines)
+    assert arms_of(tacit.read_log(path)) == ("1", "2", "3", "4")
+    with pytest.warns(tacit.errors.AssumptionWarning, match="n_eff"):
+        result = off_policy(fixed_target("always:3"), path, [IPS(), SNIPS()])
+    assert [estimate.value for estimate in result.estimates] == pytest.approx([1.44, 0.9])
+    for options in {"positions_from": 1}, {"arms": "shown"}:
+        with pytest.raises(InvalidValue, match="leave it out"):
+            tacit.read_log(path, **options)

@@ -230,7 +230,7 @@ def test_a_range_that_cannot_be_is_refused(make, remedy):
 
 
 def test_an_all_or_nothing_arm_is_found_with_contexts_too():
-    """24 runs with a context that tells nothing: regret 9 ± 1.3 a run on other seeds, 24 ± 5 by one spread."""
+    """24 runs with a useless context: regret 9 ± 1.3 a run on other seeds, 24 ± 5 by one spread."""
     regrets = []
     for run in range(24):
         rng = np.random.default_rng(100 + run)

@@ -16,7 +16,7 @@ from tests.policies.states import assert_frequencies
 
 
 def play(policy, rates, seed, rounds=3000):
-    """Return the regret of a policy for keys with these click rates, of shape (keys, arms), and its learner."""
+    """Return a policy's regret for keys with these click rates, of shape (keys, arms), and its learner."""
     rng, learner, regret = np.random.default_rng(seed), tacit.Learner(policy, seed, propensities=False), 0.0
     contexts, keys = rng.standard_normal((rounds, 2)), rng.integers(0, len(rates), rounds)
     for context, key, uniform in zip(contexts, keys.tolist(), rng.random(rounds).tolist(), strict=True):
@@ -30,7 +30,11 @@ def test_a_level_is_a_normal_update_and_hypotheses_are_weighed_by_the_reward():
     """The first click of a second key, of a belief of variance 0 at a log-odds of 0: by hand."""
     levels = KeyLevels.initial(2, 1)
     key_levels.learn_level(levels, 0, 0, 0.0, 0.0, 1.0, 1.0)
-    assert (levels.keys[0], levels.means.any(), key_levels.mix_level(levels, 0, 0)) == (1.0, False, (0.0, 0.0))
+    assert (levels.keys[0], levels.means.any(), key_levels.mix_level(levels, 0, 0)) == (
+        1.0,
+        False,
+        (0.0, 0.0),
+    )
     key_levels.learn_level(levels, 1, 0, 0.0, 0.0, 1.0, 1.0)
     # Under a prior variance v, the click has probability 1/2 and weight 1/4: the level is v/(v + 4)·2.
     np.testing.assert_allclose(levels.means[1, 0], [0.25 / 4.25 * 2, 2.5 / 6.5 * 2], rtol=1e-6)
@@ -72,7 +76,8 @@ def test_propensities_are_frequencies_and_estimates_are_those_of_the_key():
     decisions = learner.choose_many(["key 0"] * 5_000, [[0.0, 0.0]] * 5_000)
     assert_frequencies(np.bincount(decisions.slots, minlength=2), 5_000, chances)
     best = [learner.estimates(f"key {key}", [0.0, 0.0]) for key in (0, 1)]
-    assert best[0][0].mean > best[0][1].mean and best[1][0].mean < best[1][1].mean
+    assert best[0][0].mean > best[0][1].mean
+    assert best[1][0].mean < best[1][1].mean
 
 
 def test_a_learner_of_version_0_3_has_no_levels():

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tacit.cli.options import (
+    KEY_VARIABLE,
     File,
     Json,
     Map,
@@ -149,7 +150,7 @@ def feed(
     *,
     map: Map | None = None,
     url: str = "http://127.0.0.1:8787",
-    key: str | None = None,
+    key: Annotated[str, OptionFormat(envvar=("TACIT_FEED_KEY", KEY_VARIABLE))] | None = None,
     reading: SourceOptions,
     past: HistoryOptions,
     check: bool = False,
@@ -169,7 +170,7 @@ def feed(
     url
         Address of the service.
     key
-        API key with the scope feedback; better set as TACIT_FEED_KEY.
+        API key with the scope feedback; better set as TACIT_KEY.
     check
         Print how the first thousand events are mapped, and send nothing.
     example

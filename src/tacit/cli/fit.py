@@ -16,10 +16,11 @@ from tacit.errors import AssumptionWarning
 
 @options.command(configured=True)
 def fit(
-    logs: tuple[str, ...],
-    reading: options.LogOptions,
+    logs: tuple[str, ...] = (),
     *,
+    reading: options.LogOptions,
     policy: str = "auto",
+    counts: options.File | None = None,
     output: Annotated[options.NewFile, options.OptionFormat(("-o", "--output"))],
     relevance: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
     examination: Annotated[str, options.OptionFormat(metavar="COLUMN,…|table:FILE")] | None = None,
@@ -38,6 +39,9 @@ def fit(
     policy
         Name, call or module:Class, e.g. "thompson(discount=0.999)", or "list-mix(positions=5)" for a log
         of lists.
+    counts
+        Begin with the counts of arms in this file, with or without LOGS: its columns are arm, successes (or
+        clicks), and plays (or impressions) or failures.
     output
         File of the learner, for tacit.Learner.load.
     relevance
@@ -56,9 +60,15 @@ def fit(
     from tacit.policies.context import schema_text
     from tacit.policies.spec import reads_features
 
+    priors = () if counts is None else read_counts(counts)
+    if not logs and not priors:
+        raise click.UsageError("give LOGS, or counts of arms by --counts FILE")
     if output.exists() and not is_zipfile(output):
         raise click.UsageError(f"--output: {output} is there, and is no learner; give another, or delete it")
     with options.usage_errors():
+        if not logs:
+            save_counts(policy, priors, seed, output, as_json)
+            return
         reader, contexts = reading.with_contexts(reading.open(logs), policy)
         features: dict[str, Any] = {
             "relevance": read_features(relevance),
@@ -76,7 +86,7 @@ def fit(
     arms = read_arms(reader)
     with options.usage_errors():
         new_policy = policy_from_spec(policy, arms, setting=dims | contexts)
-        learner = Learner(options.with_log_range(new_policy, reader), seed)
+        learner = Learner(options.with_log_range(with_priors(new_policy, priors), reader), seed)
         reader = reader.with_context(learner.policy.schema)
     with options.require_valid_rows(reader):
         missing_reward = None if answered else 0.0
@@ -87,6 +97,48 @@ def fit(
     if learner.policy.schema:
         text += f"\n{schema_text(learner.policy.schema)}"
     options.print_result({"decisions": learned, "keys": len(learner)}, text, as_json, reader.report)
+
+
+def read_counts(path: Path) -> Any:
+    """Return the counts in a file as a tuple (arm, successes, failures).
+
+    Raises click.UsageError if it lacks a column, or has a wrong count.
+    """
+    import pyarrow as pa
+
+    from tacit.logs.reader import open_file
+    from tacit.logs.rows import convert_values
+    from tacit.policies.index import COUNTS, read_priors
+
+    with options.usage_errors():
+        file = open_file(path)
+        names = [name for name in file.names if any(name in known for known in COUNTS.values())]
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for raw in file.read(names, 65_536):
+            for name, values in columns.items():
+                kind = pa.string() if name in COUNTS["arm"] else pa.float64()
+                values += convert_values(raw.columns[name], kind).to_pylist()
+        return read_priors(pa.table(columns))
+
+
+def save_counts(policy: str, priors: Any, seed: int, output: Path, as_json: bool) -> None:
+    """Write a learner that begins with counts of arms and has learned no decision."""
+    from tacit.learning.learner import Learner
+    from tacit.policies import policy_from_spec
+
+    new_policy = with_priors(policy_from_spec(policy, [arm for arm, *_ in priors]), priors)
+    Learner(new_policy, seed).save(output)
+    text = f"{new_policy.label} begins with counts of {len(priors)} arms: {output}"
+    options.print_result({"decisions": 0, "keys": 0}, text, as_json)
+
+
+def with_priors(policy: Any, priors: Any) -> Any:
+    """Return a policy that begins with these counts of arms; raise click.UsageError if it takes none."""
+    if not priors:
+        return policy
+    if not hasattr(policy, "priors"):
+        raise click.UsageError(f"--counts: {policy.label} takes none; give auto, thompson or ucb1")
+    return replace(policy, priors=priors)
 
 
 @options.command(configured=True)

@@ -145,12 +145,13 @@ class ExplainedCommand(click.Command):
 
     def _warn_variables(self, ctx: click.Context) -> None:
         """Warn of environment variables without effect whose names are similar to an option's variable."""
-        variable_by_short_name = {}
+        variable_by_short_name: dict[str, str] = {}
+        variables: set[str] = set()
         for parameter in self.params:
             name = str(parameter.name).upper()
-            variable = parameter.envvar or f"{ctx.auto_envvar_prefix}_{name}"
-            variable_by_short_name[f"TACIT_{name}"] = str(variable)
-        variables = variable_by_short_name.values()
+            names = list(parameter.envvar or (f"{ctx.auto_envvar_prefix}_{name}",))
+            variable_by_short_name[f"TACIT_{name}"] = names[0]
+            variables.update(names, [f"{ctx.auto_envvar_prefix}_{name}"])
         for name in sorted(os.environ.keys() - variables):
             if not name.startswith("TACIT_"):
                 continue
@@ -210,15 +211,15 @@ class OptionFormat(NamedTuple):
         The option's flags, if they differ from the parameter's name.
     metavar : str or None
         Name of its value in help texts.
-    envvar : str or None
-        An environment variable in addition to the command's own.
+    envvar : tuple of str
+        Environment variables in addition to the command's own, the most specific first.
     bare : str or None
         Value of the option when it is typed without one.
     """
 
     flags: tuple[str, ...] = ()
     metavar: str | None = None
-    envvar: str | None = None
+    envvar: tuple[str, ...] = ()
     bare: str | None = None
 
 
@@ -334,7 +335,7 @@ def make_option(name: str, hint: ParameterType, default: Any, text: str | None) 
         settings |= {"type": hint.type, "multiple": hint.many}
     flags = flags or ("--" + name.replace("_", "-"),)
     text = " ".join(filter(None, (hint.text, text)))
-    return SingleOption([*flags, name], help=text, metavar=metavar, envvar=envvar, **settings)
+    return SingleOption([*flags, name], help=text, metavar=metavar, envvar=envvar or None, **settings)
 
 
 def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
@@ -479,6 +480,8 @@ RewardRange = Annotated[
     OptionFormat(metavar="LOWEST HIGHEST"),
     'Lowest and highest reward there can be, each a number or the word "open": 0 500, 0 open, open open.',
 ]
+KEY_VARIABLE = "TACIT_KEY"
+PlacementKey = Annotated[str, OptionFormat(envvar=("TACIT_PLACEMENT_KEY", KEY_VARIABLE))]
 Ray = Annotated[
     str,
     OptionFormat(("--ray",), metavar="[ADDRESS]", bare="local"),
@@ -498,6 +501,8 @@ class LogOptions:
         Arms on offer in every row, if there is no column of them; the word "shown": all that the log shows.
     time_unit
         Unit of numeric times.  [default: inferred and reported]
+    positions_from
+        The position at the top of lists: 1 if they count from 1.
     items
         Vectors of the items that are arms: a file with the columns id and vector, optionally from.
     outside
@@ -509,6 +514,7 @@ class LogOptions:
     constant: Constants = ()
     arms: Annotated[str, OptionFormat(metavar="ARM,ARM,…")] | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    positions_from: Annotated[int, click.IntRange(0)] = 0
     items: ExistingPath | None = None
     strict: Strict = False
     most_rejected: MostRejected = "5%"
@@ -526,6 +532,7 @@ class LogOptions:
             constants=split_pairs("constant", self.constant),
             arms=split_names(self.arms) if self.arms and self.arms != "shown" else self.arms,
             time_unit=self.time_unit,
+            positions_from=self.positions_from,
             strict=self.strict,
             items=self.items,
             most_rejected=parse_share(self.most_rejected),
@@ -669,8 +676,8 @@ def _parse_columns(texts: tuple[str, ...]) -> dict[str, Any]:
         columns["context"] = _load_schema(Path(context[1:]))
     elif Path(context).suffix in (".toml", ".json") and Path(context).is_file():
         raise click.UsageError(f"--column: context: {context} is a file; give context=@{context}")
-    elif "," in context:
-        columns["context"] = split_names(context)
+    elif "," in context or context.startswith("["):
+        columns["context"] = split_names(context.removeprefix("[").removesuffix("]"))
     return columns
 
 

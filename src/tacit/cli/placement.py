@@ -99,7 +99,7 @@ def lift(
     options: LiftOptions,
     *,
     url: str = "http://127.0.0.1:8787",
-    key: str | None = None,
+    key: Annotated[str, OptionFormat(envvar=("TACIT_LIFT_KEY", "TACIT_KEY"))] | None = None,
     as_json: Json = False,
 ) -> None:
     """Report how much more learning earned than a control, at a PLACEMENT of a running service.
@@ -109,7 +109,7 @@ def lift(
     url
         Where the service answers.
     key
-        API key with the scope read; better set as TACIT_LIFT_KEY.
+        API key with the scope read; better set as TACIT_KEY.
     """
     if "." in placement and os.path.isfile(placement):
         raise click.UsageError(f"PLACEMENT: {placement} is a file; tacit evaluate judges what is logged")
@@ -175,11 +175,11 @@ class ServiceOptions:
     url
         Where the service answers.
     key
-        API key; better set as TACIT_PLACEMENT_KEY.
+        API key; better set as TACIT_KEY.
     """
 
-    url: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_URL")] = "http://127.0.0.1:8787"
-    key: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None
+    url: Annotated[str, OptionFormat(envvar=("TACIT_PLACEMENT_URL",))] = "http://127.0.0.1:8787"
+    key: options.PlacementKey | None = None
 
     def client(self, **options: Any) -> Any:
         """Return a client of the service with these options."""

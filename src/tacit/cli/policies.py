@@ -105,7 +105,10 @@ def simulate(
     *,
     policy: tuple[str, ...] = ("auto", "thompson"),
     environment: str = "bernoulli-arms([0.1, 0.2, 0.3, 0.4, 0.5])",
-    horizon: Count = 100_000,
+    rewards: options.ExistingPath | None = None,
+    arms: str | None = None,
+    shuffled: bool = False,
+    horizon: Count | None = None,
     runs: Count = 20,
     seed: Seed = 1,
     workers: Workers | None = None,
@@ -126,8 +129,14 @@ def simulate(
         Name, call or module:Class; may be repeated. E.g. "epsilon-greedy(epsilon=0.05)".
     environment
         E.g. "shifting-arms(arms=5, keys=10, delay=(5, 20))" or "search-interest('FILE')".
+    rewards
+        A table of rewards in place of an environment: a column an arm, a row a round.
+    arms
+        With rewards: the columns of the arms, with commas between.  [default: all]
+    shuffled
+        With rewards: each run has the rows in an order of its own.
     horizon
-        Rounds per run.
+        Rounds per run.  [default: 100000, or the number of rows of rewards]
     runs
         Repetitions.
     feedback
@@ -145,24 +154,36 @@ def simulate(
     table
         Write all checkpoints (.csv or .parquet).
     """
-    from tacit.environments import environment_from_spec
+    from tacit.environments import RewardTable, environment_from_spec
     from tacit.plots import check_plot
     from tacit.policies import policy_from_spec
     from tacit.simulation import simulate as run
     from tacit.simulation.clicks_only import read_click_timing
 
     with usage_errors():
-        world = environment_from_spec(environment)
-        arms, setting = world.arm_count, world.setting
-        policy_list: list[Any] = [policy_from_spec(spec, arms=arms, setting=setting) for spec in policy]
-        rewards = world.reward_range if reward_range is None else parse_range(reward_range)
-        if rewards != UNIT_RANGE:
-            policy_list = [player.with_range(rewards) for player in policy_list]
+        if rewards is None and (shuffled or arms):
+            raise click.UsageError("--shuffled, --arms: only with --rewards")
+        limits = None if reward_range is None else parse_range(reward_range)
+        world: Any = environment_from_spec(environment)
+        if rewards is not None:
+            known = UNIT_RANGE if limits is None else limits
+            world = RewardTable(rewards, arms and split_names(arms), shuffled=shuffled, reward_range=known)
+        horizon = horizon or (100_000 if rewards is None else len(world.rewards))
+        count, setting = world.arm_count, world.setting
+        policy_list: list[Any] = [policy_from_spec(spec, arms=count, setting=setting) for spec in policy]
+        limits = world.reward_range if limits is None else limits
+        if limits != UNIT_RANGE:
+            policy_list = [player.with_range(limits) for player in policy_list]
         read_click_timing(feedback, window, delay, world)
         if plot:
             check_plot(plot)
         if table and table.suffix not in (".csv", ".parquet"):
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
+        if table and table.is_file() and not is_checkpoint_table(table):
+            remedy = "give a new file; a table of rewards to play is given by --rewards"
+            raise click.UsageError(
+                f"--table: {table} has other columns than a table of checkpoints; {remedy}"
+            )
     settings: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay, "workers": workers}
     with execution_context(cluster):
         result = run(policy_list, world, horizon, runs=runs, seed=seed, **settings)
@@ -171,6 +192,13 @@ def simulate(
     if table:
         write_table(result.table, table)
     print_result(result.rows(), result.summary(), as_json)
+
+
+def is_checkpoint_table(path: Path) -> bool:
+    """True if a file has the columns of a table of checkpoints, so that another one may replace it."""
+    from tacit.logs.reader import open_file
+
+    return {"policy", "run", "round", "regret"} <= set(open_file(path).names)
 
 
 def write_table(table: Any, path: Path) -> None:
@@ -268,7 +296,7 @@ def doctor(
     *,
     config: options.Configuration | None = None,
     url: str | None = None,
-    key: Annotated[str, OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: options.PlacementKey | None = None,
     as_json: Json = False,
 ) -> None:
     """Check the installation, or a running service, and suggest remedies.
@@ -281,7 +309,7 @@ def doctor(
         Address of a running service to check: undeclared values in contexts, windows that do not fit
         the delays of clicks, the size of the learned state in bytes.
     key
-        API key of that service; better set as TACIT_PLACEMENT_KEY.
+        API key of that service; better set as TACIT_KEY.
     """
     with require_extra("service"):
         from tacit.service.maintenance.doctor import check_service, checks

@@ -9,7 +9,9 @@ import json
 import logging
 import os
 import re
+import shutil
 import sys
+import tomllib
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import click
 
 from tacit.cli import options
-from tacit.core.text import escape_controls
+from tacit.core.text import escape_controls, no_toml
 from tacit.errors import AssumptionWarning, ConfigError, TacitError, require_extra
 
 if TYPE_CHECKING:
@@ -235,6 +237,7 @@ def key(
         tuple[Literal["decide", "feedback", "read", "admin"], ...], options.OptionFormat(("--scope",))
     ] = ("decide", "feedback"),
     placements: Annotated[tuple[str, ...], options.OptionFormat(("--placement",))] = (),
+    append: options.Configuration | None = None,
     as_json: options.Json = False,
 ) -> None:
     """Create an API key for the decision service; only its hash goes into the configuration.
@@ -246,6 +249,8 @@ def key(
     placements
         A placement that the key may access, or a pattern of names such as 'shop-*'; by default all; can be
         given more than once.
+    append
+        Add the key's table to the end of this configuration file.
     """
     with require_extra("service"):
         from tacit.service.config.keys import KeyConfig, new_key
@@ -253,15 +258,40 @@ def key(
     with options.usage_errors():
         KeyConfig(sha256, [], [*placements] or None).check()
     table = name if re.fullmatch("[A-Za-z0-9_-]+", name) else json.dumps(name)
-    text = (
-        f"{api_key}\n\nThis is the key; it is shown once. Add to the configuration:\n\n"
-        f'[keys.{table}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
-    )
+    table_text = f'[keys.{table}]\nsha256 = "{sha256}"\nscopes = {json.dumps(scopes)}'
     content = {"name": name, "key": api_key, "sha256": sha256, "scopes": scopes}
     if placements:
-        text += f"\nplacements = {json.dumps(placements)}"
+        table_text += f"\nplacements = {json.dumps(placements)}"
         content["placements"] = placements
+    text = f"{api_key}\n\nThis is the key; it is shown once. "
+    if append is None:
+        text += f"Add to the configuration:\n\n{table_text}"
+    else:
+        append_table(append, table_text, name)
+        text += f"Its hash is in {append}, as keys.{table}."
     options.print_result(content, text, as_json)
+
+
+def append_table(path: Path, table: str, name: str) -> None:
+    """Add the table of a key to the end of a configuration file, which is replaced only when complete.
+
+    Raises click.UsageError if the file is no TOML, or has a key of that name.
+    """
+    try:
+        before = path.read_text(encoding="utf-8")
+        if name in tomllib.loads(before).get("keys", {}):
+            raise click.UsageError(f"--append: {path} has a key {name!r} already; give another name")
+        after = before.rstrip("\n") + f"\n\n{table}\n"
+        tomllib.loads(after)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--append: {path}: {no_toml(error)}") from error
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(after.lstrip("\n"), encoding="utf-8")
+        shutil.copymode(path, temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @click.group(cls=options.ExplainedGroup)
@@ -404,7 +434,7 @@ def forget(
     session: str | None = None,
     client: str | None = None,
     url: str | None = None,
-    key: Annotated[str, options.OptionFormat(envvar="TACIT_PLACEMENT_KEY")] | None = None,
+    key: options.PlacementKey | None = None,
     backups: options.Folder | None = None,
     as_json: options.Json = False,
 ) -> None:
@@ -423,7 +453,7 @@ def forget(
     url
         Address of the service, if it is running.
     key
-        Its API key; better set as TACIT_PLACEMENT_KEY.
+        Its API key; better set as TACIT_KEY.
     backups
         List the backups in this folder that contain the person's data.
     """

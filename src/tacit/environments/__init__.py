@@ -13,6 +13,7 @@ from tacit.environments.examination import ExaminationArms as ExaminationArms
 from tacit.environments.graded import GradedArms as GradedArms
 from tacit.environments.item_lists import ItemLists as ItemLists
 from tacit.environments.logged import simulate_log as simulate_log
+from tacit.environments.reward_table import RewardTable as RewardTable
 from tacit.environments.search_interest import SearchInterest as SearchInterest
 from tacit.environments.shifting import ShiftingArms as ShiftingArms
 from tacit.environments.spec import environment_from_spec as environment_from_spec

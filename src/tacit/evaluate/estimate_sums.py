@@ -5,6 +5,7 @@ Parts of a log can be summed separately and merged.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
 from tacit.core.reward_range import UNIT_RANGE, RewardRange
-from tacit.errors import UnfitLog
+from tacit.errors import AssumptionWarning, UnfitLog
 from tacit.evaluate.estimators import (
     DirectMethod,
     Estimator,
@@ -351,6 +352,10 @@ def sum_log(
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)
+    policy = getattr(question.target, "policy", None)
+    learns_per_key = policy is not None and policy.key_bytes and not hasattr(question.target, "learner")
+    if learns_per_key and (message := reader.user_keys_message):
+        warnings.warn(message, AssumptionWarning, stacklevel=4)
     return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
 
 

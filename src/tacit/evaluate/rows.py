@@ -6,6 +6,7 @@ decision into lists; :func:`arms_of` reads a whole log for the arms on offer.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,9 +19,11 @@ from tacit.core.arrays import Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
 from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, UnfitLog, UnknownName
+from tacit.learning.learner import USER_KEY_SHARE
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
-from tacit.logs.parts import find_list_starts, whole_lists
+from tacit.logs.parts import KeyShard, LogPart, find_list_starts, whole_lists
+from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, first_equal_rows, numbers
 from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
 from tacit.logs.selection import select_columns
@@ -35,6 +38,8 @@ MAX_LOOKUP_NUMBERS = 2**22
 """Most numbers of item vectors that are looked up together."""
 MIN_ROWS_TO_JUDGE = 10
 """Fewest rows whose rewards are checked for being all equal."""
+MIN_KEYED_ROWS = 1000
+"""Fewest rows whose keys are checked for being users."""
 MAX_SEGMENTS = 1000
 """Most values of a column of segments."""
 
@@ -86,6 +91,8 @@ class LoggedRows(NamedTuple):
         The other requested columns of names.
     items : ItemTable or None
         Vectors of the arms.
+    unread : tuple of str
+        The log's columns, if none of them is the propensity.
     """
 
     chunk: Chunk
@@ -98,6 +105,7 @@ class LoggedRows(NamedTuple):
     given_above: Floats
     names: dict[str, Coded]
     items: ItemTable | None = None
+    unread: tuple[str, ...] = ()
 
     def locate_row(self, row: int) -> str:
         """Return the file and row number of a row of the batch as text, for an error message."""
@@ -187,13 +195,37 @@ def warn_one_sided(result: Any, reward_range: RewardRange = UNIT_RANGE) -> tuple
     )
 
 
+PROPENSITY_NAME = re.compile(r"prop|prob|pscore|^p$|(^|_)p(_|$)|chance|share", re.IGNORECASE)
+
+
+def list_unread_columns(log: Any) -> tuple[str, ...]:
+    """Return the columns of a log of which none is the propensity; () if one is, or a constant."""
+    reader = log
+    while not isinstance(reader, LogReader):
+        reader = reader.log
+    sources = [{*file.columns, *reader.constants} for file in reader.files]
+    if any({"propensity", "position_propensity"} & names for names in sources):
+        return ()
+    return tuple(dict.fromkeys(name for file in reader.files for name in file.names))
+
+
 def describe_missing_propensity(rows: LoggedRows, row: int) -> str:
     """Return the text of an error that a row has no propensity, with remedies."""
     names, shown_code = rows.arm.names, rows.arm.codes[row]
     other_arms = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown_code]
     other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
+    reason = "there is none, as from a deterministic policy"
+    if rows.unread:
+        near = next((name for name in rows.unread if PROPENSITY_NAME.search(name)), None)
+        reason = (
+            f"no column is called so; the columns are {', '.join(map(repr, rows.unread[:20]))}"
+            f"{', …' * (len(rows.unread) > 20)}; if one has the probability of the arm shown, say "
+            f"columns={{'propensity': {repr(near) if near else '...'}}} "
+            f"(--column propensity={near or '...'}); else it is as from a "
+            "deterministic policy"
+        )
     return (
-        "there is none, as from a deterministic policy: in place "
+        f"{reason}: in place "
         f"of {names[shown_code]!r}, the log may never have shown what {other_text} have earned; log with a "
         "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
         "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
@@ -253,6 +285,7 @@ class RowReader:
         self._first = first
         self._whole = whole
         self._items: ItemTable | None = None
+        self._unread: tuple[str, ...] = ()
         initial_names = names or {}
         self._vocabularies = {name: Vocabulary(initial_names.get(name, ())) for name in ("arm", *NAMES)}
         self._offers: list[Ints] = []
@@ -261,6 +294,15 @@ class RowReader:
         self.unanswered = 0
         self.reward = 0.0
         self.given_above = False
+
+    @property
+    def user_keys_message(self) -> str:
+        """A warning that nearly each row has a key of its own, as if keys were users or rows; else ""."""
+        count = len(self._vocabularies["key"].names)
+        if self.rows < MIN_KEYED_ROWS or count < USER_KEY_SHARE * self.rows:
+            return ""
+        what = f"key: {self.rows:,} rows are for {count:,} keys, and each begins anew"
+        return f"{what}; give as key a query or a place on a page, and who is asking as context="
 
     @property
     def arms(self) -> list[str]:
@@ -274,6 +316,7 @@ class RowReader:
         none.
         """
         self._items = get_items(log)
+        self._unread = list_unread_columns(log) if isinstance(log, LogReader | LogPart | KeyShard) else ()
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
         chunks = select_columns(log, self._columns)
@@ -315,6 +358,7 @@ class RowReader:
                 if name in self._columns
             },
             self._items,
+            self._unread,
         )
         if self._need_propensity:
             refuse_unknown(rows, rows.propensity)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -333,6 +334,19 @@ class ArmValues(Restartable):
         raise NotImplementedError
 
 
+def takes_one_argument(function: Callable[..., Any]) -> bool:
+    """True if a function can be called with one argument, as far as its signature is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True
+
+
 class ArmFunction(ArmValues):
     """Base of numbers per arm that a user's function returns for a batch of rows.
 
@@ -358,6 +372,8 @@ class ArmFunction(ArmValues):
         """Validate the function, the arms' names and the columns; raise InvalidValue if one is wrong."""
         if not callable(function):
             raise InvalidValue("function", function, "give a function of a batch")
+        if not takes_one_argument(function):
+            raise InvalidValue("function", function, "let it take one argument, the batch of rows")
         names = checks.arms("arms", arms)
         if isinstance(names, int):
             raise InvalidValue("arms", arms, "give the arms' names")

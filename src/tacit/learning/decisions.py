@@ -112,6 +112,21 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         arms = self.shown[0] if len(self.shown) == 1 else self.shown
         return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
+    def __eq__(self, other: object) -> bool:
+        """True if all attributes are equal, those of arrays by their values."""
+        if not isinstance(other, Decision):
+            return False
+        pairs: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
+        return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+
+    def __ne__(self, other: object) -> bool:
+        """True if an attribute differs."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        """Return a hash of what identifies the decision."""
+        return hash((self.id, self.key, self.shown))
+
     def lean(self) -> Decision[ArmT_co]:
         """Return a copy with only the features of the arms shown, which suffice to learn from it.
 

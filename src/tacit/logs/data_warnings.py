@@ -69,7 +69,7 @@ REMEDY = {
     "0 open)",
     CLICKED: "if the column says what was shown, name that of clicks with columns={'reward': ...} "
     "(--column reward=...)",
-    FROM_ONE: "positions count from 0: take 1 off each",
+    FROM_ONE: "positions count from 0: say so with positions_from=1 (--positions-from 1)",
     **dict.fromkeys(ORDERS, "what learns takes them as they stand: sort them by time"),
     COPIED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); leave copies out, or say what "
     "column names decisions with columns={'decision_id': ...} (--column decision_id=...)",

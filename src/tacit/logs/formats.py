@@ -11,6 +11,7 @@ import filecmp
 import glob
 import io
 import json
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +29,9 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
+from tacit.core.arrow_columns import find_root, get_column, nested_names
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, suggest_name
-from tacit.logs.rows import RawRows, convert_values, is_text
+from tacit.logs.rows import FALSE_WORDS, TRUE_WORDS, RawRows, convert_values, is_text, nulls_for_missing
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
 
 # ---- Paths: files, folders, patterns, and URLs of pyarrow's file systems
@@ -66,6 +69,8 @@ class RemoteFile:
 
 
 File = Path | RemoteFile
+FOLDER_VALUE = re.compile(r"([^\W\d]\w*)=(.*)")
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 MIN_COMPARED_BYTES = 4096
 """Size in bytes from which two files with the same content are reported as copies."""
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -145,6 +150,19 @@ def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list
                 warnings.warn(f"{message} twice; leave one out", AssumptionWarning, stacklevel=3)
                 break
     return files
+
+
+def find_folder_values(file: File) -> dict[str, str | None]:
+    """Return the columns that the names of a file's folders say, as ``country=de`` does; None for null.
+
+    Examples
+    --------
+    >>> find_folder_values(Path("log/country=de/day=2026-01-01/part-0.parquet"))
+    {'country': 'de', 'day': '2026-01-01'}
+    """
+    folders = PurePosixPath(str(file).partition("?")[0]).parts[:-1]
+    pairs = [match.groups() for folder in folders if (match := FOLDER_VALUE.fullmatch(folder))]
+    return {name: None if value == NO_VALUE else unquote(value) for name, value in pairs}
 
 
 def refuse_duplicates(places: Iterable[Any]) -> None:
@@ -320,21 +338,21 @@ def _parquet_names(path: File) -> list[str]:
             f"{path}: its click-log schema is of version {version.decode(errors='replace')}, "
             f"this tacit reads up to {VERSION}; update tacit"
         )
-    return list(schema.names)
+    return nested_names(schema)
 
 
-def number_rows(batches: Iterable[Any], first: int = 1) -> Iterator[RawRows]:
-    """Yield record batches as raw rows, whose numbers count from ``first`` on."""
+def number_rows(batches: Iterable[Any], names: Sequence[str], first: int = 1) -> Iterator[RawRows]:
+    """Yield the named columns of record batches as raw rows, whose numbers count from ``first`` on."""
     for batch in batches:
         rows = np.arange(first, first + len(batch))
-        yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, [])
+        yield RawRows({name: get_column(batch, name) for name in names}, rows, [])
         first += len(batch)
 
 
 def _read_parquet(path: File, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
     """Yield the named columns of a Parquet file in batches; rows are numbered from 1."""
     with parquet_file(path) as file:
-        yield from number_rows(file.iter_batches(batch_rows, columns=list(names)))
+        yield from number_rows(file.iter_batches(batch_rows, columns=list(names)), names)
 
 
 def read_rewards_note(path: Any) -> str:
@@ -423,7 +441,7 @@ def header_hint(names: Sequence[str]) -> str:
 def _csv_names(path: Path) -> list[str]:
     """Return the column names in the header of a CSV file."""
     with _csv_reader(path, [], []) as reader:
-        return list(reader.schema.names)
+        return [name.strip() for name in reader.schema.names]
 
 
 def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
@@ -433,7 +451,10 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
     """
     malformed: list[tuple[int, str]] = []
     first = 1
-    with _csv_reader(path, names, malformed) as reader:
+    with _csv_reader(path, [], []) as reader:
+        stored = {name.strip(): name for name in reader.schema.names}
+        has_blanks = len(stored) > 1 and all(name[:1] == " " for name in reader.schema.names[1:])
+    with _csv_reader(path, [stored.get(name, name) for name in names], malformed) as reader:
         for block in reader:
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
@@ -444,9 +465,18 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
                 first = int(rows[-1]) + 1
                 passed = [bad for bad in malformed if bad[0] < first]
                 del malformed[: len(passed)]
-                yield RawRows(dict(zip(batch.schema.names, batch.columns, strict=True)), rows, passed)
+                columns = map(_trim_start, batch.columns) if has_blanks else batch.columns
+                yield RawRows(dict(zip(names, columns, strict=bool(names))), rows, passed)
     if malformed:
         yield RawRows({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
+
+
+def _trim_start(values: Any) -> Any:
+    """Return a column of bytes without the blanks that follow a comma; unchanged if it is not in UTF-8."""
+    try:
+        return pc.utf8_ltrim_whitespace(values.cast(pa.string()))
+    except pa.ArrowInvalid:
+        return values
 
 
 CSV_SCHEMA = pa.schema(
@@ -544,7 +574,30 @@ def _json_names(path: Path) -> list[str]:
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
             raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
-        return list(dict.fromkeys(name for record in objects if record for name in record))
+        return list(dict.fromkeys(name for record in objects if record for name in _object_names(record)))
+
+
+def _object_names(record: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of a JSON object's fields and, with dots, of the fields of objects in it."""
+    for name, value in record.items():
+        yield name
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in _object_names(value))
+
+
+def get_field(record: Any, path: str) -> Any:
+    """Return the value of a JSON object's field, or at a dotted path of nested objects; None without one.
+
+    Examples
+    --------
+    >>> record = {"user": {"age": 30}, "user.id": "u1"}
+    >>> get_field(record, "user.age"), get_field(record, "user.id"), get_field(record, "arm.id")
+    (30, 'u1', None)
+    """
+    if not isinstance(record, dict) or path in record or "." not in path:
+        return record.get(path) if isinstance(record, dict) else None
+    root = find_root(path, record)
+    return None if root == path else get_field(record[root], path[len(root) + 1 :])
 
 
 def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[RawRows]:
@@ -560,7 +613,7 @@ def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Ra
             records = [record for _, _, record in objects if record is not None]
             rows = [row for row, _, record in objects if record is not None]
             yield RawRows(
-                {name: [record.get(name) for record in records] for name in names},
+                {name: [get_field(record, name) for record in records] for name in names},
                 np.array(rows, np.int64),
                 [
                     (row, line.decode(errors="replace").rstrip("\n"))
@@ -612,7 +665,7 @@ class FolderLayout(NamedTuple):
 
 # ---- Values that CSV has as text
 
-BOOLEAN_TEXTS = {"true": True, "false": False, "1": True, "0": False}
+BOOLEAN_TEXTS = dict.fromkeys((*TRUE_WORDS, "1"), True) | dict.fromkeys((*FALSE_WORDS, "0"), False)
 """Texts of booleans."""
 
 
@@ -634,5 +687,7 @@ def parse_values(column: Any, format: str) -> list[Any]:
     texts = {text.lower() for text in values if text is not None}
     if texts <= {"true", "false"}:
         return [text if text is None else BOOLEAN_TEXTS[text.lower()] for text in values]
+    column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
-    return numbers.to_pylist() if numbers.null_count == column.null_count else values
+    is_numeric = numbers.null_count == column.null_count < len(column)
+    return numbers.to_pylist() if is_numeric or not any(texts) else values

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tacit.errors import InvalidValue, LogError
-from tacit.logs.formats import FORMATS, FolderLayout, collect_files
+from tacit.logs.formats import FORMATS, FolderLayout, collect_files, get_field
 from tacit.logs.reader import BATCH_ROWS, Frame, LogReader, reading
 from tacit.logs.rows import convert_values
 from tacit.logs.schema import SCHEMA
@@ -27,7 +27,7 @@ from tacit.logs.schema import SCHEMA
 # timestamp            ``Timestamp``, to the microsecond
 # decision_id          ``EventId``
 # arms                 the actions of ``c._multi``: ``_tag``, else ``id``, else
-#                      their number from 0
+#                      their number from 1, as ``_label_Action`` and ``a`` count
 # arm                  the action ``_label_Action``, which counts from 1
 # propensity           ``_label_probability``
 # reward               minus ``_label_cost``, which must be in [−1, 0]
@@ -71,13 +71,13 @@ class DsjsonLines:
         try:
             record = json.loads(line)
             arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
-            arms = [_action_name(place, action) for place, action in enumerate(record["c"]["_multi"])]
+            arms = [_action_name(number, action) for number, action in enumerate(record["c"]["_multi"], 1)]
             return {
                 "timestamp": _truncate_time(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
-                "key": KEY if self._key is None else _get_path(record, self._key),
+                "key": KEY if self._key is None else _as_text(get_field(record, self._key)),
                 "arms": arms,
-                "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index),
+                "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index + 1),
                 "propensity": float(record["_label_probability"]),
                 "reward": None if cost is None else 0.0 - float(cost),
             }
@@ -85,12 +85,12 @@ class DsjsonLines:
             return dict.fromkeys(DSJSON_COLUMNS)
 
 
-def _action_name(place: int, action: Any) -> str:
-    """Return the name of the action at ``place``: its tag, else its id, else its number from 0."""
+def _action_name(number: int, action: Any) -> str:
+    """Return the name of an action: its tag, else its id, else its number, which counts from 1."""
     for name in NAMES:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
             return str(action[name])
-    return str(place)
+    return str(number)
 
 
 def _truncate_time(text: Any) -> str:
@@ -99,11 +99,9 @@ def _truncate_time(text: Any) -> str:
     return f"{whole}{dot}{fraction[:6]}Z"
 
 
-def _get_path(record: Any, path: str) -> str | None:
-    """Return the value at a dotted path of nested objects as text; None if there is none."""
-    for name in path.split("."):
-        record = record.get(name) if isinstance(record, dict) else None
-    return None if record is None else str(record)
+def _as_text(value: Any) -> str | None:
+    """Return a value of JSON as text, or None for null."""
+    return None if value is None else str(value)
 
 
 def is_dsjson(place: Path) -> bool:

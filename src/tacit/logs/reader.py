@@ -18,20 +18,23 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
+from tacit.core.arrow_columns import find_root, nested_names
 from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.reward_range import UNIT_RANGE
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, suggest_name
-from tacit.frames import frame_batches, frame_names, is_frame
+from tacit.frames import frame_batches, frame_names, frame_paths, is_frame
 from tacit.logs.data_warnings import CHECKED_COLUMNS, RowHistory
 from tacit.logs.formats import (
     BOOLEAN_TEXTS,
     FORMATS,
     File,
     detect_format,
+    find_folder_values,
     header_hint,
     number_rows,
     parse_values,
@@ -46,7 +49,7 @@ from tacit.logs.rows import (
     check_rows,
     convert_values,
     is_text,
-    nulls_for_empty_texts,
+    nulls_for_missing,
     repeat_value,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, FEATURE, SCHEMA, SEGMENT, EpochTimes
@@ -107,14 +110,14 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns; of record batches, the first batch's columns."""
+        """Names of the columns, and paths of structs; of record batches, the first batch's columns."""
         if is_frame(self._data):
-            return frame_names(self._data)
+            return [*frame_names(self._data), *frame_paths(self._data)]
         batches = iter(self._data)
         first = next(batches, None)
         if self.is_stream:
             self._data = chain(() if first is None else (first,), batches)
-        return [] if first is None else list(_check_batch(first).schema.names)
+        return [] if first is None else nested_names(_check_batch(first).schema)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the named columns as record batches of at most ``rows`` rows.
@@ -132,7 +135,9 @@ class Frame:
         self._is_consumed = True
         try:
             if is_frame(self._data):
-                yield from frame_batches(self._data, names, rows)
+                top_names = frame_names(self._data)
+                frame_roots = list(dict.fromkeys(find_root(name, top_names) for name in names))
+                yield from frame_batches(self._data, frame_roots, rows)
                 return
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError) as error:
             raise LogError(
@@ -141,7 +146,8 @@ class Frame:
             ) from error
         for batch in self._data:
             for start in range(0, len(_check_batch(batch)), rows):
-                yield batch.slice(start, rows).select(list(names))
+                roots = dict.fromkeys(find_root(name, batch.schema.names) for name in names)
+                yield batch.slice(start, rows).select(list(roots))
 
 
 def _check_batch(batch: Any) -> Any:
@@ -190,12 +196,31 @@ class LogFile(NamedTuple):
     format: str
     columns: dict[str, str]
     names: tuple[str, ...] = ()
+    folder_values: Mapping[str, str | None] = {}
 
     @property
     def history_columns(self) -> dict[str, str]:
         """The file's columns by which repeated rows are found, by their names in the schema."""
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
+
+    def stored_columns(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that are stored in the file, without those that its folders say."""
+        return [name for name in dict.fromkeys(columns) if name not in self.folder_values]
+
+    def add_folder_values(self, raw: RawRows, columns: Iterable[str]) -> RawRows:
+        """Return rows with those of the columns that the file's folders say, the same in every row."""
+        values = {name: self.folder_values[name] for name in columns if name in self.folder_values}
+        scalars = {name: pa.scalar(value, pa.string()) for name, value in values.items()}
+        added = {name: repeat_value(scalar, len(raw.rows)) for name, scalar in scalars.items()}
+        return raw._replace(columns=raw.columns | added) if added else raw
+
+    def number_rows(
+        self, batches: Iterable[Any], columns: Sequence[str], first: int = 1
+    ) -> Iterator[RawRows]:
+        """Yield record batches of the file as raw rows, which count from ``first``, with these columns."""
+        for raw in number_rows(batches, self.stored_columns(columns), first):
+            yield self.add_folder_values(raw, columns)
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[RawRows]:
         """Yield columns of the file, by their names in it, in batches of at most ``rows`` rows.
@@ -210,9 +235,10 @@ class LogFile(NamedTuple):
             raise LogError(f"{self.path}: {twice}: {self.names.count(twice)} columns are called so; {remedy}")
         with reading(self.path, self.format):
             if isinstance(self.path, Frame):
-                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)))
+                yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)), columns)
             else:
-                yield from FORMATS[self.format].read(self.path, columns, rows)
+                for raw in FORMATS[self.format].read(self.path, self.stored_columns(columns), rows):
+                    yield self.add_folder_values(raw, columns)
 
 
 class LogReader:
@@ -245,11 +271,14 @@ class LogReader:
         The lowest and the highest reward there can be.
     outside : {"reject", "clip"}
         Whether rows with other rewards are rejected, or their reward counts as the nearest end.
+    positions_from : int
+        The position at the top of the log's lists, which is 0 in batches.
     """
 
     items: Any = None
     reward_range = UNIT_RANGE
     outside = REJECT
+    positions_from = 0
     most_rejected = MAX_REJECTED
     lacks_rewards = False
     rewards = ""
@@ -559,6 +588,15 @@ class LogReader:
         report.add_warnings(history.find_warnings())
         report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
+    def shift_positions(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return columns whose positions, if there are any, count from 0; unchanged if they do already."""
+        if not self.positions_from or "position" not in columns:
+            return columns
+        positions = convert_values(columns["position"], SCHEMA.field("position").type)
+        if not len(positions) or positions.null_count == len(positions):
+            return columns
+        return columns | {"position": pc.subtract(positions, pa.scalar(self.positions_from, pa.int32()))}
+
     def check_rows(
         self, raw: RawRows, file: LogFile, report: LogReport, names: Collection[str] | None
     ) -> Chunk:
@@ -574,6 +612,7 @@ class LogReader:
                 "text or numbers"
             )
         encoded = None if names is None else [name for name in TEXT_COLUMNS if name in names]
+        raw = raw._replace(columns=self.shift_positions(raw.columns))
         return check_rows(raw, source, report, strict=self.strict, time_unit=unit, encoded=encoded)
 
 
@@ -594,7 +633,9 @@ def open_file(path: File | Frame, format: str | None = None) -> LogFile:
             return LogFile(path, MEMORY, {}, tuple(path.names))
     format_name = detect_format(path, format)
     with reading(path, format_name):
-        return LogFile(path, format_name, {}, tuple(FORMATS[format_name].names(path)))
+        names = FORMATS[format_name].names(path)
+    folder_values = {name: value for name, value in find_folder_values(path).items() if name not in names}
+    return LogFile(path, format_name, {}, (*names, *folder_values), folder_values)
 
 
 @contextmanager
@@ -833,9 +874,12 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     """Return a column as floats, null for other values; raise LogError if no value is a number."""
+    column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
         values = [value for value in parse_values(column, "") if value is not None]
+        if not values:
+            return numbers
         raise LogError(
             f"rows {raw.rows[0]} to {raw.rows[-1]}: context: {name} holds no numbers but {values[:1]}; say "
             f"what it holds by a schema, columns={{'context': {{{name!r}: 'category', …}}}}, or have it "
@@ -849,6 +893,7 @@ def _parse_field(column: Any, holds: Any) -> list[Any]:
 
     Texts that cannot be parsed stay texts.
     """
+    column = nulls_for_missing(column, pa.float64() if holds in (NUMBER, SIGNAL, BOOLEAN) else pa.string())
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
@@ -892,7 +937,7 @@ def complete_columns(
     complete: dict[str, Any] = {}
     for field in SCHEMA:
         if field.name in columns:
-            complete[field.name] = nulls_for_empty_texts(raw.columns[columns[field.name]], field.type)
+            complete[field.name] = nulls_for_missing(raw.columns[columns[field.name]], field.type)
         elif field.name not in names:
             continue
         elif field.name in constants:
@@ -902,6 +947,9 @@ def complete_columns(
         else:
             complete[field.name] = pa.nulls(rows, field.type)
     extra = {name: raw.columns[columns[name]] for name in columns if name not in complete}
+    for name in extra:
+        if name == SEGMENT or name.startswith(FEATURE):
+            extra[name] = nulls_for_missing(extra[name], pa.string() if name == SEGMENT else pa.float64())
     return raw._replace(columns=complete | extra)
 
 

@@ -34,6 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core.arrays import Floats, Ints
+from tacit.core.arrow_columns import CODES, simplify_array
 from tacit.core.checks import MAX_NAME_BYTES, ONLY_KEY
 from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, LogError, TooManyRejected
@@ -47,11 +48,13 @@ from tacit.logs.data_warnings import (
     select_warnings,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes, describe_allowed, describe_range
+from tacit.logs.time_texts import rewrite_times
 from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
 
 MALFORMED = "malformed-row"
+TRUE_WORDS, FALSE_WORDS = ("true", "t"), ("false", "f")
 OUTCOMES = {"reward-outside-range", "unparsable-reward", "wrong-outcome", "wrong-clicks"}
 """Reasons to reject a row for its outcome."""
 MAX_REJECTED = 0.05
@@ -60,10 +63,11 @@ MIN_JUDGED = 1000
 """Minimum number of rows of which the share of rejected ones is judged, whatever the reasons."""
 
 TEXT = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
-EMPTY_TEXTS = pa.array(["", "NULL", "null", "\\N", "NA", "N/A", "None"])
+MISSING_WORDS = ("", "-", "?", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "\\n")
+"""Words, in any case, that stand for a missing value in columns of numbers, times and lists."""
 TEXT_COLUMNS = ("placement", "key", "arm", "policy", "version", SEGMENT)
 """Columns whose texts can be dictionaries while rows are checked, as they repeat."""
-LISTS_OF_CODES = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+LISTS_OF_CODES = pa.list_(CODES)
 TIMES = [pa.timestamp(unit, zone) for zone in ("UTC", None) for unit in ("us", "ns")]
 
 
@@ -414,6 +418,7 @@ def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
     """
     if array.type == kind:
         return array
+    array = simplify_array(array)
     if is_text(array.type) and kind != pa.string():
         return _parse_texts(convert_values(array, pa.string()), kind, times)
     if pa.types.is_timestamp(kind) and _is_number(array.type):
@@ -428,8 +433,10 @@ def is_text(kind: Any) -> bool:
     return kind in TEXT or pa.types.is_dictionary(kind)
 
 
-def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
-    """Return an array of texts meant for numbers with null for "NULL", "N/A" and the like; others unchanged.
+def nulls_for_missing(values: Any, kind: Any) -> Any:
+    """Return a column with null for what stands for a missing value; without any, the column itself.
+
+    That is NaN in every column, and the words "NA", "null", "-" and the like, in any case, except in texts.
 
     Parameters
     ----------
@@ -439,15 +446,44 @@ def nulls_for_empty_texts(values: Any, kind: Any) -> Any:
 
     Examples
     --------
-    >>> nulls_for_empty_texts(pa.array(["0.5", "NULL"]), pa.float64()).to_pylist()
+    >>> nulls_for_missing(pa.array(["0.5", "NULL"]), pa.float64()).to_pylist()
     ['0.5', None]
+    >>> nulls_for_missing([0.5, float("nan"), "n/a"], pa.string())
+    [0.5, None, 'n/a']
     """
-    if isinstance(values, list) or not (_is_number(kind) and values.type in TEXT):
+    if isinstance(values, list):
+        return [None if _is_missing(value, kind) else value for value in values]
+    if pa.types.is_floating(values.type):
+        is_missing = pc.is_nan(values)
+    elif is_text(values.type) and kind != pa.string():
+        values = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
+        is_missing = _mask_missing_words(values)
+    else:
         return values
-    is_empty = pc.is_in(values, value_set=EMPTY_TEXTS.cast(values.type))
-    if not pc.any(is_empty).as_py():
-        return values
-    return pc.if_else(is_empty, pa.scalar(None, values.type), values)
+    return (
+        pc.if_else(is_missing, pa.scalar(None, values.type), values) if pc.any(is_missing).as_py() else values
+    )
+
+
+def _is_missing(value: Any, kind: Any) -> bool:
+    """True if a JSON value stands for a missing one in a column that will be of type ``kind``."""
+    if isinstance(value, str):
+        return kind != pa.string() and value.strip().lower() in MISSING_WORDS
+    return isinstance(value, float) and value != value
+
+
+def _mask_missing_words(values: Any) -> Any:
+    """Return a mask of the texts that are words for a missing value; bytes that are no text are none."""
+    try:
+        texts = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string())))
+    except pa.ArrowInvalid:
+        texts = pa.array([_decode(value) for value in values.to_pylist()])
+    return pc.is_in(texts, value_set=pa.array(MISSING_WORDS))
+
+
+def _decode(value: bytes | None) -> str:
+    """Return bytes as text in lower case without blanks around it; bytes that are not UTF-8 are replaced."""
+    return "x" if value is None else value.decode(errors="replace").strip().lower()
 
 
 def _is_number(kind: Any) -> bool:
@@ -458,7 +494,7 @@ def _is_number(kind: Any) -> bool:
 def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     """Return texts parsed as type ``kind``: lists, times or numbers; raise an Arrow error if one fails.
 
-    For float64, "true" and "false" are 1 and 0, and "0,5" is 0.5.
+    For float64, words for true and false are 1 and 0, and "0,5" is 0.5.
     """
     if pa.types.is_list(kind):
         return _parse_lists(texts, kind)
@@ -467,16 +503,17 @@ def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     try:
         return texts.cast(pa.float64()).cast(kind)
     except pa.ArrowInvalid:
+        texts = pc.utf8_trim_whitespace(texts)
         if kind == pa.float64():
             texts = _decimal_commas_to_points(_booleans_to_numbers(texts))
         return texts.cast(pa.float64()).cast(kind)
 
 
 def _booleans_to_numbers(texts: Any) -> Any:
-    """Return texts with "true" and "false", in any case, replaced by "1" and "0"."""
+    """Return texts with words for true and false, in any case, replaced by "1" and "0"."""
     lower = pc.utf8_lower(texts)
-    for truth, number in (("true", "1"), ("false", "0")):
-        texts = pc.if_else(pc.equal(lower, truth), number, texts)
+    for words, number in ((TRUE_WORDS, "1"), (FALSE_WORDS, "0")):
+        texts = pc.if_else(pc.is_in(lower, value_set=pa.array(words)), number, texts)
     return texts
 
 
@@ -487,6 +524,17 @@ def _decimal_commas_to_points(texts: Any) -> Any:
 
 
 def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
+    """Return the times of texts, null for texts that are no time, or whose day and month are ambiguous.
+
+    Texts are ISO 8601 with or without a zone, numbers, or notations of other systems.
+    """
+    try:
+        return _parse_iso_times(texts, kind, times)
+    except pa.ArrowInvalid:
+        return _convert_piecewise(rewrite_times(texts), kind, partial(_parse_iso_times, times=times))
+
+
+def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     """Return the times of texts: ISO 8601 with or without a zone, or numbers.
 
     Raises ArrowInvalid if a text is no time.

@@ -77,8 +77,8 @@ SCHEMA = pa.schema(
 )
 
 ALLOWED = {
-    "timestamp": "an ISO 8601 time (UTC where it names no zone), or a number since 1970, for which "
-    "time_unit= (--time-unit) is s, ms, us or ns",
+    "timestamp": "an ISO 8601 time (UTC where it names no zone; 01/02/2026 may be January or February: write "
+    "2026-02-01), or a number since 1970, for which time_unit= (--time-unit) is s, ms, us or ns",
     "decision_id": "text",
     "placement": "text",
     "key": "text of at most 512 bytes in UTF-8",

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tacit.errors import LogError
 from tacit.logs.data_warnings import RowHistory
-from tacit.logs.formats import File, number_rows, parquet_file
+from tacit.logs.formats import File, parquet_file
 from tacit.logs.parts import KeyShard, LogPart
 from tacit.logs.reader import (
     DECISION_ID,
@@ -88,16 +88,16 @@ def _select_parquet(
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
         with reading(file.path, "parquet"):
-            _check_history(history, file, span, log.batch_rows)
+            _check_history(history, log, file, span)
             yield from _select_file(log, file, span, names)
     report.add_warnings(history.find_warnings())
     report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
 
-def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | None, size: int) -> None:
+def _check_history(history: RowHistory, log: LogReader, file: LogFile, span: tuple[int, int] | None) -> None:
     """Add a Parquet file's first rows to the history, with the columns by which it finds duplicates.
 
-    ``span`` is the range of row groups, ``size`` the rows of a batch. Stops once the history is full.
+    ``span`` is the range of row groups. Stops once the history is full.
     """
     columns = {
         name: at for name, at in file.history_columns.items() if name == "placement" or not history.is_full
@@ -109,12 +109,14 @@ def _check_history(history: RowHistory, file: LogFile, span: tuple[int, int] | N
         sizes = [
             parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)
         ]
+        leaves = _list_leaves(parquet)
     start, stop = span or (0, len(sizes))
-    texts = [columns[name] for name in TEXT_COLUMNS if name in columns]
+    texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
     for group in range(start, stop):
-        batches = _batches(path, group, size, list(columns.values()), texts)
-        for raw in number_rows(batches, 1 + sum(sizes[:group])):
-            history.add({name: raw.columns[column] for name, column in columns.items()}, str(path), raw.rows)
+        batches = _batches(path, group, log.batch_rows, file.stored_columns(columns.values()), texts)
+        for raw in file.number_rows(batches, list(columns.values()), 1 + sum(sizes[:group])):
+            named = {name: raw.columns[column] for name, column in columns.items()}
+            history.add(log.shift_positions(named), str(path), raw.rows)
             if history.is_full:
                 return
 
@@ -128,21 +130,26 @@ def _select_file(
     """
     path: Any = file.path
     columns = {name: column for name, column in file.columns.items() if name in names}
-    texts = [columns[name] for name in TEXT_COLUMNS if name in columns]
     with parquet_file(path) as parquet:
-        leaves = [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+        leaves = _list_leaves(parquet)
+        texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
         nested = [leaf for leaf in leaves if leaf.startswith(f"{columns.get('arms')}.")]
         start, stop = span or (0, parquet.metadata.num_row_groups)
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        batches = _batches(path, group, log.batch_rows, source_columns, texts + nested)
-        for raw in number_rows(batches, first):
+        batches = _batches(path, group, log.batch_rows, file.stored_columns(source_columns), texts + nested)
+        for raw in file.number_rows(batches, source_columns, first):
             first += len(raw.rows)
             raw = complete_columns(raw, columns, log.constants, names)
             if columns.keys() & set(log.context_columns):
                 raw = log.build_contexts(raw)
             yield log.check_rows(raw, file, log.report, names)
+
+
+def _list_leaves(parquet: Any) -> list[str]:
+    """Return the paths of a Parquet file's columns of values, such as "arms.list.element"."""
+    return [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:

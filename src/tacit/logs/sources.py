@@ -53,6 +53,7 @@ class ReadOptions(TypedDict, total=False):
     arms: Sequence[str] | str | None
     strict: bool
     time_unit: str | None
+    positions_from: int
     items: Any
     most_rejected: float
     reward_range: Any
@@ -70,6 +71,7 @@ def read_log(
     strict: bool = False,
     batch_rows: int = BATCH_ROWS,
     time_unit: str | None = None,
+    positions_from: int = 0,
     items: Any = None,
     most_rejected: float = MAX_REJECTED,
     reward_range: Any = (0.0, 1.0),
@@ -108,6 +110,8 @@ def read_log(
     time_unit : {"s", "ms", "us", "ns"}, optional
         Unit of times that are numbers since 1970. By default a number is read in the unit in which it
         is a time from 2000 to 2099, and its row rejected if there is none; the report has the units.
+    positions_from : int, default 0
+        The position at the top of the log's lists: 1 for a log whose positions count from 1.
     items : path, or table in memory, optional
         Vectors of the items that are the log's arms, for policies that learn from item vectors:
         columns ``id`` and ``vector``, and, if vectors change, ``from``, the time from which a vector
@@ -167,6 +171,7 @@ def read_log(
     table, share = ItemTable.from_table(items), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     rewards = read_range("reward_range", reward_range)
     one_word(REJECT, CLIP)("outside", outside)
+    positions_from = checks.integer("positions_from", positions_from, 0)
     arms = checks.as_list(arms)
     places = None if _is_in_memory(log) else [log] if isinstance(log, str | Path) else list(log)
     refuse_options(_list_refusals(log, places, arms, columns or {}, constants or {}))
@@ -176,9 +181,9 @@ def read_log(
         refuse_duplicates(places)
         layout = _detect_layout(places[0], format)
         if layout is not None:
-            refuse_options(_list_layout_refusals(layout.name, arms, time_unit))
+            refuse_options(_list_layout_refusals(layout.name, arms, time_unit, positions_from))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            return _set_limits(reader, table, share, rewards, outside)
+            return _set_limits(reader, table, share, rewards, outside, positions_from)
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
@@ -187,14 +192,19 @@ def read_log(
     reader = LogReader(files, constants=all_constants, **options)
     refuse_options(_list_column_refusals(arms, reader))
     _warn_unused_constants(all_constants, reader)
-    return _set_limits(reader, table, share, rewards, outside)
+    return _set_limits(reader, table, share, rewards, outside, positions_from)
 
 
 def _set_limits(
-    reader: LogReader, items: Any, most_rejected: float, reward_range: RewardRange, outside: str
+    reader: LogReader,
+    items: Any,
+    most_rejected: float,
+    reward_range: RewardRange,
+    outside: str,
+    positions_from: int,
 ) -> LogReader:
-    """Return the reader, with its items and what of rows it allows."""
-    reader.items, reader.most_rejected = items, most_rejected
+    """Return the reader, with its items, what of rows it allows, and where positions begin."""
+    reader.items, reader.most_rejected, reader.positions_from = items, most_rejected, positions_from
     reader.reward_range, reader.outside = reward_range, outside
     return reader
 
@@ -242,11 +252,15 @@ def _is_in_memory(log: Any) -> bool:
     return is_frame(log) or not paths
 
 
-def _list_layout_refusals(name: str, arms: Any, time_unit: str | None) -> Iterator[Refusal]:
+def _list_layout_refusals(
+    name: str, arms: Any, time_unit: str | None, positions_from: int
+) -> Iterator[Refusal]:
     """Yield the rules by which options are refused that a layout of another system does not allow."""
     yield Refusal("arms", arms == ALL_SHOWN, f"leave it out: a log of {name} says its arms", arms)
     remedy = f"leave it out: a log of {name} says its times"
     yield Refusal("time_unit", time_unit is not None, remedy, time_unit)
+    remedy = f"leave it out: positions of {name} count from 0 as they are read"
+    yield Refusal("positions_from", bool(positions_from) and name != OPEN_BANDIT.name, remedy, positions_from)
 
 
 def _collect_arms(log: LogReader) -> list[str]:

@@ -14,6 +14,7 @@ from tacit.policies.exploration_floor import MinimumDuelShares, MinimumShares
 from tacit.policies.features.click_mixture import ClickMixture
 from tacit.policies.features.context_mixture import ContextMixture
 from tacit.policies.features.embedding_mixture import EmbeddingMixture
+from tacit.policies.index import read_priors
 from tacit.policies.lists.item_list_mix import ItemListMix
 from tacit.policies.lists.list_mix import ListMix, SafeListMix
 from tacit.policies.shifting.drift_mixture import DriftMixture
@@ -86,9 +87,9 @@ def auto(
     sums : bool, default False
         Whether the state must consist of sums, from which a reward can be removed again and which
         shards can add up.
-    priors : dict of arm to (float, float), optional
+    priors : dict of arm to (float, float), or table, optional
         Prior successes and failures of arms by name: ``{"film": (4, 96)}`` is 4 clicks in 100
-        impressions.
+        impressions. Or a data frame with the columns ``arm``, ``successes``, and ``plays`` or ``failures``.
     at_least : dict of arm to float, optional
         Minimum probabilities with which arms are shown, whatever is learned: ``{"control": 0.1}``;
         at most 0.5 in all. See :class:`MinimumShares`; for duels, where the arm is one of the two,
@@ -137,7 +138,7 @@ def auto(
         "examination_dim": examination_dim,
         "notice_within": notice_within,
         "sums": sums,
-        "priors": priors,
+        "priors": read_priors(priors),
         "at_least": at_least,
     }
     for field in ("sums", "own_order"):

@@ -16,6 +16,7 @@ from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import confidence, index, kernel
 from tacit.core.part import set_field
 from tacit.errors import InvalidValue
+from tacit.frames import frame_batches, frame_names, is_frame
 from tacit.policies.base import ArmBeliefs, Counts, Impression, Outcome, Policy, count, forget, uncount
 
 # ---- Prior successes and failures of arms, and their minimum shares
@@ -24,6 +25,13 @@ Priors = tuple[tuple[int | str, float, float], ...]
 """Arms with prior successes and failures, in the order of arm indices."""
 
 MOST = 1e6
+COUNTS = {
+    "arm": ("arm", "variant", "item", "name"),
+    "successes": ("successes", "clicks", "conversions", "rewards", "reward"),
+    "failures": ("failures",),
+    "plays": ("plays", "impressions", "shown", "trials", "views"),
+}
+"""Names of the columns of a table of counts, by what they hold."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
 
 
@@ -38,8 +46,9 @@ class PriorsPolicy(Policy, abstract=True):
     def __post_init__(self) -> None:
         """Validate the hyperparameters; store the priors in the order of arm indices."""
         super().__post_init__()
-        if self.priors != ():
-            set_field(self, "priors", check_priors(self.priors, self.arms))
+        priors = read_priors(self.priors)
+        if priors != ():
+            set_field(self, "priors", check_priors(priors, self.arms))
 
 
 def read_prior_counts(policy: PriorsPolicy) -> Floats:
@@ -47,6 +56,43 @@ def read_prior_counts(policy: PriorsPolicy) -> Floats:
     names = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     counts_by_arm = {arm: (successes, failures) for arm, successes, failures in policy.priors}
     return np.array([counts_by_arm.get(arm, (0.0, 0.0)) for arm in names])
+
+
+def read_priors(priors: Any) -> Any:
+    """Return the counts of a table of arms as a tuple (arm, successes, failures); other values unchanged.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> read_priors(pa.table({"arm": ["film"], "clicks": [4], "impressions": [100]}))
+    (('film', 4.0, 96.0),)
+    >>> read_priors({"film": (4, 96)})
+    {'film': (4, 96)}
+    """
+    if isinstance(priors, Mapping) or not is_frame(priors):
+        return priors
+    names = frame_names(priors)
+    columns = {role: next((name for name in known if name in names), None) for role, known in COUNTS.items()}
+    arm, successes, failures, plays = columns.values()
+    if arm is None or successes is None or (failures is None and plays is None):
+        allowed = "; ".join(f"{role}: {', '.join(known)}" for role, known in COUNTS.items())
+        remedy = f"give a table with columns for arm, successes, and plays or failures, called: {allowed}"
+        raise InvalidValue("priors", f"a table of {', '.join(map(repr, names))}", remedy)
+    used = [name for name in (arm, successes, failures or plays) if name is not None]
+    rows = [
+        row for batch in frame_batches(priors, used) for row in zip(*batch.to_pydict().values(), strict=True)
+    ]
+    counts = [
+        (name, *(checks.number(f"priors.{name}", number, 0.0, MOST) for number in numbers))
+        for name, *numbers in rows
+    ]
+    if failures is None:
+        for name, clicked, shown in counts:
+            if clicked > shown:
+                raise InvalidValue(
+                    f"priors.{name}", (clicked, shown), "give at least as many plays as successes"
+                )
+    return tuple((name, good, other if failures else other - good) for name, good, other in counts)
 
 
 def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:

@@ -303,7 +303,7 @@ class ContextMixture(PriorsPolicy):
         state = self.init(1)
         return sum(byte_count(part) for part in (state.models, state.tally, state.measure))
 
-    def init(self, lanes: int) -> ContextState:
+    def init(self, lanes: int) -> State:
         """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
         models, arms, dim = lanes if self.per_key else 1, self.arm_count, self.read_dim
         layout = context_models.context_layout(dim)
@@ -409,7 +409,7 @@ class ContextMixture(PriorsPolicy):
         return share
 
     @staticmethod
-    def learn(params: ContextMixture, state: ContextState, lane: int, outcome: Outcome) -> None:
+    def learn(params: ContextMixture, state: Any, lane: int, outcome: Outcome) -> None:
         """Update all hypotheses about the shown arm and their weights with the reward.
 
         The first 128 events are also stored; when a fit of the scaling is due, all of them are learned again.

@@ -1,0 +1,79 @@
+"""Rewrite times of other systems as ISO 8601: of BigQuery, web servers, mail headers and spreadsheets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+CLOCK, OFFSET, MONTH = r"(\d\d:\d\d:\d\d)", r"(gmt|utc|z|[+-]\d\d:?\d\d)", r"([a-z]{3})[a-z]*"
+NOTATIONS = {
+    rf"^\[?(\d\d)/{MONTH}/(\d{{4}}):{CLOCK} ?{OFFSET}?\]?$": r"\3-\2-\1 \4\5",  # Apache, nginx
+    rf"^(?:[a-z]+, )?(\d\d?)[ -]{MONTH}[ -](\d{{4}}) {CLOCK} ?{OFFSET}?$": r"\3-\2-\1 \4\5",  # RFC 1123
+    rf"^[a-z]{{3}} {MONTH} +(\d\d?) {CLOCK} (?:{OFFSET} )?(\d{{4}})$": r"\5-\1-\2 \3\4",  # date, ctime
+    r"^(\d{4})/(\d\d?)/(\d\d?)": r"\1-\2-\3",
+    r"(:\d\d),(\d+)": r"\1.\2",
+    r"(\d) ?(?:utc|gmt|z)$": r"\1Z",
+    r"(\d) ([+-]\d\d(?::?\d\d)?)$": r"\1\2",
+}
+"""Patterns of times in lower case, and what they become; tried in turn."""
+NUMERIC_DATE = r"^(?P<first>\d\d?)[/.-](?P<second>\d\d?)[/.-](?P<year>\d{4})(?P<clock>$|[ ,t].*)"
+
+
+def rewrite_times(texts: Any) -> Any:
+    """Return times as ISO 8601, other texts in upper case, and null where day and month cannot be told apart.
+
+    Dates such as 01/13/2026 begin with the month or with the day, in all rows alike, as those show of which
+    one number is above 12.
+
+    Parameters
+    ----------
+    texts : pyarrow.StringArray
+
+    Examples
+    --------
+    >>> rewrite_times(pa.array(["2026-01-01 00:00:00 UTC", "[01/Jan/2026:10:00:00 +0100]"])).to_pylist()
+    ['2026-01-01 00:00:00Z', '2026-01-01 10:00:00+0100']
+    >>> rewrite_times(pa.array(["01/02/2026 3:05 PM", "01/31/2026 12:00 AM"])).to_pylist()
+    ['2026-01-02 15:05', '2026-01-31 00:00']
+    >>> rewrite_times(pa.array(["01/02/2026"])).to_pylist()
+    [None]
+    """
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    for pattern, replacement in NOTATIONS.items():
+        texts = pc.replace_substring_regex(texts, pattern, replacement)
+    for month, name in enumerate(MONTHS, 1):
+        texts = pc.replace_substring(texts, f"-{name}-", f"-{month:02}-")
+    texts = _order_dates(texts)
+    texts = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d?)-(\d)(\D|$)", r"\1-0\2\3")
+    texts = pc.replace_substring_regex(texts, r"^(\d{4})-(\d)-", r"\1-0\2-")
+    if pc.any(pc.ends_with(texts, "m")).as_py():
+        for hour in range(1, 13):
+            for half, start in ("a", 0), ("p", 12):
+                pattern = rf" 0?{hour}(:\d\d(?::\d\d(?:\.\d+)?)?) ?{half}\.?m$"
+                texts = pc.replace_substring_regex(texts, pattern, rf" {hour % 12 + start:02}\1")
+    return pc.utf8_upper(pc.replace_substring_regex(texts, r" (\d:\d\d)", r" 0\1"))
+
+
+def _order_dates(texts: Any) -> Any:
+    """Return texts whose dates of three numbers begin with the year; null for those that are ambiguous."""
+    parts = pc.extract_regex(texts, NUMERIC_DATE)
+    is_date = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
+    if not is_date.any():
+        return texts
+    strings = [pc.struct_field(parts, name) for name in ("first", "second", "year", "clock")]
+    first, second = (part.cast(pa.int64()).fill_null(0).to_numpy() for part in strings[:2])
+    is_day_first, is_month_first = (first > 12).any(), (second > 12).any()
+    if is_day_first == is_month_first:
+        is_ambiguous = is_date & (first <= 12) & (second <= 12) & (first != second)
+        is_day_first = first > 12
+    else:
+        is_ambiguous = np.zeros(len(texts), np.bool_)
+    month, day = np.where(is_day_first, second, first), np.where(is_day_first, first, second)
+    names = pa.array(month).cast(pa.string()), pa.array(day).cast(pa.string())
+    clock = pc.replace_substring_regex(strings[3], r"^[ ,t]+", " ")
+    dates = pc.binary_join_element_wise(pc.binary_join_element_wise(strings[2], *names, "-"), clock, "")
+    return pc.if_else(pa.array(is_ambiguous), None, pc.if_else(pa.array(is_date), dates, texts))
