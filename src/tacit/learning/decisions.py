@@ -13,7 +13,7 @@ import json
 import math
 import warnings
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
