@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+from pathlib import Path
 
 import harness
 import pytest
@@ -148,6 +151,55 @@ def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
         asked = "POST", "/ofrep/v1/evaluate/flags/search", b"{}"
         assert harness.Client(address).ask(*asked)[0] == 401
         assert harness.Client(address).ask(*asked, {"Authorization": f"Bearer {secret}"})[0] == 200
+
+
+BROWSER_SCRIPT = Path(__file__).with_name("stock_providers.js")
+
+
+@pytest.mark.needs("node")
+@pytest.mark.needs("@openfeature/server-sdk")
+@pytest.mark.needs("@openfeature/ofrep-provider")
+@pytest.mark.needs("@openfeature/web-sdk")
+@pytest.mark.needs("@openfeature/ofrep-web-provider")
+def test_the_stock_providers_for_javascript(tmp_path):
+    placements = {
+        "search": {"arms": ARMS},
+        "dark-mode": {"arms": ["true", "false"]},
+        "greedy": {"arms": 2, "policy": "ucb1"},
+        "users": {"arms": 2, "holdout": {"share": 0.5, "unit": "user"}},
+    }
+    with run_in_thread(configured(tmp_path / "s.db", placements=placements)) as address:
+        asked = subprocess.run(
+            ["node", BROWSER_SCRIPT, address], capture_output=True, text=True, timeout=harness.PATIENCE
+        )
+    assert asked.returncode == 0, asked.stderr
+    told = json.loads(asked.stdout)
+    server, browser = told["server"], told["browser"]
+    assert server["text"]["value"] in ARMS
+    assert server["truth"]["value"] in (True, False)
+    assert server["number"]["value"] in (0, 1)
+    codes = {name: server[name].get("errorCode") for name in ("text", "missing", "unfit", "nobody")}
+    assert codes == {
+        "text": None,
+        "missing": "FLAG_NOT_FOUND",
+        "unfit": "INVALID_CONTEXT",
+        "nobody": "TARGETING_KEY_MISSING",
+    }
+    # The page polls: what it has is valid, and stays; another user's flags are other decisions.
+    assert browser["statuses"][0] == 200
+    assert 304 in browser["statuses"]
+    assert browser["details"]["value"] in ARMS
+    assert browser["again"] == browser["details"]
+    assert browser["missing"]["value"] == "none"
+    ids = {browser[name]["flagMetadata"]["decision_id"] for name in ("details", "other")}
+    assert len(ids) == 2
+    assert browser["recorded"]["outcome"] in ("learned", "pending")
+
+
+def test_the_page_shows_the_hook_that_is_tried():
+    page = (ROOT / "docs" / "elsewhere" / "openfeature.md").read_text(encoding="utf-8")
+    (hook,) = re.findall(r"^```javascript\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert hook.strip() in BROWSER_SCRIPT.read_text(encoding="utf-8")
 
 
 ALL = "POST", "/ofrep/v1/evaluate/flags"

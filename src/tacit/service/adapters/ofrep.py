@@ -231,8 +231,8 @@ WHOLE = 429, 503
 async def evaluate_all(engine: Service, call: RouteCall) -> Answer:
     """Decide for all placements that the caller reaches, and return the evaluations with an entity tag.
 
-    Placements of duels are left out. If the client's tag is still valid, nothing is decided, and the status is
-    304.
+    Placements of duels are left out. If the client's tag is still valid, nothing is decided, and the status
+    is 304.
 
     Raises
     ------
