@@ -386,7 +386,7 @@ OFREP = Api(
             BulkEvaluationAnswer,
             DECIDE,
             "body_limit",
-            (*GUARDED, 400, 413, 415),
+            (*GUARDED, 400, 404, 413, 415),
             placement_source="each",
             reads_headers=True,
         ),
