@@ -10,8 +10,8 @@ from http import HTTPStatus
 import msgspec
 
 from tacit.service.http.endpoint import JSON
-from tacit.service.http.messages import encode_headers, make_problem
 from tacit.service.http.messages import answer_problem as answer_with_problem
+from tacit.service.http.messages import encode_headers, make_problem
 from tacit.service.http.route import Answer
 from tacit.wire.site import Status
 

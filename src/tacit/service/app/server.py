@@ -503,8 +503,8 @@ def open_server(
 ) -> tuple[Server, socket.socket]:
     """Return a server and its listening socket, with the store and the engine opened; it serves nothing yet.
 
-    All that can fail before the first request is done here; if it fails, the listener is closed. Meanwhile health
-    checks are answered.
+    All that can fail before the first request is done here; if it fails, the listener is closed. Meanwhile
+    health checks are answered.
 
     Parameters
     ----------
