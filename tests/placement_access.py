@@ -19,10 +19,10 @@ from typing import NamedTuple
 from tacit.core.arrays import leaves
 from tacit.learning.learner import make_snapshot
 from tacit.service.config.lift_terms import encode_terms
+from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.deciders.arm_lifecycle import ArmLifecycle
 from tacit.service.deciders.assignment import Control, HoldoutAssigner, ListControl
 from tacit.service.deciders.items import ItemsChange, parse_shown_item
-from tacit.service.deciders.propensity_floor import compute_floor
 from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.engine import (
     background_tasks,
@@ -478,3 +478,8 @@ class OpenWindows:
         anew.attribution.restore(opened)
         anew.attribution.restore(defaulted, defaulted=True)
         return anew
+
+
+def get_sticky_users(placement):
+    """Return what users of a placement keep, as its snapshot would hold it."""
+    return placement.sticky.save_state()["sticky"]

@@ -16,6 +16,8 @@ from stores import free_port
 
 from tacit.service.app import server as app
 from tacit.service.config.file import load_config
+from tacit.service.engine.engine import Engine
+from tacit.service.engine.stores import open_store
 from tacit.service.errors import StoreError
 
 DEPLOY = ROOT / "deploy"
@@ -24,10 +26,14 @@ POD = MANIFEST["StatefulSet"]["spec"]["template"]["spec"]
 (CONTAINER,) = POD["containers"]
 
 
+def open_engine(config):
+    return Engine(config, open_store(config.store))
+
+
 class SlowStart:
     """A service whose engine opens when the test says so, served in a thread."""
 
-    def __init__(self, path, opening=app._open_engine):
+    def __init__(self, path, opening=open_engine):
         self.port, self._may_open, self._opening = free_port(), threading.Event(), opening
         self._config = configured(path, **{"server.port": self.port})
         self.client, self.server, self.failure = Client(f":{self.port}"), None, None

@@ -183,10 +183,16 @@ def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement
     fields = {name: context[name] for name in kind.__struct_fields__ if name in context}
     if (user := _read_targeting_key(context)) is not None:
         fields.setdefault("user", user)
-    if fields.get("user") is None and placement.holdout is not None and placement.holdout.unit == USER:
+    if fields.get("user") is None and _needs_user(placement):
         remedy = f"placement {placement.name!r} keeps users apart: send the user's id as {TARGETING_KEY}"
         raise TargetingKeyMissing(TARGETING_KEY, None, remedy)
     return msgspec.convert({"key": ONLY_KEY} | fields, kind)
+
+
+def _needs_user(placement: Placement) -> bool:
+    """True if users of a placement stay in their group, or keep what they were shown."""
+    by_user = placement.holdout is not None and placement.holdout.unit == USER
+    return by_user or placement.config.sticky is not None
 
 
 def _read_targeting_key(context: dict[str, Any]) -> str | None:
