@@ -61,7 +61,7 @@ from tacit.service.placements.client_checks import check_client_decision, check_
 from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import MIN_WORKSPACE
-from tacit.service.projections import arm_results, feed_offsets, series
+from tacit.service.projections import arm_results, feed_offsets, series, sticky_users
 from tacit.service.projections.attribution import Attribution
 from tacit.service.projections.feed_offsets import merge_offsets
 from tacit.service.projections.feedback_rule import WHEN_IT_COMES
@@ -82,6 +82,7 @@ HOMES = {
     "load_placement": fold_module,
     "new_spec": fold_module,
     "IN_ORDER": background_tasks,
+    "MOST_KEPT": sticky_users,
 }
 """Where names are looked up that tests replace."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from harness import Client, Clock, by_clock, folding, logged_decisions, quiet, served, with_home
-from placement_access import decide, everything, get_sticky_users
+from placement_access import check_starts, decide, everything, get_sticky_users, patch_internal
+from stores import store_at
 
-from tacit.errors import InvalidValue
+from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.search_records import Subject
+from tacit.service.maintenance.log_export import export
 from tacit.wire.control import ArmsOf, EndHoldout, HoldoutOf, ModeOf, PinOf, Unpin
 
 ARMS = ["film", "holiday", "shop"]
@@ -233,10 +237,38 @@ async def test_a_user_who_is_forgotten_is_drawn_anew(tmp_path):
         await play(engine, 2, {})
 
 
-async def test_the_memory_is_bounded(tmp_path, monkeypatch):
-    from tacit.service.projections import sticky_users
+async def test_click_logs_and_estimates_have_one_decision_of_each_draw(tmp_path):
+    config = sticky(tmp_path / "s.db", policy="uniform-random")
+    async with served(tmp_path / "s.db", config) as engine:
+        await play(engine, 10, {})
+        engine.clock.now += HOUR
+        await decide(engine, DecisionRequest("k0"))
+        rows = logged_decisions(engine)
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        export(config, store, tmp_path / "log")
+    exported = set(pq.read_table(tmp_path / "log" / "clicks.parquet").column("decision_id").to_pylist())
+    ids = {mode: {row.id for row in rows if row.mode == mode} for mode in ("online", "kept")}
+    assert exported <= ids["online"]
+    assert len(exported) > 20
+    assert len(ids["kept"]) > 20
 
-    monkeypatch.setattr(sticky_users, "MOST_KEPT", 5)
+
+def test_shards_refuse_it(tmp_path):
+    with pytest.raises(ConfigError, match=r"placements\.home\.sticky: shards do not know"):
+        check_starts(sticky(tmp_path / "s.db"))
+
+
+def test_the_page_tells_how_many_users_keep_something(tmp_path):
+    with by_clock(sticky(tmp_path / "s.db"), Clock()) as address:
+        client = Client(address)
+        for user in ("ann", "bob", "ann"):
+            ask(client, user)
+        page = client.ask("GET", "/placements/home")[2].decode()
+        assert "users who keep what they were shown: 2" in page
+
+
+async def test_the_memory_is_bounded(tmp_path, monkeypatch):
+    patch_internal(monkeypatch, MOST_KEPT=5)
     async with folding(tmp_path / "s.db", sticky(tmp_path / "s.db"), seen=seen) as engine:
         for i in range(8):
             await decide(engine, DecisionRequest("k", user=f"u{i}"))

@@ -180,22 +180,25 @@ def check_sticky(config: PlacementConfig) -> None:
     ConfigError
         If another setting does not go with it.
     """
-    holdout = config.holdout
-    wrong = {
-        "kind": config.kind != ARMS and f"it is 'arms', not {config.kind!r}, whose rows have no user",
-        "shadow": config.shadow is not None
-        and "nothing is drawn for a repetition that a second policy could be compared with; leave it out",
-        "signals": config.signals is not None and "they take each decision for a draw; leave them out",
-        "spread": config.spread and "a key's users are known to its shard alone; leave it out",
-        "guardrail": config.guardrail is not None
-        and "it takes each decision for a draw, and repetitions for many; leave it out",
+    holdout, kind = config.holdout, config.kind
+    reasons = {
+        "kind": kind != ARMS and f"{kind!r} cannot be, as one arm is repeated; give 'arms'",
         "holdout.unit": holdout is not None
         and holdout.unit != "user"
-        and f'{holdout.unit!r} would show a user two things; give unit = "user"',
+        and f'{holdout.unit!r} would show a user two things; give "user"',
+        "holdout.control.policy": holdout is not None
+        and holdout.policy is not None
+        and "two policies cannot learn from the same draws; give another control",
+        "shadow": config.shadow is not None
+        and "a repetition has no draw with which a second policy could be compared; leave it out",
+        "signals": config.signals is not None and "each decision would count as a draw; leave them out",
+        "guardrail": config.guardrail is not None
+        and "each decision would count as a draw, and its proof hold too soon; leave it out",
+        "spread": config.spread and "one shard alone would know a key's users; leave it out",
     }
-    for field, what in wrong.items():
-        if what:
-            raise ConfigError(f'{field}: with sticky = "user" {what}')
+    for field, reason in reasons.items():
+        if reason:
+            raise ConfigError(f'{field}: with sticky = "user" {reason}')
 
 
 # ---- The tables

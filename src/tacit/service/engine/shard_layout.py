@@ -186,17 +186,22 @@ def _with_stored_policy(
 
 
 def check_starts(config: Config) -> None:
-    """Raise ConfigError if a placement is configured to start from a learner, which shards cannot.
+    """Check that shards can serve the placements of a configuration.
 
     Raises
     ------
     ConfigError
-        If a placement starts from a learner.
+        If a placement starts from a learner, or keeps what users were shown.
     """
     for name, placement_config in config.placements.items():
         if placement_config.start is not None:
             raise ConfigError(
                 f"placements.{name}.start: shards start from nothing; serve it without --ray, or leave it out"
+            )
+        if placement_config.sticky is not None:
+            raise ConfigError(
+                f"placements.{name}.sticky: shards do not know each other's users; serve it without --ray, "
+                "or leave it out"
             )
 
 
