@@ -53,6 +53,16 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore::tacit.errors.AssumptionWarning")
 
 
+def is_here(name):
+    """True if there is a program, a Python package, or in NODE_PATH a JavaScript package of this name."""
+    folders = filter(None, os.environ.get("NODE_PATH", "").split(os.pathsep))
+    return bool(
+        shutil.which(name)
+        or importlib.util.find_spec(name)
+        or any(Path(folder, name).is_dir() for folder in folders)
+    )
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave to the long form what is marked so, and what needs a program or package that no extra brings
     and is not here; begin with what mostly waits."""
@@ -60,7 +70,7 @@ def pytest_collection_modifyitems(config, items):
     lacking = {}
     for item in items:
         for mark in item.iter_markers("needs"):
-            if not (shutil.which(mark.args[0]) or importlib.util.find_spec(mark.args[0])):
+            if not is_here(mark.args[0]):
                 lacking[item] = mark.args[0]
     if config.getoption("--hypothesis-profile") == "long":
         for item, name in lacking.items():

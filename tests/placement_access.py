@@ -19,10 +19,10 @@ from typing import NamedTuple
 from tacit.core.arrays import leaves
 from tacit.learning.learner import make_snapshot
 from tacit.service.config.lift_terms import encode_terms
+from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.deciders.arm_lifecycle import ArmLifecycle
 from tacit.service.deciders.assignment import Control, HoldoutAssigner, ListControl
 from tacit.service.deciders.items import ItemsChange, parse_shown_item
-from tacit.service.deciders.propensity_floor import compute_floor
 from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.engine import (
     background_tasks,
@@ -61,7 +61,7 @@ from tacit.service.placements.client_checks import check_client_decision, check_
 from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import MIN_WORKSPACE
-from tacit.service.projections import arm_results, feed_offsets, series
+from tacit.service.projections import arm_results, feed_offsets, series, sticky_users
 from tacit.service.projections.attribution import Attribution
 from tacit.service.projections.feed_offsets import merge_offsets
 from tacit.service.projections.feedback_rule import WHEN_IT_COMES
@@ -82,6 +82,7 @@ HOMES = {
     "load_placement": fold_module,
     "new_spec": fold_module,
     "IN_ORDER": background_tasks,
+    "MOST_KEPT": sticky_users,
 }
 """Where names are looked up that tests replace."""
 
@@ -478,3 +479,8 @@ class OpenWindows:
         anew.attribution.restore(opened)
         anew.attribution.restore(defaulted, defaulted=True)
         return anew
+
+
+def get_sticky_users(placement):
+    """Return what users of a placement keep, as its snapshot would hold it."""
+    return placement.sticky.save_state()["sticky"]

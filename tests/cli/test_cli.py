@@ -31,8 +31,11 @@ from stores import free_port
 
 from tacit import demo
 from tacit.cli import cli, main
+from tacit.client import Client
 from tacit.core import name_conflict
 from tacit.errors import AssumptionWarning
+from tacit.service.app.server import run_in_thread
+from tacit.service.config.file import load_config
 from tacit.service.maintenance import doctor
 
 TESTS = ROOT / "tests"
@@ -574,6 +577,32 @@ def test_the_doctor_tells_of_a_namesake(tmp_path, monkeypatch):
     (check,) = [check for check in doctor.checks() if check.name == "name"]
     assert check.ok is False
     assert "pip install tacit-learn" in check.remedy
+
+
+def test_the_doctor_tries_the_store(tmp_path):
+    """One that is not there yet, one that is served, one that is none, and one in a folder of another."""
+
+    def check():
+        told = tacit("doctor", "--config", path, "--json")
+        (found,) = [check for check in json.loads(told.stdout) if check["name"] == "store"]
+        return found["ok"], found["detail"].replace(str(tmp_path), "."), found["remedy"] != ""
+
+    path = tmp_path / "tacit.toml"
+    path.write_text('[store]\npath = "s.db"\n[placements.home]\narms = 2\n')
+    assert check() == (True, "./s.db begins at the first start", False)
+    with run_in_thread(load_config(path, {"server.port": 0})) as address, Client(address) as client:
+        client.decide("home", "a")
+        assert check() == (True, "./s.db: 1 rows, 1 placements", False)
+    (tmp_path / "s.db").write_text("no database")
+    ok, detail, has_remedy = check()
+    assert (ok, has_remedy) == (False, True)
+    assert "s.db" in detail
+    path.write_text('[store]\npath = "tacit.toml/s.db"\n')
+    assert check() == (False, "./tacit.toml/s.db: ./tacit.toml cannot be written", True)
+    path.write_text('[store]\nurl = "postgresql://nobody@127.0.0.1:1/none"\n')
+    ok, detail, has_remedy = check()
+    assert (ok, has_remedy) == (False, True)
+    assert "127.0.0.1" in detail
 
 
 def test_on_a_terminal_a_first_run_says_that_it_compiles(tmp_path):

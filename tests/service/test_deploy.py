@@ -253,4 +253,8 @@ def test_the_image_builds_from_what_reaches_it(tmp_path):
 def test_what_the_image_compiles_is_what_is_served_by_default_and_of_each_kind():
     compiled, default = load_config(DEPLOY / "served.toml").placements, load_config().placements["default"]
     assert type(compiled["default"].policy) is type(default.policy)
-    assert {each.kind for each in compiled.values()} == {"arms", "duels", "slates"}
+    assert {each.kind for each in compiled.values()} == {"arms", "features", "duels", "slates"}
+    policies = [each.policy for each in compiled.values()]
+    # Contexts, items, and items with contexts, alone and in lists.
+    shapes = {(bool(each.context_dim), any(each.feature_dims), each.shows) for each in policies}
+    assert shapes >= {(True, False, "arm"), (False, True, "arm"), (True, True, "arm"), (False, True, "slate")}

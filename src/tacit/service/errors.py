@@ -9,6 +9,10 @@ class StoreError(TacitError):
     """The store cannot be opened, read or written; the message names the store and the remedy."""
 
 
+class NoStore(StoreError):
+    """There is no store at this place."""
+
+
 class InUse(StoreError):
     """The store is in use by another process."""
 

@@ -104,7 +104,8 @@ OUTCOMES = {
     "late-epoch": "the key has restarted since the decision: recorded only",
     "inactive": "the decision was deferred and not activated: recorded only",
     "frozen": "the placement does not learn at present: recorded only",
-    "noted": "an examination or activation; or an amount after its decision was learned, for the lift",
+    "noted": "an examination or activation; or an amount after its decision was learned, or of a decision "
+    "that repeats what its user was shown, for the lift",
     "tied": "the duel was a tie, from which nothing is learned here: recorded only",
     "held-out": "the control showed one ranker's list, which is no duel: it counts for the lift",
     "duplicate": "it was recorded before: nothing was done",

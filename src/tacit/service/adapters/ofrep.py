@@ -1,21 +1,32 @@
 """OpenFeature Remote Evaluation Protocol (OFREP): placements as flags, decisions as evaluations."""
 
+# 1. Structures of requests and answers.
+# 2. ``evaluate``: one flag, a decision as any other, logged and durable.
+# 3. ``evaluate_all``: all flags of a caller, deferred decisions, which count once they are activated.
+# 4. ``make_etag``: flags that a client holds stay valid, so that nothing is decided again for it.
+# 5. Failures as the protocol has them, and ``OFREP``, the table of routes.
+
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from tacit.core.checks import ONLY_KEY
 from tacit.errors import InvalidValue, TacitError
+from tacit.service.config.holdout import USER
 from tacit.service.config.keys import DECIDE
 from tacit.service.engine.service import Service
 from tacit.service.http.endpoint import JSON
-from tacit.service.http.messages import Problem, convert_error, describe_status
+from tacit.service.http.messages import NOT_MODIFIED, Problem, convert_error, describe_status
 from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
+from tacit.service.log.requests import check_id
 from tacit.service.placements.placement import Placement
 
-# ---- Requests and answers of the OpenFeature Remote Evaluation Protocol (OFREP, version 0.2)
+# ---- Requests and answers of the OpenFeature Remote Evaluation Protocol (OFREP, version 0.3)
 
 ErrorCode = Literal["PARSE_ERROR", "TARGETING_KEY_MISSING", "INVALID_CONTEXT", "FLAG_NOT_FOUND", "GENERAL"]
 Value = bool | int | str | list[Any]
@@ -30,6 +41,18 @@ class EvaluationRequest(msgspec.Struct, forbid_unknown_fields=True):
         `targetingKey` is the user, for a holdout of users. The other attributes are the fields of a
         decision request: `key` (`default` if left out), `arms`, `context`, `relevance`,
         `examination`, `decision_id`, `deferred`, `session`, `user`; the rest is ignored.
+    """
+
+    context: dict[str, Any] = {}
+
+
+class BulkEvaluationRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """One context for all flags.
+
+    Attributes
+    ----------
+    context : dict of str to object, default {}
+        As for one flag, without `decision_id`. `deferred` is true if left out.
     """
 
     context: dict[str, Any] = {}
@@ -77,21 +100,41 @@ class EvaluationAnswer(msgspec.Struct):
     metadata: EvaluationMetadata
 
 
-class EvaluationFailure(msgspec.Struct, rename="camel"):
-    """The reason why a flag has no value; the client uses its default."""
+class EvaluationFailure(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """The reason why a flag has no value; the client uses its default.
 
-    key: str
+    Attributes
+    ----------
+    key : str, optional
+        The flag; left out where all flags are asked for.
+    errorCode, errorDetails : str
+    """
+
+    key: str = ""
     error_code: ErrorCode
     error_details: str
 
 
-# ---- The route of the OpenFeature Remote Evaluation Protocol: a placement is a flag
-#
-# An evaluation is a decision like any other, logged and durable. There is no evaluation of all flags at
-# once: it would decide for placements that are not shown.
+class BulkEvaluationAnswer(msgspec.Struct):
+    """The values of all flags that the key of the request reaches.
+
+    Attributes
+    ----------
+    flags : list of objects
+        For each placement but those of duels, its evaluation, or the failure of it.
+    """
+
+    flags: list[dict[str, Any]]
+
+
+# ---- One flag
 
 TARGETING_KEY = "targetingKey"
 BOOLEANS = {"true": True, "false": False}
+
+
+class TargetingKeyMissing(InvalidValue):
+    """The placement needs a user, and the evaluation context has none."""
 
 
 async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
@@ -100,30 +143,30 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
     If the decision is refused, a failure of the protocol is returned.
     """
     try:
-        return await _evaluate_flag(engine, call)
+        return await _evaluate_flag(engine, call.id, call.request.context)
     except (TacitError, msgspec.ValidationError) as error:
-        return _answer_problem(convert_error(error), flag=call.id)
+        return _answer_problem(convert_error(error), flag=call.id, code=_find_code(error))
 
 
-async def _evaluate_flag(engine: Service, call: RouteCall) -> EvaluationAnswer:
+async def _evaluate_flag(engine: Service, flag: str, context: dict[str, Any]) -> EvaluationAnswer:
     """Decide for the placement that the flag names, log the decision, and return the evaluation.
 
     Raises ``InvalidValue`` for placements that compare rankers.
     """
-    placement = engine.placement(call.id)
+    placement = engine.placement(flag)
     form = placement.kind.form
     if placement.kind.showing.compared:
         raise InvalidValue(
-            "placement", call.id, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
+            "placement", flag, f"a flag is a placement of arms or lists, not of {placement.kind.name}"
         )
-    request = _make_request(form.verb.request, call.request.context, placement)
-    (row,) = await engine.decide_many(call.id, [form.read(placement, request)])
-    answer = form.write(placement, row, engine.durability(call.id))
+    request = _make_request(form.verb.request, context, placement)
+    (row,) = await engine.decide_many(flag, [form.read(placement, request)])
+    answer = form.write(placement, row, engine.durability(flag))
     value = _read_value(placement, answer)
     metadata = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
     # A decision with a propensity was drawn at random.
     reason: Any = "TARGETING_MATCH" if answer.propensity is None else "SPLIT"
-    return EvaluationAnswer(call.id, value, _format_value(value), reason, metadata)
+    return EvaluationAnswer(flag, value, _format_value(value), reason, metadata)
 
 
 def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
@@ -138,9 +181,34 @@ def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement
         }
         context = {"context": fields_of_context} | context
     fields = {name: context[name] for name in kind.__struct_fields__ if name in context}
-    if TARGETING_KEY in context:
-        fields.setdefault("user", context[TARGETING_KEY])
+    if (user := _read_targeting_key(context)) is not None:
+        fields.setdefault("user", user)
+    if fields.get("user") is None and _needs_user(placement):
+        remedy = f"placement {placement.name!r} keeps users apart: send the user's id as {TARGETING_KEY}"
+        raise TargetingKeyMissing(TARGETING_KEY, None, remedy)
     return msgspec.convert({"key": ONLY_KEY} | fields, kind)
+
+
+def _needs_user(placement: Placement) -> bool:
+    """True if users of a placement stay in their group, or keep what they were shown."""
+    by_user = placement.holdout is not None and placement.holdout.unit == USER
+    return by_user or placement.config.sticky is not None
+
+
+def _read_targeting_key(context: dict[str, Any]) -> str | None:
+    """Return the targeting key of an evaluation context; None if it is left out, null or empty.
+
+    Raises
+    ------
+    InvalidValue
+        If it is no valid id.
+    """
+    targeting_key = context.get(TARGETING_KEY)
+    if targeting_key in (None, ""):
+        return None
+    if not isinstance(targeting_key, str):
+        raise InvalidValue(TARGETING_KEY, targeting_key, 'give the user\'s id as text, such as "17"')
+    return check_id(TARGETING_KEY, targeting_key)
 
 
 def _read_value(placement: Placement, answer: Any) -> Value:
@@ -160,24 +228,141 @@ def _format_value(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _answer_problem(problem: Problem, *headers: Header, flag: str = "") -> Answer:
+# ---- All flags at once
+
+WHOLE = 429, 503
+"""Statuses of errors that refuse all flags together: the service cannot answer at present."""
+
+
+async def evaluate_all(engine: Service, call: RouteCall) -> Answer:
+    """Decide for all placements that the caller reaches, and return the evaluations with an entity tag.
+
+    Placements of duels are left out. If the client's tag is still valid, nothing is decided, and the status
+    is 304.
+
+    Raises
+    ------
+    TacitError
+        If the context fits no flag, or the service cannot answer at present.
+    """
+    context = {"deferred": True} | call.request.context
+    _read_targeting_key(context)
+    if "decision_id" in context:
+        raise InvalidValue(
+            "decision_id", context["decision_id"], "leave it out: each flag has a decision of its own"
+        )
+    reached = [
+        placement
+        for name, placement in engine.placements.items()
+        if call.caller.reaches(name) and not placement.kind.showing.compared
+    ]
+    now = engine.clock()
+    known_tags = call.headers.get(b"if-none-match", b"").decode("latin-1")
+    for tag in known_tags.split(","):
+        if is_valid_etag(tag.strip().removeprefix("W/"), context, reached, now):
+            return Answer(NOT_MODIFIED, "", b"", ((b"etag", tag.strip().encode("latin-1")),))
+    evaluations = (_evaluate_one_of_all(engine, placement.name, context) for placement in reached)
+    flags = await asyncio.gather(*evaluations)
+    tag = make_etag(context, reached, now)
+    # A page of another origin reads only headers that are named to its browser.
+    headers = (b"etag", tag.encode()), (b"access-control-expose-headers", b"etag")
+    body = msgspec.json.encode(BulkEvaluationAnswer([msgspec.to_builtins(flag) for flag in flags]))
+    return Answer(200, JSON, body, headers)
+
+
+async def _evaluate_one_of_all(
+    engine: Service, flag: str, context: dict[str, Any]
+) -> EvaluationAnswer | EvaluationFailure:
+    """Return the evaluation of a flag, or its failure; raise errors of the service as a whole."""
+    try:
+        return await _evaluate_flag(engine, flag, context)
+    except (TacitError, msgspec.ValidationError) as error:
+        problem = convert_error(error)
+        if problem.status in WHOLE:
+            raise
+        code = _find_code(error) or CODES.get(problem.kind, "GENERAL")
+        return EvaluationFailure(key=flag, error_code=code, error_details=problem.detail)
+
+
+# ---- Entity tags: how long the flags that a client holds stay valid
+
+TAG_DIGITS = 20
+
+
+def make_etag(context: dict[str, Any], placements: Sequence[Placement], time: int) -> str:
+    """Return the entity tag of flags that were evaluated at a time (microseconds).
+
+    It names the context, the flags, and what was set for them by hand or configuration; what the policies
+    learn meanwhile does not change it, so that a user keeps what is shown.
+    """
+    terms = [context, time, *map(_list_terms, placements)]
+    digest = hashlib.sha256(msgspec.json.encode(terms, order="deterministic")).hexdigest()
+    return f'"{digest[:TAG_DIGITS]}-{time:x}"'
+
+
+def is_valid_etag(tag: str, context: dict[str, Any], placements: Sequence[Placement], time: int) -> bool:
+    """True if a tag is that of the same context and flags, and their decisions can still be activated.
+
+    A tag is valid for half of the shortest time in which a decision can be activated, and not beyond a pin.
+    """
+    try:
+        begin = int(tag.strip('"').partition("-")[2], 16)
+    except ValueError:
+        return False
+    ends = [begin + placement.config.rule.activation / 2 for placement in placements]
+    pins = (placement.pins.last for placement in placements)
+    ends += [pin.until for pin in pins if pin is not None and pin.until > begin]
+    return begin <= time < min(ends, default=0) and tag == make_etag(context, placements, begin)
+
+
+def _list_terms(placement: Placement) -> list[Any]:
+    """Return the settings of a placement that decide what its flag may be: arms, items, pin, mode, holdout.
+
+    The policy's version is among them.
+    """
+    version = placement.policy_version
+    return [
+        placement.name,
+        placement.lifecycle.current(),
+        None if placement.items is None else placement.items.get_status().version,
+        placement.pins.current(),
+        placement.mode,
+        placement.control.current(),
+        None if version is None else (version.number, version.left),
+    ]
+
+
+# ---- Failures
+
+CODES: dict[str, ErrorCode] = {
+    "unknown-placement": "FLAG_NOT_FOUND",
+    "invalid-value": "INVALID_CONTEXT",
+    "malformed-body": "PARSE_ERROR",
+}
+"""The protocol's code for a kind of problem; for others it is ``GENERAL``."""
+
+
+def _find_code(error: Error) -> ErrorCode | None:
+    """Return the protocol's code of an error that has one of its own; None for others."""
+    return "TARGETING_KEY_MISSING" if isinstance(error, TargetingKeyMissing) else None
+
+
+def _answer_problem(
+    problem: Problem, *headers: Header, flag: str = "", code: ErrorCode | None = None
+) -> Answer:
     """Return the answer that reports a problem as a failure of the protocol.
 
     The statuses 409 and 422 become 400, as the protocol says.
     """
-    code: Any = {
-        "unknown-placement": "FLAG_NOT_FOUND",
-        "invalid-value": "INVALID_CONTEXT",
-        "malformed-body": "PARSE_ERROR",
-    }.get(problem.kind, "GENERAL")
     status = {422: 400, 409: 400}.get(problem.status, problem.status)
-    body = EvaluationFailure(flag, code, problem.detail)
+    code = code or CODES.get(problem.kind, "GENERAL")
+    body = EvaluationFailure(key=flag, error_code=code, error_details=problem.detail)
     return Answer(status, JSON, msgspec.json.encode(body), headers)
 
 
-def _answer_error(error: Error, route: Route) -> Answer:
+def _answer_error(error: Error, route: Route, flag: str) -> Answer:
     """Return the answer that reports an error as a failure of the protocol; ``route`` is not used."""
-    return _answer_problem(convert_error(error))
+    return _answer_problem(convert_error(error), flag=flag)
 
 
 OFREP = Api(
@@ -196,6 +381,20 @@ OFREP = Api(
             "body_limit",
             (*GUARDED, 400, 404, 413, 415),
             placement_source="id",
+        ),
+        Route(
+            "POST",
+            "evaluate/flags",
+            "evaluateFlags",
+            "Choose for all placements at once, as OpenFeature asks in browsers",
+            evaluate_all,
+            BulkEvaluationRequest,
+            BulkEvaluationAnswer,
+            DECIDE,
+            "body_limit",
+            (*GUARDED, 400, 404, 413, 415),
+            placement_source="each",
+            reads_headers=True,
         ),
     ),
     Refusals(_answer_problem, _answer_error, EvaluationFailure, JSON, describe_status),

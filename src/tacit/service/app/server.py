@@ -28,6 +28,7 @@ import uvicorn
 
 from tacit.errors import ConfigError, InvalidValue, TacitError, require_extra, undo_on_error
 from tacit.service.app.app import create_application
+from tacit.service.app.early_answers import EarlyAnswers
 from tacit.service.app.guard import Guard
 from tacit.service.config.file import (
     describe_placements,
@@ -198,6 +199,8 @@ class Server(uvicorn.Server):
         SIGHUP signals that came before the server was ready.
     traced : function, optional
         Wraps the application with traces.
+    early_answers : EarlyAnswers, optional
+        Answers health checks until the server is ready.
     """
 
     def __init__(
@@ -206,12 +209,13 @@ class Server(uvicorn.Server):
         engine: Service,
         ready: Callable[[], None],
         *,
+        early_answers: EarlyAnswers | None = None,
         reread: Callable[[], Config] | None = None,
         missed: Sequence[int] = (),
         traced: Callable[[Guard, Service], Any] | None = None,
     ) -> None:
         self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
-        self._first_config = config
+        self._first_config, self._early_answers = config, early_answers
         self._connections = Connections(config.server)
         self._app = create_application(engine, self._connections)
         self._watching: list[asyncio.Task[None]] = []
@@ -241,6 +245,7 @@ class Server(uvicorn.Server):
         SIGHUP reloads the configuration.
         """
         await super().startup(sockets)
+        await self._take_over_connections()
         self._hosts = [listener.getsockname()[0] for listener in sockets or ()]
         if self.started:
             self._watching = [
@@ -257,6 +262,20 @@ class Server(uvicorn.Server):
             self._log_configuration(self._first_config)
             self._ready()
             notify(READY)
+
+    async def _take_over_connections(self) -> None:
+        """End the early answers, and serve the connections whose requests waited for the server."""
+        loop = asyncio.get_running_loop()
+        for connection in () if self._early_answers is None else self._early_answers.stop():
+            await loop.connect_accepted_socket(self._make_protocol, connection)
+
+    def _make_protocol(self) -> Protocol:
+        """Return the protocol of a new connection, as uvicorn makes it."""
+        make: Any = self.config.http_protocol_class
+        protocol: Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End streamed answers, answer the open requests, stop listening, and cancel the background tasks."""
@@ -484,7 +503,8 @@ def open_server(
 ) -> tuple[Server, socket.socket]:
     """Return a server and its listening socket, with the store and the engine opened; it serves nothing yet.
 
-    All that can fail before the first request is done here; if it fails, the listener is closed.
+    All that can fail before the first request is done here; if it fails, the listener is closed. Meanwhile
+    health checks are answered.
 
     Parameters
     ----------
@@ -509,10 +529,19 @@ def open_server(
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
     listener = _open_allowed_listener(config, host, port, reuse_port=reuse_port)
-    with undo_on_error(listener.close):
+    early_answers = EarlyAnswers(listener)
+    with undo_on_error(listener.close), undo_on_error(early_answers.close):
         engine = (opening or _open_engine)(config)
-    answering = partial(ready, get_address(listener))
-    return Server(config, engine, answering, reread=reread, missed=missed, traced=traced), listener
+    server = Server(
+        config,
+        engine,
+        partial(ready, get_address(listener)),
+        early_answers=early_answers,
+        reread=reread,
+        missed=missed,
+        traced=traced,
+    )
+    return server, listener
 
 
 def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:

@@ -95,6 +95,8 @@ def encode_settings(config: schema.PlacementConfig) -> str:
     # Arms and the start have change events of their own.
     del fields["arms"]
     del fields["start"]
+    if fields["sticky"] is None:
+        del fields["sticky"]
     if fields.pop("recommended"):
         fields["policy"] = AUTO
     return json.dumps({name: _plain(value) for name, value in fields.items()}, sort_keys=True)

@@ -127,6 +127,80 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
         raise InvalidValue("signals", list(config.names), what + remedy)
 
 
+# ---- Users who keep what they were shown
+
+MICROSECONDS = {"minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
+LIFETIME = {"such": 'a number of minutes, hours or days, such as "30 days"'}
+Lifetime = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,4} (minute|hour|day)s?$", extra=LIFETIME)]
+
+
+class StickyConfig(msgspec.Struct, frozen=True):
+    """Who gets again what was shown before.
+
+    Attributes
+    ----------
+    unit : str
+        ``user``.
+    lifetime : int or None
+        Microseconds for which a draw is kept; None until the arm goes.
+    """
+
+    unit: str = "user"
+    lifetime: int | None = None
+
+
+def make_sticky(unit: str | None, lifetime: str | None) -> StickyConfig | None:
+    """Return the configuration of users who keep what they were shown; None without a unit.
+
+    Raises
+    ------
+    ConfigError
+        If there is a lifetime without a unit.
+
+    Examples
+    --------
+    >>> make_sticky("user", "2 hours")
+    StickyConfig(unit='user', lifetime=7200000000)
+    """
+    if unit is None:
+        if lifetime is not None:
+            raise ConfigError('sticky_for: nothing is kept; give sticky = "user", or leave it out')
+        return None
+    if lifetime is None:
+        return StickyConfig(unit)
+    count, name = lifetime.split(" ")
+    return StickyConfig(unit, int(count) * MICROSECONDS[name.removesuffix("s")])
+
+
+def check_sticky(config: PlacementConfig) -> None:
+    """Check that users of a placement can keep what they were shown.
+
+    Raises
+    ------
+    ConfigError
+        If another setting does not go with it.
+    """
+    holdout, kind = config.holdout, config.kind
+    reasons = {
+        "kind": kind != ARMS and f"{kind!r} cannot be, as one arm is repeated; give 'arms'",
+        "holdout.unit": holdout is not None
+        and holdout.unit != "user"
+        and f'{holdout.unit!r} would show a user two things; give "user"',
+        "holdout.control.policy": holdout is not None
+        and holdout.policy is not None
+        and "two policies cannot learn from the same draws; give another control",
+        "shadow": config.shadow is not None
+        and "a repetition has no draw with which a second policy could be compared; leave it out",
+        "signals": config.signals is not None and "each decision would count as a draw; leave them out",
+        "guardrail": config.guardrail is not None
+        and "each decision would count as a draw, and its proof hold too soon; leave it out",
+        "spread": config.spread and "one shard alone would know a key's users; leave it out",
+    }
+    for field, reason in reasons.items():
+        if reason:
+            raise ConfigError(f'{field}: with sticky = "user" {reason}')
+
+
 # ---- The tables
 
 COMMITTED, BUFFERED = "committed", "buffered"
@@ -347,6 +421,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Maximum number of keys, if configured.
     guardrail : GuardrailConfig or None
         The metric that must not degrade, and the action for a degradation.
+    sticky : StickyConfig or None
+        Who gets again what was shown before.
     """
 
     policy: Policy
@@ -371,6 +447,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     start: str | None = None
     most_keys: int | None = None
     guardrail: GuardrailConfig | None = None
+    sticky: StickyConfig | None = None
 
     def __post_init__(self) -> None:
         """Check that the policies, mode, signals, holdout, metrics and guardrail fit each other."""
@@ -384,6 +461,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             reads = max((self.policy, self.shadow or self.policy), key=attrgetter("context_dim"))
             check_config(self.signals, reads)
         self._check_holdout()
+        if self.sticky is not None:
+            check_sticky(self)
 
     def _check_holdout(self) -> None:
         """Check that holdout, metrics, learned metric and guardrail fit the placement; raises ConfigError."""

@@ -15,7 +15,17 @@ from tacit.policies.base import check_folds
 from tacit.policies.context import normalize_schema
 from tacit.policies.spec import AUTO, is_auto
 from tacit.service.config.holdout import GuardrailConfig, HoldoutConfig, MetricConfig
-from tacit.service.config.schema import ARMS, Count, Days, PlacementConfig, Rule, Seconds, SignalConfig
+from tacit.service.config.schema import (
+    ARMS,
+    Count,
+    Days,
+    Lifetime,
+    PlacementConfig,
+    Rule,
+    Seconds,
+    SignalConfig,
+    make_sticky,
+)
 
 MAX_KEY_BYTES = 2**20
 """Limit on the bytes of a key for a policy with a model for each key."""
@@ -85,6 +95,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Metrics that feedback carries besides the reward, by name, for the holdout or the guardrail.
     guardrail : table
         The metric that must not degrade, a margin, and the action for a degradation.
+    sticky : str
+        ``user``: a user, by key, gets again what was shown to it before, with the propensity of that draw.
+        The policy learns one decision of each draw; the lift counts all, by user.
+    sticky_for : str
+        How long a user keeps what was drawn, such as ``30 days``, ``12 hours`` or ``90 minutes``; by default
+        until the arm goes.
     rebuild : bool
         Whether a new policy learns the log: the log is folded into it while the previous policy decides,
         once for each policy configured in this way.
@@ -115,6 +131,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     holdout: HoldoutConfig | None = None
     metrics: dict[str, MetricConfig] = {}
     guardrail: GuardrailConfig | None = None
+    sticky: Literal["user"] | None = None
+    sticky_for: Lifetime | None = None
     rebuild: bool = False
     start: str | None = None
 
@@ -221,6 +239,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             options=options,
             retention=retention if self.retention is None else self.retention,
             signals=self._signals,
+            sticky=make_sticky(self.sticky, self.sticky_for),
             recommended=is_auto(self.policy),
             **{name: getattr(self, name) for name in COPIED_KEYS},
         )

@@ -65,7 +65,9 @@ class Choices:
     by_control : array of bool, optional
         Which rows the control's policy decided. ``secondary`` has these rows; without ``by_control``, all.
     by_client : bool
-        Whether clients made the decisions; they are recorded as if they were read from the log.
+        Whether clients made the decisions.
+    is_recalled : bool
+        Whether the decisions are recorded as if they were read from the log; so are those of clients.
     """
 
     batch: ImpressionBatch
@@ -78,6 +80,7 @@ class Choices:
     secondary: Sequence[Decision] | None = None
     by_control: Booleans | None = None
     by_client: bool = False
+    is_recalled: bool = False
 
 
 class Decider(Protocol):

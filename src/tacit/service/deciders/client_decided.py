@@ -39,4 +39,4 @@ class ClientDecider:
         decisions: list[Any] = [
             decision._replace(epoch=learner.epoch(key) if key in learner else 0) for decision, key in pairs
         ]
-        return (Choices(batch, decisions, self.mode, by_client=True),)
+        return (Choices(batch, decisions, self.mode, by_client=True, is_recalled=True),)

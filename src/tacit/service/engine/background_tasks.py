@@ -318,6 +318,10 @@ class SubjectEraser:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
+                if placement.sticky is not None:
+                    # What the log without this user would give.
+                    salt, number = placement.reader.hash_key
+                    placement.sticky.forget(subject.units(salt, number, placement.seed))
                 placement.apply_change(rows.ChangeRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done

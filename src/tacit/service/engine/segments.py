@@ -33,7 +33,7 @@ from tacit.policies.features.context_mixture import ContextBeliefs
 from tacit.service.config.holdout import RewardScale
 from tacit.service.engine.writer import Serving
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import FIXED_MODES, DecisionRow, Event
+from tacit.service.log.rows import UNWEIGHTED_MODES, DecisionRow, Event
 from tacit.service.placements.placement import Placement
 from tacit.wire.lift import LATEST, ArmForAll, ArmForThem, FieldForWhom, ForWhom, UserSegment
 
@@ -319,7 +319,7 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
         and row.placement == placement.id
         and row.context is not None
         and not row.control
-        and row.mode not in FIXED_MODES
+        and row.mode not in UNWEIGHTED_MODES
     )
 
 

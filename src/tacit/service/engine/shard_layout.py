@@ -18,7 +18,7 @@ from psycopg import sql
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.engine.fold import new_spec, with_stored_policy
-from tacit.service.errors import Fenced, StoreError
+from tacit.service.errors import Fenced, NoStore, StoreError
 from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore, lock_number
 from tacit.service.log.sql import check_version
 from tacit.service.log.store import End
@@ -186,17 +186,22 @@ def _with_stored_policy(
 
 
 def check_starts(config: Config) -> None:
-    """Raise ConfigError if a placement is configured to start from a learner, which shards cannot.
+    """Check that shards can serve the placements of a configuration.
 
     Raises
     ------
     ConfigError
-        If a placement starts from a learner.
+        If a placement starts from a learner, or keeps what users were shown.
     """
     for name, placement_config in config.placements.items():
         if placement_config.start is not None:
             raise ConfigError(
                 f"placements.{name}.start: shards start from nothing; serve it without --ray, or leave it out"
+            )
+        if placement_config.sticky is not None:
+            raise ConfigError(
+                f"placements.{name}.sticky: shards do not know each other's users; serve it without --ray, "
+                "or leave it out"
             )
 
 
@@ -243,7 +248,7 @@ class ReadStore(PostgresStore):
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._reader.read_only = True
             if self.select_one(self._reader, "SELECT to_regclass(?)", f"{self.schema}.store") is None:
-                raise StoreError(f"{self.location}: there is no log; give the schema that was served")
+                raise NoStore(f"{self.location}: there is no log; give the schema that was served")
             check_version(self.location, self.select_one(self._reader, "SELECT version FROM store"), VERSION)
             self.salt = self.select_one(self._reader, "SELECT salt FROM store")
             self._cleanup = cleanup.pop_all()

@@ -108,10 +108,12 @@ class Endpoint:
         try:
             call = self._make_call(route, scope[ROUTE_MATCH], scope["query_string"], body, scope[CALLER])
             if route.accepts_signature:
-                call = call._replace(request=body, headers=dict(scope["headers"]))
+                call = call._replace(request=body)
+            if route.accepts_signature or route.reads_headers:
+                call = call._replace(headers=dict(scope["headers"]))
             result = await route.handler(self._service, call)
         except (TacitError, msgspec.MsgspecError) as error:
-            return self.refusal(route, error)
+            return self.refusal(route, error, scope[ROUTE_MATCH].id)
         return make_answer(result)
 
     def read_request(
@@ -134,12 +136,15 @@ class Endpoint:
             self._service, RouteCall(route_match.name, route_match.id, b"", request, caller)
         )
 
-    def refusal(self, route: Route, error: Error) -> Answer:
-        """Return the answer for an error of a request, with a Retry-After header if the service is busy."""
+    def refusal(self, route: Route, error: Error, id: str = "") -> Answer:
+        """Return the answer for an error of a request, with a Retry-After header if the service is busy.
+
+        ``id`` is the id in the address.
+        """
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
             return refusals.answer_problem(messages.convert_error(error), LATER)
-        return refusals.answer_error(error, route)
+        return refusals.answer_error(error, route, id)
 
     def _make_call(
         self, route: Route, route_match: RouteMatch, query: bytes, body: bytes, caller: Caller

@@ -32,7 +32,10 @@ Headers = Mapping[bytes, bytes]
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 PREFLIGHT = (
     (b"access-control-allow-methods", b"GET, POST, PUT, DELETE"),
-    (b"access-control-allow-headers", b"authorization, content-type, traceparent, x-request-id"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, if-none-match, traceparent, x-request-id",
+    ),
     (b"access-control-max-age", b"600"),
 )
 """Headers of the answer to a CORS preflight request."""
@@ -119,7 +122,9 @@ Body = TypeVar("Body")
 # Bodies over the limit are read up to this many limits: a client that cannot finish sending would not read
 # why its body was refused.
 DRAINED_LIMITS = 16
-NO_CONTENT = 204
+NO_CONTENT, NOT_MODIFIED = 204, 304
+EMPTY = NO_CONTENT, NOT_MODIFIED
+"""Statuses of answers without content."""
 BYTES = "application/octet-stream"
 
 PIECE = 65_536
@@ -225,12 +230,12 @@ def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
 def make_headers(answer: Answer) -> list[Header]:
     """Return all headers of an answer: its content's type and length, the usual ones, and its own.
 
-    An answer of status 204 has no headers of content.
+    An answer of status 204 or 304 has no headers of content.
     """
     content_headers = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
     # An answer without content must not have headers that describe it (RFC 9110, section 8.6).
     return [
-        *([] if answer.status == NO_CONTENT else content_headers), *_raw_data_headers, *answer.headers
+        *([] if answer.status in EMPTY else content_headers), *_raw_data_headers, *answer.headers
     ]  # fmt: skip
 
 
@@ -250,7 +255,7 @@ _DATA_LINES = encode_lines(_raw_data_headers)
 
 def encode_headers(answer: Answer) -> bytes:
     """Return all headers of an answer as encoded lines of HTTP."""
-    if answer.headers or answer.status == NO_CONTENT:
+    if answer.headers or answer.status in EMPTY:
         return encode_lines(make_headers(answer))
     fields = answer.media.encode(), len(answer.body), _DATA_LINES
     return b"content-type: %s\r\ncontent-length: %d\r\n%s" % fields
@@ -417,8 +422,11 @@ def answer_problem(problem: Problem, *headers: Header) -> Answer:
     return Answer(problem.status, MEDIA, msgspec.json.encode(problem), headers)
 
 
-def _answer_error(error: Error, route: Route) -> Answer:
-    """Return the answer for an error of a route; that of a batch says that nothing of the batch counts."""
+def _answer_error(error: Error, route: Route, id: str) -> Answer:
+    """Return the answer for an error of a route; that of a batch says that nothing of the batch counts.
+
+    The ``id`` in the address is not used.
+    """
     problem = convert_error(error)
     if route.path.endswith("/batch") and problem.status in (409, 422):
         problem = msgspec.structs.replace(problem, detail=f"{problem.detail} (nothing of the batch counts)")

@@ -48,7 +48,7 @@ class RouteCall(NamedTuple):
     caller : Caller
         The sender's key and what it may access.
     headers : mapping from bytes to bytes
-        The request's headers, for a route whose bodies may be signed; empty otherwise.
+        The request's headers, for a route that reads them or whose bodies may be signed; empty otherwise.
     """
 
     placement: Any
@@ -133,6 +133,8 @@ class Route(NamedTuple):
     accepts_signature : bool
         Whether a sender may sign bodies, as the configuration says, in place of sending a key: the
         handler gets the raw body and checks the signature.
+    reads_headers : bool
+        Whether the handler gets the request's headers.
     placement_source : str
         Where the placement is found that a key must reach: the ``name`` or the ``id`` in the address,
         or the ``query``; ``each`` if the handler selects the placements that the key reaches; or
@@ -154,6 +156,7 @@ class Route(NamedTuple):
     placement_source: Literal["name", "id", "query", "each", "none"] = "name"
     split_handler: SplitHandler | None = None
     accepts_signature: bool = False
+    reads_headers: bool = False
 
 
 def join_handler(split_handler: SplitHandler) -> Handler:
@@ -281,7 +284,7 @@ class Refusals(NamedTuple):
     answer_problem : function
         Returns the answer for a problem; more headers may be given after it.
     answer_error : function
-        Returns the answer for an error that the handler of a route raised.
+        Returns the answer for an error that the handler of a route raised, with the id in the address.
     body, media : type, str
         Type and media type of the body of these answers.
     describe_status : function
@@ -289,7 +292,7 @@ class Refusals(NamedTuple):
     """
 
     answer_problem: Callable[..., Answer]
-    answer_error: Callable[[Error, Route], Answer]
+    answer_error: Callable[[Error, Route, str], Answer]
     body: type[msgspec.Struct]
     media: str
     describe_status: Callable[[int], str]

@@ -108,7 +108,13 @@ PINNED, PINNED_FROZEN = PIN_MODES = "pinned", "pinned-frozen"
 """Modes of decisions that showed a pinned arm, while the placement learned or was frozen."""
 FIXED_MODES = (APPRENTICE, CONTROL, PINNED, PINNED_FROZEN)
 """Modes whose decisions show a fixed arm: their propensities say nothing about other arms."""
-UNLEARNED_MODES = (FROZEN, PINNED_FROZEN)
+KEPT = "kept"
+"""Mode of decisions that repeat what a user was shown, after one from which the policy learns."""
+UNWEIGHTED_MODES = (*FIXED_MODES, KEPT)
+"""Modes whose decisions have no weight of their own in estimates by propensities."""
+UNEXPORTED_MODES = (*PIN_MODES, KEPT)
+"""Modes whose decisions click logs leave out."""
+UNLEARNED_MODES = (FROZEN, PINNED_FROZEN, KEPT)
 """Modes whose decisions are not learned from."""
 
 

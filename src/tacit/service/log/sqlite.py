@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from tacit.service.errors import Damaged, Refused, StoreError
+from tacit.service.errors import Damaged, NoStore, Refused, StoreError
 from tacit.service.log import sql
 from tacit.service.log.owned_file import OwnedFile
 from tacit.service.log.rows import Rows, with_checksums
@@ -346,7 +346,7 @@ class ReadSqlite(SqliteStore):
         self.path = Path(path)
         self.location = f"store.path: {self.path}"
         if not self.path.is_file():
-            raise StoreError(f"{self.location}: there is no store; give the path of one that was served")
+            raise NoStore(f"{self.location}: there is no store; give the path of one that was served")
         with contextlib.ExitStack() as cleanup, self._translate_errors():
             self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
             cleanup.callback(self._reader.close)

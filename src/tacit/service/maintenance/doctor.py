@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import platform
 import re
 import socket
@@ -29,12 +30,13 @@ import msgspec
 
 from tacit.core import name_conflict
 from tacit.core.arrays import leaves
-from tacit.errors import BEFORE_0_3, ConfigError
+from tacit.errors import BEFORE_0_3, ConfigError, TacitError
 from tacit.learning.learner import Learner
 from tacit.service.config.file import lint_config, load_config
-from tacit.service.config.schema import Config
+from tacit.service.config.schema import Config, StoreConfig
 from tacit.service.engine.fold import fold, load_placement
-from tacit.service.errors import Damaged, StoreError
+from tacit.service.engine.stores import open_to_read
+from tacit.service.errors import Damaged, NoStore, StoreError
 from tacit.service.log.archive import blank_archived_rows
 from tacit.service.log.change_events import find_start
 from tacit.service.log.removal import find_damaged_rows, forget_user
@@ -386,7 +388,40 @@ def _check_configuration(path: Path) -> list[Check]:
         return [Check("configuration", False, str(error))]
     names = ", ".join(config.placements)
     doubtful = (Check("configuration", None, warning) for warning in lint_config(config))
-    return [Check("configuration", True, f"{path}: {names}"), *doubtful, _check_port(config.server.port)]
+    return [
+        Check("configuration", True, f"{path}: {names}"),
+        *doubtful,
+        _check_store(config.store),
+        _check_port(config.server.port),
+    ]
+
+
+def _check_store(config: StoreConfig) -> Check:
+    """Check that a store can be opened, without owning it; where there is none, that one can be begun."""
+    place = config.path if config.url is None else f"schema {config.schema} of the database"
+    try:
+        with closing(open_to_read(config)) as store:
+            rows, placements = store.end().seq, len(store.placements())
+    except NoStore:
+        return (
+            _check_new_store(Path(config.path))
+            if config.url is None
+            else Check("store", True, f"the database answers; {place} begins at the first start")
+        )
+    except (TacitError, OSError) as error:
+        return Check("store", False, str(error), "mend it before the service is started, or give another")
+    if config.url is None and not os.access(config.path, os.W_OK):
+        return Check("store", False, f"{place} cannot be written", "let the service's user own it")
+    return Check("store", True, f"{place}: {rows:,} rows, {placements} placements")
+
+
+def _check_new_store(path: Path) -> Check:
+    """Check that a store in a file can be begun: the nearest folder that exists can be written."""
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if folder.is_dir() and os.access(folder, os.W_OK):
+        return Check("store", True, f"{path} begins at the first start")
+    remedy = "let the service's user own it, or give another store.path"
+    return Check("store", False, f"{path}: {folder} cannot be written", remedy)
 
 
 def _check_port(port: int) -> Check:

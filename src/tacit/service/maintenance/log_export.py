@@ -28,8 +28,8 @@ from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, to_table
 from tacit.service.log.blocks import split_distinct
 from tacit.service.log.change_events import PolicyVersion
 from tacit.service.log.rows import (
-    PIN_MODES,
     POLICY,
+    UNEXPORTED_MODES,
     ChangeRow,
     DecisionRow,
     Event,
@@ -132,7 +132,7 @@ def _export_records(store: Store, path: Path) -> int:
 def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
     """Return a placement's decisions with closed windows as rows of its export table.
 
-    Decisions that showed a pinned arm are left out.
+    Decisions that showed a pinned arm, or repeat what a user was shown, are left out.
     """
     placement = store.placements()[name]
     policy = policy_from_stored(json.loads(placement.spec))
@@ -140,7 +140,7 @@ def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int
         record
         for row in store.events(0)
         if isinstance(row, DecisionRow) and row.placement == placement.id
-        if row.seq in earned and row.mode not in PIN_MODES
+        if row.seq in earned and row.mode not in UNEXPORTED_MODES
         for record in export.rows(row, earned[row.seq], name, policy)
     ]
 
@@ -165,7 +165,7 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
     policies = {placement.id: policy_from_stored(json.loads(placement.spec)) for placement in stored.values()}
     decisions = (e for e in store.events(0) if isinstance(e, DecisionRow) and e.placement in names)
     # Forced actions cannot evaluate another policy.
-    unpinned_rows = (row for row in decisions if row.mode not in PIN_MODES)
+    unpinned_rows = (row for row in decisions if row.mode not in UNEXPORTED_MODES)
     rows = (click_row(row, names[row.placement], policies[row.placement], rewards) for row in unpinned_rows)
     return write_clicks(rows, path, {name: config.placements[name].scale for name in names.values()})
 

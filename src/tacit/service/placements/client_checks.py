@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.columns import ROUNDING, check_propensities
-from tacit.service.deciders.propensity_floor import compute_floor
+from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.log.requests import ClientDecision, DecisionRequest, Impression
 from tacit.service.placements.placement import Placement
 from tacit.uplift.boundary import LEAST_PROPENSITY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.config.holdout import ControlTable, HoldoutConfig
+from tacit.service.config.holdout import USER, ControlTable, HoldoutConfig
 from tacit.service.config.lift_terms import encode_terms, parse_configured_holdout
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_text
@@ -61,6 +61,8 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
         allowed = ", ".join(map(str, offered)) or "none: they come with requests"
         raise InvalidValue("control", holdout.arm, f"on offer are {allowed}")
     check_look(holdout, time)
+    if placement.config.sticky is not None and holdout.unit != USER:
+        raise InvalidValue("unit", holdout.unit, 'give "user": users keep what they were shown')
     try:
         holdout.check(kind.name, kind.controls)
     except ConfigError as error:

@@ -22,7 +22,15 @@ from tacit.service.deciders.modes import Modes
 from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.log.blocks import Block, split_distinct
-from tacit.service.log.rows import ACTIVATE, REWARD, UNLEARNED_MODES, DecisionRow, FeedbackRow, decode_json
+from tacit.service.log.rows import (
+    ACTIVATE,
+    KEPT,
+    REWARD,
+    UNLEARNED_MODES,
+    DecisionRow,
+    FeedbackRow,
+    decode_json,
+)
 from tacit.service.placements.results import Results
 from tacit.service.projections.attribution import FROZEN as NOT_LEARNING
 from tacit.service.projections.attribution import (
@@ -338,12 +346,15 @@ class FeedbackLearning:
     def _learn_final(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
         """Learn the final rewards of feedback and count them.
 
-        Changes the outcomes of rows that were not learned, in place: "frozen" or "late-epoch".
+        Changes the outcomes of rows that were not learned, in place: "frozen", "late-epoch", or "noted" for
+        decisions that repeat what a user was shown.
         """
         learned = self._select_learnable(rewards)
         if len(learned.values) < len(rewards.values):
+            entry_modes = self._windows.open.values(rewards.entries, "mode")
+            modes = dict(zip(rewards.row_indices, entry_modes, strict=True))
             for row_index in set(rewards.row_indices).difference(learned.row_indices):
-                outcomes[row_index] = NOT_LEARNING
+                outcomes[row_index] = NOTED if modes[row_index] == KEPT else NOT_LEARNING
             self._results.count_unlearned(
                 rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist())
             )

@@ -35,6 +35,7 @@ from tacit.service.deciders.pins import Pins
 from tacit.service.deciders.policy import PlainDecider, PolicyDecider
 from tacit.service.deciders.shadow import ShadowDecider
 from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.deciders.sticky import StickyDecider
 from tacit.service.log import rows as log_rows
 from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile
@@ -65,8 +66,12 @@ from tacit.service.projections.projection import Projections
 from tacit.service.projections.reward_sums import LiftSums, RewardSums
 from tacit.service.projections.series import Series
 from tacit.service.projections.shared_learning import SharedLearning, make_shared_states
+from tacit.service.projections.sticky_users import StickyUsers
 
-ASPECTS = "feedback_rule lifecycle modes pins reward_sums control guardrail shared signals items feed_offsets"
+ASPECTS = (
+    "feedback_rule lifecycle modes pins reward_sums control guardrail shared signals items feed_offsets "
+    "sticky"
+)
 """Attributes of a placement that hold its aspects, in the order in which they are restored."""
 
 
@@ -190,6 +195,7 @@ class Placement:
         self.shared = SharedLearning(states, self.policy, self.modes) if states else None
         self.signals = None if config.signals is None else PlacementSignals(config.signals, self.policy)
         self.items = Items(self.policy) if has_catalogue(config.policy) else None
+        self.sticky = None if config.sticky is None else StickyUsers(config.sticky)
         self.reader = parts.reader(self.name, self.shows, self.policy, self.control, self.signals)
         self.reader.hash_key = stored.salt, self.id
         self.added = {type(aspect).__name__: aspect for aspect in (make(self) for make in parts.aspects)}
@@ -235,6 +241,8 @@ class Placement:
             decider = PolicyHoldoutDecider(policy, self.secondary, assigner, modes.mode, **options)
         if self.secondary is not None and modes.has_counterfactuals and not self.has_control_policy:
             decider = ShadowDecider(decider, self.secondary, self.shows)
+        if self.sticky is not None and not modes.control_decides:
+            decider = StickyDecider(decider, self.sticky, policy, self.shows, assigner, modes.mode)
         if (pin := self.pins.last) is not None:
             pinned_mode = log_rows.PINNED_FROZEN if modes.frozen else log_rows.PINNED
             decider = PinnedDecider(decider, pin, policy, self.shows, pinned_mode, keeps_state=modes.frozen)
@@ -405,9 +413,9 @@ class Placement:
     def _record(self, choices: Choices) -> Block[DecisionRow]:
         """Store decisions as open, count them, and return their rows for the log."""
         rows = self.shows.make_rows(choices, self.id, self.policy_id)
-        if choices.by_client:
+        if choices.is_recalled:
             self.recall.recall(rows)
-            self.has_client_decisions = True
+            self.has_client_decisions |= choices.by_client
         else:
             self.learning.open_decisions(rows, choices.decisions, choices.secondary, choices.by_control)
         return rows
@@ -456,7 +464,8 @@ class Placement:
         elif change.kind == log_rows.FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.open.apply_to_field("asked", remove_unit)
-        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and self.kind.showing.compared):
+        holds_users = self.kind.showing.compared or self.sticky is not None
+        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and holds_users):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.compose()
 

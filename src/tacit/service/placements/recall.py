@@ -92,7 +92,8 @@ class Recall:
         row, keeps_state = rows[0], self.modes.frozen or self.learning.learns_nothing
         by_control_policy = log_rows.has_control_policy(row)
         in_control = bool(by_control_policy and row.control)
-        if in_control:
+        # Nothing was drawn for a repetition.
+        if in_control or row.mode == log_rows.KEPT:
             self.policy.learner.lanes.admit([row.key])
             decision = self.policy.restore_open(row, self.policy.learner.epoch(row.key))
         else:

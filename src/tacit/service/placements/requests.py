@@ -17,9 +17,11 @@ from tacit.service.deciders.assignment import format_unit_warning
 from tacit.service.deciders.control_group import ControlGroup
 from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.deciders.sticky import STICKY_WARNING
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import ClientDecision, DecisionRequest, Impression, check_id
 from tacit.service.log.rows import DecisionRow
+from tacit.service.log.search_records import SearchFields, hash_unit
 from tacit.service.placements.shows import Shows
 
 
@@ -154,6 +156,8 @@ class RequestReader:
 
     def find_warning(self, request: Any) -> str | None:
         """Return a warning about a valid request that is probably a mistake, or None."""
+        if self._config.sticky is not None and request.user is None:
+            return STICKY_WARNING
         holdout = self._control.holdout
         if holdout is not None and holdout.unit != DECISION and getattr(request, holdout.unit) is None:
             return format_unit_warning(holdout.unit)
@@ -258,7 +262,13 @@ class RequestReader:
         arm = None if self._control.holdout is None else self._control.holdout.arm
         if arm is not None and impression.arms is not None and arm not in impression.arms:
             raise InvalidValue("arms", impression.arms, f"offer {arm!r}, which the control shows")
-        return impression if session is user is None else impression._replace(session=session, user=user)
+        if session is user is None:
+            return impression
+        impression = impression._replace(session=session, user=user)
+        if self._config.sticky is None or user is None:
+            return impression
+        unit = hash_unit(*self.hash_key, user, None)
+        return impression._replace(asked=SearchFields(unit=unit).text)
 
     def _make_impression(
         self,

@@ -11,7 +11,7 @@ from tacit.errors import InvalidValue
 from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import FeedbackRequest
-from tacit.service.log.rows import CLICKS, FIXED_MODES, DecisionRow
+from tacit.service.log.rows import CLICKS, UNWEIGHTED_MODES, DecisionRow
 from tacit.service.placements.shows import Shows
 from tacit.service.projections.attribution import Attribution, TrainingBatch
 from tacit.service.projections.series import Series, weigh_reward
@@ -145,10 +145,10 @@ class Results:
     def _get_propensities(self, entries: Ints) -> list[float | None]:
         """Return the logged propensities of open decisions; None where an arm was always shown."""
         propensities, modes = self.windows.open.columns(entries, "propensity", "mode")
-        if set(modes).isdisjoint(FIXED_MODES):
+        if set(modes).isdisjoint(UNWEIGHTED_MODES):
             return propensities
         pairs = zip(propensities, modes, strict=True)
-        return [None if mode in FIXED_MODES else value for value, mode in pairs]
+        return [None if mode in UNWEIGHTED_MODES else value for value, mode in pairs]
 
     def read_copy(self) -> Self:
         """Return a copy for reader threads, with a copy of the series."""
@@ -172,6 +172,6 @@ class Results:
 def weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
     """Return the propensities of decisions of one mode; None where an arm was always shown."""
     # An action that is always shown has no information about uniform exploration.
-    if rows.column("mode")[0] in FIXED_MODES:
+    if rows.column("mode")[0] in UNWEIGHTED_MODES:
         return [None] * len(rows)
     return rows.column("propensity")

@@ -71,6 +71,8 @@ def make_fold_spec(placement: Placement) -> str:
         spec["regime"] = placement.policy_version.seq
     if placement.start is not None:
         spec["start"] = msgspec.to_builtins(placement.start)
+    if config.sticky is not None:
+        spec["sticky"] = msgspec.to_builtins(config.sticky)
     if config.signals is not None:
         spec["signals"] = msgspec.to_builtins(config.signals)
     return json.dumps(spec, sort_keys=True)
@@ -151,9 +153,10 @@ def export_open_windows(placement: Placement) -> list[Any]:
 
 
 def _count_size(placement: Placement) -> int:
-    """Return the size of a snapshot: number of keys, open windows and items."""
+    """Return the size of a snapshot: number of keys, open windows, users whose arms are kept, and items."""
     items = find_catalogue(placement.learner)
-    return len(placement.learner) + placement.pending + (0 if items is None else len(items))
+    users = 0 if placement.sticky is None else placement.sticky.count
+    return len(placement.learner) + placement.pending + users + (0 if items is None else len(items))
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:

@@ -19,8 +19,8 @@ from tacit.learning.lanes import Offer
 from tacit.policies import Policy
 from tacit.service.config.holdout import HoldoutConfig, RewardScale
 from tacit.service.config.lift_terms import describe_change, parse_holdout, parse_metrics, parse_rule
+from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.config.schema import PlacementConfig
-from tacit.service.deciders.propensity_floor import compute_floor
 from tacit.service.log.ids import as_datetime, parse_time
 from tacit.service.log.rows import ARMS
 from tacit.service.projections.attribution import CORRECTED, NOTED

@@ -467,7 +467,8 @@ class RewardSums(Projection):
         counts = seqs >= self.sums.seq
         # In these modes the policy does not choose the arm.
         counts &= [mode not in log_rows.FIXED_MODES for mode in batch.values("mode")]
-        self._count_shown(batch.select(counts & (seqs >= self.sums.first_scored_seq)))
+        is_drawn = np.array([mode != log_rows.KEPT for mode in batch.values("mode")], np.bool_)
+        self._count_shown(batch.select(counts & is_drawn & (seqs >= self.sums.first_scored_seq)))
         counts &= batch.rewards == batch.rewards
         counted = batch.select(counts)
         if not len(counted.entries):
@@ -481,10 +482,20 @@ class RewardSums(Projection):
             counted.values("bucket"),
             counted.arm_indices,
             np.array(counted.offered_counts),
-            *counted.compute_propensities(sticky=self.sums.clustered),
+            *self._compute_propensities(counted),
             {name: amounts[counts] for name, amounts in metrics.items()},
         )
         return counted, closed
+
+    def _compute_propensities(self, batch: ClosedBatch) -> tuple[Floats, Floats]:
+        """Return the propensities of decisions as the estimates need them, NaN where they have no weight.
+
+        A decision that repeats what a user was shown counts for its group alone: of the same draw another
+        decision has the weight.
+        """
+        logged, policy = batch.compute_propensities(sticky=self.sums.clustered)
+        is_kept = [mode == log_rows.KEPT for mode in batch.values("mode")]
+        return np.where(is_kept, np.nan, logged), np.where(is_kept, np.nan, policy)
 
     def _count_shown(self, batch: ClosedBatch) -> None:
         """Queue the shown arms of decisions for the frequencies; not for lists or unnumbered arms."""

@@ -1,0 +1,150 @@
+"""Sticky users: a user gets again what was shown to it before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from tacit.learning.decisions import Arm
+from tacit.service.deciders.assignment import HoldoutAssigner
+from tacit.service.deciders.choices import Choices, Decider, ImpressionBatch
+from tacit.service.deciders.holdout import assign
+from tacit.service.deciders.policy import PolicyDecider
+from tacit.service.log.requests import ClientDecision, Impression
+from tacit.service.log.rows import KEPT
+from tacit.service.log.search_records import SearchFields
+
+STICKY_WARNING = "user: without it nobody is shown the same again; send user with each decision"
+
+
+class KeptArm(NamedTuple):
+    """The arm that a user was shown for a key.
+
+    Attributes
+    ----------
+    arm : int or str
+    propensity : float or None
+        Propensity of the draw.
+    time : int
+        Time of the draw, in microseconds since 1970.
+    seq : int
+        Last decision for the user from which the policy may learn.
+    is_learned : bool
+        Whether the policy learns from that decision, so that further ones are repetitions only: it was made
+        online, and is not deferred, or was activated.
+    """
+
+    arm: Arm
+    propensity: float | None
+    time: int
+    seq: int
+    is_learned: bool
+
+
+def read_user(asked: str | None) -> str | None:
+    """Return the hash of the user from a decision's ``asked`` text; None if it has none.
+
+    Examples
+    --------
+    >>> read_user('{"unit":"ff"}'), read_user(None)
+    ('ff', None)
+    """
+    return None if asked is None else SearchFields.read(asked).unit
+
+
+class KeptArms(Protocol):
+    """The memory of what users were shown."""
+
+    def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
+        """Return what a user was shown for a key, if it holds at a time and is on offer."""
+
+
+class Offers(Protocol):
+    """What sticky users must know of the kind of a placement."""
+
+    def list_offer(self, impression: Impression) -> Sequence[Arm]:
+        """Return the names of the arms on offer to an impression."""
+
+
+@dataclass
+class StickyDecider:
+    """Repeats what users were shown, with the propensity of the draw, and lets the decider draw for others.
+
+    Parameters
+    ----------
+    decider : Decider
+        Decides all other impressions.
+    users : KeptArms
+    policy : PolicyDecider
+    offers : Offers
+    assigner : HoldoutAssigner or None
+        Assigns users to the holdout.
+    mode : str
+        Mode that the log gives to decisions from which the policy may learn.
+    """
+
+    decider: Decider
+    users: KeptArms
+    policy: PolicyDecider
+    offers: Offers
+    assigner: HoldoutAssigner | None
+    mode: str
+
+    def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
+        """Yield repetitions for known users, and the decider's decisions for others, in order.
+
+        A part ends before a user who occurs in it already: what it is shown next depends on its decision.
+        """
+        users = list(map(read_user, batch.impressions.column("asked")))
+        if users.count(None) == len(users):
+            yield from self.decider.choose(batch)
+            return
+        start = 0
+        while start < len(users):
+            kept, stop = self._find_run(batch, users, start)
+            part = batch.select(slice(start, stop))
+            if kept:
+                yield self._repeat(part, kept)
+            else:
+                yield from self.decider.choose(part)
+            start = stop
+
+    def _find_run(
+        self, batch: ImpressionBatch, users: Sequence[str | None], start: int
+    ) -> tuple[list[KeptArm], int]:
+        """Return the kept arms of a run of similar impressions, empty for draws, and the end of the run."""
+        kept_arms: list[KeptArm] = []
+        seen: set[tuple[str, str]] = set()
+        first: KeptArm | None = None
+        stop = start
+        while stop < len(users):
+            impression, user = batch.impressions[stop], users[stop]
+            kept = None
+            if user is not None:
+                if (impression.key, user) in seen:
+                    break
+                seen.add((impression.key, user))
+                kept = self.users.find(impression.key, user, batch.time, self.offers.list_offer(impression))
+            if stop == start:
+                first = kept
+            elif (kept and kept.is_learned) != (first and first.is_learned):
+                break
+            if kept is not None:
+                kept_arms.append(kept)
+            stop += 1
+        return kept_arms, stop
+
+    def _repeat(self, batch: ImpressionBatch, kept: Sequence[KeptArm]) -> Choices:
+        """Return decisions that show the kept arms, with the propensities of their draws."""
+        learner, keys = self.policy.learner, batch.impressions.column("key")
+        learner.lanes.admit(keys)
+        decisions: Any = [
+            ClientDecision(each.arm, each.propensity, learner.epoch(key))
+            for each, key in zip(kept, keys, strict=True)
+        ]
+        assignment = None
+        if self.assigner is not None:
+            assignment = assign(batch, self.assigner, None, all_control=False)
+        mode = KEPT if kept[0].is_learned else self.mode
+        return Choices(batch, decisions, mode, assignment=assignment, is_recalled=True)

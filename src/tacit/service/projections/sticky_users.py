@@ -1,0 +1,167 @@
+"""What users were shown, for placements that show it again: a fold of the decisions in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tacit.learning.decisions import Arm
+from tacit.service.config.schema import StickyConfig
+from tacit.service.deciders.aspect import SavedState
+from tacit.service.deciders.sticky import KeptArm, read_user
+from tacit.service.log.blocks import Block
+from tacit.service.log.rows import ACTIVATE, FROZEN, HOLDOUT, ONLINE, ChangeRow, DecisionRow, FeedbackRow
+from tacit.service.log.store import Snapshot
+from tacit.service.projections.attribution import NOTED
+from tacit.service.projections.projection import Projection
+
+MOST_KEPT = 1_000_000
+"""Users, each with a key, whose arms are kept; of more, those drawn first are forgotten."""
+REASON_NOT_LOCAL = "users keep what they were shown, which is known here alone"
+
+
+class SavedUser(NamedTuple):
+    """A user's arm in a snapshot: the fields of a kept arm, behind the key and the hash of the user."""
+
+    key: str
+    user: str
+    arm: int | str
+    propensity: float | None
+    time: int
+    seq: int
+    is_learned: bool
+
+
+class StickyUsers(Projection):
+    """Holds the arm that each user was shown, by key.
+
+    A draw is kept for as long as the configuration says, or until the arm goes, the holdout changes, or the
+    user is forgotten. Decisions of users without an id, and those that showed a pin or were made in the mode
+    ``control``, are not kept.
+
+    Parameters
+    ----------
+    config : StickyConfig
+    """
+
+    def __init__(self, config: StickyConfig) -> None:
+        self._lifetime = config.lifetime
+        self._kept: dict[tuple[str, str], KeptArm] = {}
+        # Decisions that may still be activated, by their row.
+        self._unlearned: dict[int, tuple[str, str]] = {}
+        self._shard_count: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of users with a key whose arms are kept."""
+        return len(self._kept) if self._shard_count is None else self._shard_count
+
+    def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
+        """Return what a user was shown for a key, if it holds at a time and is on offer."""
+        kept = self._kept.get((key, user))
+        if kept is None or self._is_over(kept, time) or kept.arm not in offered:
+            return None
+        return kept
+
+    def _is_over(self, kept: KeptArm, time: int) -> bool:
+        """True if an arm is not kept any more at a time."""
+        return self._lifetime is not None and time >= kept.time + self._lifetime
+
+    # Decisions and activations ---------------------------------------------------------------
+
+    def add_decisions(self, rows: Block[DecisionRow]) -> None:
+        """Keep the arms of draws; note from which decisions the policy learns."""
+        if not any(rows.column("asked")):
+            return
+        names = "seq", "key", "asked", "arm", "propensity", "time", "mode", "deferred"
+        for seq, key, asked, arm, propensity, time, mode, deferred in zip(
+            *map(rows.column, names), strict=True
+        ):
+            user = read_user(asked)
+            if user is None or mode not in (ONLINE, FROZEN):
+                continue
+            is_learned = mode == ONLINE and not deferred
+            kept = self._kept.get((key, user))
+            if kept is not None:
+                self._unlearned.pop(kept.seq, None)
+            if kept is None or self._is_over(kept, time) or kept.is_learned or kept.arm != arm:
+                # At the end: arms are in the order of their draws.
+                self._kept.pop((key, user), None)
+                kept = KeptArm(arm, propensity, time, seq, is_learned)
+            self._kept[key, user] = kept._replace(seq=seq, is_learned=is_learned)
+            if not is_learned:
+                self._unlearned[seq] = key, user
+            self._drop_old(time)
+
+    def _drop_old(self, time: int) -> None:
+        """Forget arms that are not kept any more, and the oldest if there are too many."""
+        while self._kept:
+            owner, kept = next(iter(self._kept.items()))
+            if len(self._kept) <= MOST_KEPT and not self._is_over(kept, time):
+                break
+            self._remove(owner)
+
+    def _remove(self, owner: tuple[str, str]) -> None:
+        """Forget the arm of a key and a user."""
+        self._unlearned.pop(self._kept.pop(owner).seq, None)
+
+    def add_feedback(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
+        """Note that the policy learns from activated decisions."""
+        if not self._unlearned or ACTIVATE not in feedback.column("kind"):
+            return
+        columns = feedback.column("kind"), feedback.column("decision")
+        for kind, decision, outcome in zip(*columns, outcomes, strict=True):
+            if kind == ACTIVATE and outcome == NOTED and decision in self._unlearned:
+                owner = self._unlearned.pop(decision)
+                self._kept[owner] = self._kept[owner]._replace(is_learned=True)
+
+    # Changes ---------------------------------------------------------------------------------
+
+    def add_change(self, change: ChangeRow) -> None:
+        """Forget all arms when the holdout changes: users may be in another group."""
+        if change.kind == HOLDOUT:
+            self._kept.clear()
+            self._unlearned.clear()
+
+    def forget(self, users: Collection[str]) -> None:
+        """Forget the arms of users, by their hashes."""
+        for owner in [owner for owner in self._kept if owner[1] in users]:
+            self._remove(owner)
+
+    # Snapshots and views ---------------------------------------------------------------------
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the snapshot's field: the kept arms, in the order of their draws."""
+        return {"sticky": list(self._list_users())}
+
+    def _list_users(self) -> Iterator[SavedUser]:
+        """Yield the kept arms as a snapshot holds them."""
+        for owner, kept in self._kept.items():
+            yield SavedUser(*owner, *kept)  # type: ignore[arg-type]
+
+    def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
+        """Set the kept arms from a snapshot; none from one that was written without."""
+        users: Any = () if saved.sticky is msgspec.UNSET else saved.sticky
+        self._kept, self._unlearned = {}, {}
+        for key, user, *fields in msgspec.convert(users, list[SavedUser]):
+            kept = self._kept[key, user] = KeptArm(*fields)  # type: ignore[arg-type]
+            if not kept.is_learned:
+                self._unlearned[kept.seq] = key, user
+
+    def reason_not_local(self, time: int | None) -> str | None:
+        """Return that only the service knows what users were shown."""
+        return REASON_NOT_LOCAL
+
+    def remark(self, now: int) -> str:
+        """Return the number of users whose arms are kept, as text."""
+        return f"users who keep what they were shown: {self.count:,}"
+
+    def export_part(self) -> int:
+        """Return the number of users of this shard."""
+        return self.count
+
+    def merge_parts(self, parts: Sequence[int]) -> None:
+        """Take the sum over all shards."""
+        self._shard_count = sum(parts)
