@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -361,20 +362,25 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
     for content in blocks.column_values(feedback, "metrics"):
         if content is not None:
             _check_metrics(content, placement)
+    highest = config.rule.highest
     if learned is not None:
-        feedback = [_set_metric_reward(piece, learned, config.metrics[learned]) for piece in feedback]
+        metric = config.metrics[learned]
+        feedback = [_set_metric_reward(piece, learned, metric) for piece in feedback]
+        if metric.attribution:
+            # The amounts of a decision are added before their sum is clipped.
+            lowest, highest = -math.inf, math.inf
     if type(feedback) is not Block:
-        return [_check_piece(piece, lowest) for piece in feedback]
+        return [_check_piece(piece, lowest, highest) for piece in feedback]
     for id in feedback.column("id"):
         if id is not None:
             check_id("feedback_id", id)
     kinds, rewards = feedback.column("kind"), feedback.column("reward")
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
         reward_array = np.array(rewards)
-        if ((reward_array >= lowest) & (reward_array <= 1.0)).all():
+        if ((reward_array >= lowest) & (reward_array <= highest)).all():
             return feedback
     checked = [
-        _check_reward(reward, lowest) if kind == REWARD else reward
+        _check_reward(reward, lowest, highest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
     return feedback.with_column("reward", checked)
@@ -424,25 +430,25 @@ def _check_metrics(content: str, placement: Any) -> None:
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
-def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+def _check_piece(feedback: FeedbackRequest, lowest: float, highest: float) -> FeedbackRequest:
     """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
     if feedback.kind != REWARD:
         return feedback
-    reward = _check_reward(feedback.reward, lowest)
+    reward = _check_reward(feedback.reward, lowest, highest)
     return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
 LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
 
 
-def _check_reward(reward: float | None, lowest: float) -> float:
-    """Return a reward as a float; raise InvalidValue if it is missing or not in [``lowest``, 1]."""
-    if type(reward) is float and lowest <= reward <= 1.0:
+def _check_reward(reward: float | None, lowest: float, highest: float) -> float:
+    """Return a reward as a float; raise InvalidValue if it is missing or not in [``lowest``, ``highest``]."""
+    if type(reward) is float and lowest <= reward <= highest:
         return reward
     if reward is None:
         raise InvalidValue(
             "reward", None, f"give a number from {lowest:g} to 1, beside metrics, too{LEARNED}"
         )
-    return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]
+    return checks.number("reward", reward, lowest, highest)  # type: ignore[arg-type]

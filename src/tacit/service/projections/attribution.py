@@ -249,7 +249,7 @@ class Attribution:
     @rule.setter
     def rule(self, rule: Rule) -> None:
         """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
-        self._rule = rule
+        self._rule, self.open.zero = rule, rule.zero
         self.params = codes.RuleParams(
             int(rule.window),
             float(rule.default),
@@ -257,6 +257,8 @@ class Attribution:
             self._form.aggregations.get(rule.aggregation, LISTED),
             rule.seen == "examined",
             rule.late == "correct",
+            rule.highest,
+            rule.zero,
         )
 
     @property
