@@ -400,11 +400,7 @@ def holdout_lift(
 
 
 def difference_lift(
-    sums: Periods,
-    share: float | Sequence[float],
-    *,
-    confidence: float = 0.95,
-    comparisons: int = 1,
+    sums: Periods, share: float | Sequence[float], *, confidence: float = 0.95, comparisons: int = 1
 ) -> Lift:
     """Return the lift as a difference of means alone, for amounts that have neither a least nor a largest.
 

@@ -299,9 +299,12 @@ class RewardScale(NamedTuple):
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
     @property
-    def ends(self) -> str:
-        """Text such as "0 to 200 of revenue": amounts for rewards 0 and 1; "" if amounts are the rewards."""
-        return f"{self.low:g} to {self.low + self.span:g} of {self.named}" if self != RewardScale() else ""
+    def legend(self) -> str:
+        """Text such as "0 to 1 stand for 0 to 200 of revenue"; "" if rewards are no amounts of a metric."""
+        if self.is_open:
+            return f"rewards are amounts of {self.of}" + f" above {self.low:g}" * bool(self.low)
+        ends = f"{self.low:g} to {self.low + self.span:g}"
+        return f"0 to 1 stand for {ends} of {self.named}" if self != RewardScale() else ""
 
     @property
     def largest(self) -> float:

@@ -397,8 +397,8 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
 def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
     """True if a configured policy can take over the log of ``before``: the same shape of arms and contexts.
 
-    Compares arms, features, positions, context schema, range of rewards and minimum shares. For a rebuild, the
-    minimum shares may differ, and the policy may ignore contexts.
+    Compares arms, features, positions, context schema, range of rewards and minimum shares. For a rebuild,
+    the minimum shares may differ, and the policy may ignore contexts.
     """
     configured_shape, stored_shape = (
         (

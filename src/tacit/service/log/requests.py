@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -343,7 +342,8 @@ Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Ex
 def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
-    If the placement learns a metric, each reward is set to the metric's value. Warns of doubtful amounts of a
+    If the placement learns a metric, each reward is set to the metric's value, or to None where the log holds
+    the amount alone. Warns of doubtful amounts of a
     metric, once for each metric.
 
     Parameters
@@ -362,25 +362,23 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
     for content in blocks.column_values(feedback, "metrics"):
         if content is not None:
             _check_metrics(content, placement)
-    highest = config.rule.highest
     if learned is not None:
         metric = config.metrics[learned]
         feedback = [_set_metric_reward(piece, learned, metric) for piece in feedback]
         if metric.attribution:
-            # The amounts of a decision are added before their sum is clipped.
-            lowest, highest = -math.inf, math.inf
+            return list(map(_check_feedback_id, feedback))
     if type(feedback) is not Block:
-        return [_check_piece(piece, lowest, highest) for piece in feedback]
+        return [_check_piece(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
         if id is not None:
             check_id("feedback_id", id)
     kinds, rewards = feedback.column("kind"), feedback.column("reward")
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
         reward_array = np.array(rewards)
-        if ((reward_array >= lowest) & (reward_array <= highest)).all():
+        if ((reward_array >= lowest) & (reward_array <= 1.0)).all():
             return feedback
     checked = [
-        _check_reward(reward, lowest, highest) if kind == REWARD else reward
+        _check_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
     return feedback.with_column("reward", checked)
@@ -389,7 +387,8 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
     """Return a reward as feedback with the worth of its amount of metric ``name``; other kinds unchanged.
 
-    Raises InvalidValue if the amount is missing, or the feedback has another reward.
+    Without a reward if the amounts of a decision are to be added first. Raises InvalidValue if the amount is
+    missing, or the feedback has another reward.
     """
     if feedback.kind != REWARD:
         return feedback
@@ -404,7 +403,7 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
     if feedback.reward not in (None, worth):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)
-    return feedback._replace(reward=worth)
+    return feedback._replace(reward=None if metric.attribution else worth)
 
 
 def _check_metrics(content: str, placement: Any) -> None:
@@ -430,25 +429,31 @@ def _check_metrics(content: str, placement: Any) -> None:
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
-def _check_piece(feedback: FeedbackRequest, lowest: float, highest: float) -> FeedbackRequest:
-    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
+def _check_feedback_id(feedback: FeedbackRequest) -> FeedbackRequest:
+    """Return feedback; raise InvalidValue if its id is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
+    return feedback
+
+
+def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
+    _check_feedback_id(feedback)
     if feedback.kind != REWARD:
         return feedback
-    reward = _check_reward(feedback.reward, lowest, highest)
+    reward = _check_reward(feedback.reward, lowest)
     return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
 LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
 
 
-def _check_reward(reward: float | None, lowest: float, highest: float) -> float:
-    """Return a reward as a float; raise InvalidValue if it is missing or not in [``lowest``, ``highest``]."""
-    if type(reward) is float and lowest <= reward <= highest:
+def _check_reward(reward: float | None, lowest: float) -> float:
+    """Return a reward as a float; raise InvalidValue if it is missing or not in [``lowest``, 1]."""
+    if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:
         raise InvalidValue(
             "reward", None, f"give a number from {lowest:g} to 1, beside metrics, too{LEARNED}"
         )
-    return checks.number("reward", reward, lowest, highest)  # type: ignore[arg-type]
+    return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]

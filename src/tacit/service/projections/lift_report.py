@@ -334,9 +334,7 @@ class _Reporter:
 
     def _estimate_lift(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **options: Any) -> Lift:
         """Return the lift over periods with these sums and shares of the control, in the unit of rewards."""
-        lift = holdout_lift(
-            sums, shares, confidence=self._confidence, largest=self._scale.largest, **options
-        )
+        lift = holdout_lift(sums, shares, confidence=self._confidence, largest=self._scale.largest, **options)
         return _convert_unit(lift, self._scale)
 
     def _lift_by_propensities(self) -> Lift:

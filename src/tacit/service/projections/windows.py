@@ -327,6 +327,7 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
             if kind == REWARD and rule.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
                 outcomes[i], is_final[i] = CORRECTED, True
+                feedback.rewards[i] = min(max(feedback.rewards[i], rule.lowest), rule.highest)
             continue
         # All feedback for an open decision is counted, so that the log's growth can be limited.
         windows.answers[entry] += 1
