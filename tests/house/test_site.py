@@ -253,6 +253,7 @@ def test_tutorials_run_and_print_what_they_show(generate, name, tmp_path):
 FEWER = {
     "recommend_a_list": (" 1_500)", " 400)"),
     "from_raw_columns": ("ROWS, ROUNDS = 8_000, 1_000", "ROWS, ROUNDS = 8_000, 300"),
+    "revenue_per_visitor": ("ROUNDS, VISITORS = 60, 500", "ROUNDS, VISITORS = 4, 500"),
 }
 """What takes long, and what stands in its place but in the long form: fewer rounds of the same."""
 NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the service", "oracle"]
@@ -267,6 +268,7 @@ NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the 
         ("news_event", NEWS),
         ("personalise_home", []),
         ("judge_two_policies", []),
+        ("revenue_per_visitor", []),
         ("replace_vowpal_wabbit", []),
         ("recommend_a_list", []),
         ("rerank_documents", []),

@@ -241,6 +241,16 @@ def write_log(log: Any, path: str | Path, format: str | None = None, *, rewards:
         raise LogError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
+def write_valid_batches(batches: Iterable[Any], path: Path, rewards: str = "") -> None:
+    """Write record batches of valid rows, with all columns of the schema, to a Parquet file.
+
+    Their rewards may be in any range; the note ``rewards`` is that of :func:`write_log`.
+    """
+    from tacit.logs.formats import FORMATS
+
+    _replace(path, FORMATS["parquet"].write, (batches, rewards))
+
+
 def _replace(path: Path, write: Any, arguments: tuple[Iterable[Any], str]) -> None:
     """Write a temporary file by ``write(file, *arguments)``, then move it to ``path``.
 

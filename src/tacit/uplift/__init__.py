@@ -8,6 +8,7 @@ from tacit.uplift.boundary import boundary as boundary
 from tacit.uplift.boundary import decisions_needed as decisions_needed
 from tacit.uplift.boundary import duels_needed as duels_needed
 from tacit.uplift.boundary import searches_needed as searches_needed
+from tacit.uplift.holdout import difference_lift as difference_lift
 from tacit.uplift.holdout import dispersion as dispersion
 from tacit.uplift.holdout import holdout_lift as holdout_lift
 from tacit.uplift.metric_degradation import DegradationSums as DegradationSums

@@ -40,6 +40,9 @@ MIN_INFORMATION = 5.0
 MAX_LOG_RATIO = 40.0
 """Log ratios beyond this are treated as zero and infinity."""
 
+MIN_GROUP = 100
+"""Least number of decisions of each group for the difference of amounts of either sign."""
+
 STEPS = 64
 
 
@@ -394,3 +397,62 @@ def holdout_lift(
     ends = difference_from_ratio(usable, low), difference_from_ratio(usable, high)
     difference = Interval(float(mean1 - mean0), *map(float, ends))
     return Lift(claim_from_interval(difference.low, difference.high), ratio, difference)
+
+
+def difference_lift(
+    sums: Periods, share: float | Sequence[float], *, confidence: float = 0.95, comparisons: int = 1
+) -> Lift:
+    """Return the lift as a difference of means alone, for amounts that have neither a least nor a largest.
+
+    The interval is right for many decisions, as means of these are about normal: no interval is right at
+    any time for amounts that may be as far below 0 as you like. If a least amount is known, subtract it and
+    use :func:`holdout_lift`.
+
+    Parameters
+    ----------
+    sums, share, confidence, comparisons
+        As for :func:`holdout_lift`; amounts may be negative.
+
+    Returns
+    -------
+    Lift
+        Its claim is ``early`` until both groups have 100 decisions, and there is no ratio.
+
+    Raises
+    ------
+    InvalidValue
+        If a value is out of its range.
+
+    Examples
+    --------
+    >>> sums = HoldoutSums.empty()
+    >>> sums.add([0, 1] * 1000, [-5, 3, 1, -2, 0, 8, -4, 1] * 250)
+    >>> lift = difference_lift(sums, share=0.5)
+    >>> lift.claim, lift.ratio, lift.difference.estimate, round(lift.difference.low, 2)
+    ('better', None, 4.5, 4.03)
+    """
+    periods = _as_list(sums)
+    shares = [share] if isinstance(share, int | float) else share
+    c = boundary(confidence, comparisons)
+    for control_share in shares:
+        check_share(control_share)
+    usable = [part for part in periods if part.counts.min() >= MIN_GROUP and _variances(part).sum() > 0]
+    if not usable:
+        return Lift("early")
+    counts = np.array([part.counts for part in usable])
+    weights = counts.sum(axis=1) / counts.sum()
+    means = np.array([part.totals / part.counts for part in usable])
+    variance = (weights**2 * [_variances(part).sum() for part in usable]).sum()
+    variance *= _unit_correlation_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
+    estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
+    radius = c * math.sqrt(variance)
+    difference = Interval(estimate, estimate - radius, estimate + radius)
+    return Lift(claim_from_interval(difference.low, difference.high), None, difference)
+
+
+def _variances(sums: HoldoutSums) -> Floats:
+    """Return the variance of the mean of each group; if units have several decisions, with theirs."""
+    n, r, rr = sums[:3]
+    scatter = np.maximum(rr - r * r / n, 0.0)
+    pooled = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
+    return np.asarray(scatter / n / n * max(_sum_squares(sums, 1.0) / pooled, 1.0))

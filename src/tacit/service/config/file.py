@@ -311,6 +311,10 @@ def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[s
         if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
             hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
             yield f"{place}.{field}: {value:.0f} s are {hint}"
+    for name, of_metric in placement.metrics.items():
+        if of_metric.half is not None:
+            aim = "the mean of x/(x + half) is learned, which is another aim than the mean of x"
+            yield f"{place}.metrics.{name}.half: {aim}; in a new placement give range = [0] or [0, LARGEST]"
     worth = getattr(placement.options, "worth", {})
     if CLICK not in worth and (matches := get_close_matches(CLICK, worth, 1, 0.8)):
         yield f"{place}.worth.{matches[0]}: clicks come as {CLICK}; did you mean that?"

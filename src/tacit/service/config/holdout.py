@@ -20,6 +20,12 @@ from tacit.service.log.ids import parse_time
 
 MAX_AMOUNT = 1e100
 """Largest amount of a metric, so that the squares of sums are finite."""
+MAX_OPEN = 1e30
+"""Largest amount of a metric whose range is open, so that a policy still tells other amounts from 0."""
+GIVE_LEAST = "give the least amount there can be, as range = [-100]"
+SIGNED_AMOUNTS, OPEN_AMOUNTS = 2, 3
+"""Versions of the rule of attribution for learned metrics: of a range with a largest amount that begins below
+0, and of one without a largest amount. Several rewards of a decision then add up as their amounts do."""
 BASELINE, UNIFORM = "baseline", "uniform"
 DECISION, SESSION, USER = "decision", "session", "user"
 
@@ -126,11 +132,11 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     range : list of float
-        Least and largest amount for a decision, [low, high], to which amounts are clipped; by default any
-        amount from 0. Without feedback the amount is 0.
+        Least and largest amount for a decision: ``[low, high]``, to which amounts are clipped; ``[low]`` if
+        there is no largest, ``[]`` if there is neither. By default ``[0]``. Without feedback the amount is 0.
     half : float
-        For a learned metric without a range: the amount whose reward is one half. An amount x has the
-        reward x/(x + half); with a range (x − low)/(high − low).
+        Not for new placements. Of a learned metric without a range: the amount whose reward is one half.
+        What is learned is the mean of x/(x + half), which is another aim than the mean of x.
     better : str
         Whether ``more`` of the metric is better, or ``less``.
     margin : float
@@ -138,70 +144,105 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         does not begin at 0.
     """
 
-    range: Annotated[list[float], msgspec.Meta(min_length=2, max_length=2)] | None = None
+    range: Annotated[list[float], msgspec.Meta(max_length=2)] | None = None
     better: Literal["more", "less"] = "more"
     margin: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
     half: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
 
     @property
+    def has_low(self) -> bool:
+        """True if there is a least amount."""
+        return self.range is None or len(self.range) > 0
+
+    @property
+    def is_open(self) -> bool:
+        """True if the range says that there is no largest amount."""
+        return self.range is not None and len(self.range) < 2
+
+    @property
     def low(self) -> float:
-        """Least amount for a decision: the lower end of the range, 0 without a range."""
-        return 0.0 if self.range is None else self.range[0]
+        """Least amount for a decision: the lower end of the range, 0 without a range or a lower end."""
+        return self.range[0] if self.range else 0.0
 
     @property
     def least(self) -> float:
-        """Least amount that one feedback may carry: 0, or −inf if the range begins below 0."""
-        return 0.0 if self.low >= 0 else -math.inf
+        """Least amount that one feedback may carry: 0, or −1e100 if amounts may be negative."""
+        return 0.0 if self.has_low and self.low >= 0 else -MAX_AMOUNT
 
     @property
     def most(self) -> float:
         """Largest amount that one feedback may carry."""
-        return MAX_AMOUNT
+        return MAX_OPEN if self.is_open else MAX_AMOUNT
 
     @property
     def largest(self) -> float:
-        """Width of the range, high − low; inf without a range."""
-        return math.inf if self.range is None else self.range[1] - self.range[0]
+        """Width of the range, high − low; inf if an end is open."""
+        return self.range[1] - self.range[0] if self.range and len(self.range) == 2 else math.inf
 
     def above_low(self, amount: float) -> float:
-        """Return a decision's amount minus the least one, clipped to [0, width of the range]."""
-        return min(max(amount - self.low, 0.0), self.largest)
+        """Return a decision's amount minus the least one, clipped to [0, width of the range].
+
+        Without a least amount, it is the amount.
+        """
+        return min(max(amount - self.low, 0.0), self.largest) if self.has_low else amount
 
     def worth(self, amount: float) -> float:
-        """Convert an amount to a reward in [0, 1]: x/(x + half), or its place in the range.
+        """Convert an amount to a reward: its place in the range, or x/(x + half), both in [0, 1].
+
+        Without a largest amount it is the amount minus the least one. Where amounts may be negative, what is
+        beyond the range is not clipped, as the amounts of a decision are added first.
 
         Examples
         --------
         >>> MetricConfig(range=[0, 200]).worth(50.0), MetricConfig(half=20.0).worth(60.0)
         (0.25, 0.75)
+        >>> MetricConfig(range=[0]).worth(50.0), MetricConfig(range=[-100, 100]).worth(-150.0)
+        (50.0, -0.25)
         """
         if self.half is not None:
             return amount / (amount + self.half)
-        return self.above_low(amount) / self.largest
+        if self.is_open:
+            return amount - self.low
+        return (amount - self.low if self.low < 0 else self.above_low(amount)) / self.largest
+
+    @property
+    def attribution(self) -> dict[str, Any]:
+        """Fields of the rule of attribution that follow from the range, if the metric is learned.
+
+        Empty if it has a largest amount and begins at 0 or above.
+        """
+        if self.is_open:
+            return {"default": self.worth(0.0), "version": OPEN_AMOUNTS}
+        if self.low < 0 < self.largest:
+            return {"default": self.worth(0.0), "version": SIGNED_AMOUNTS}
+        return {}
 
     def doubt(self, name: str, amount: float) -> str | None:
         """Return a warning that the amount lies beyond the range of metric ``name``; None if it does not."""
-        if self.range is None or min(self.low, 0.0) <= amount <= self.range[1]:
+        if not self.range or min(self.low, 0.0) <= amount <= self.low + self.largest:
             return None
         counts = f"is beyond its range, {self.range}, and counts as the end of that"
         return f"metrics.{name}: {amount:g} {counts}; widen it, or send amounts within"
 
     def check(self, name: str) -> None:
-        """Check the range of metric ``name``.
+        """Check the range of metric ``name``, and that its margin has a meaning.
 
         Raises
         ------
         ConfigError
-            If the range is empty, or ``half`` is given, too.
+            If the range is empty, or ``half`` is given, too, or the margin were a share of an open range.
         """
         if self.range is None:
             return
-        if not -math.inf < self.range[0] < self.range[1] < math.inf:
+        if not -math.inf < self.low < self.low + self.largest or not math.isfinite(sum(self.range)):
             raise ConfigError(
                 f"metrics.{name}.range: {list(self.range)}: give the least amount, and a larger one"
             )
         if self.half is not None:
             raise ConfigError(f"metrics.{name}.half: leave it out: the range says what is worth 1")
+        if self.margin and self.is_open and (self.low or not self.has_low):
+            remedy = "it is a share of the range, which is open; give range = [low, high], or leave it out"
+            raise ConfigError(f"metrics.{name}.margin: {self.margin:g}: {remedy}")
 
     def check_learned(self, name: str) -> None:
         """Check that metric ``name`` can be learned instead of a reward.
@@ -209,16 +250,20 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         ConfigError
-            If it has neither ``range`` nor ``half``, may be negative, or less of it is better.
+            If it has neither ``range`` nor ``half``, or no least amount, the range does not hold what is
+            learned without feedback, or less of it is better.
         """
         if self.range is None and self.half is None:
             raise ConfigError(
-                f"metrics.{name}: to be learned it needs range = [low, high], or half = the amount "
-                "that is worth one half"
+                f"metrics.{name}: to be learned it needs range = [low, high], or range = [0] if there is no "
+                "largest amount"
             )
-        if self.low < 0:
+        if not self.has_low:
+            raise ConfigError(f"metrics.{name}.range: []: to be learned {GIVE_LEAST}")
+        if self.low + self.largest <= 0 or (self.is_open and self.low > 0):
             raise ConfigError(
-                f"metrics.{name}.range: what is learned begins at 0 or above, as nothing is worth 0"
+                f"metrics.{name}.range: {list(self.range or ())}: without feedback the amount is 0; give a "
+                "range that holds it"
             )
         if self.better == "less":
             remedy = "what is learned is to be more; leave it out, or learn another and give this a guardrail"
@@ -234,16 +279,19 @@ class RewardScale(NamedTuple):
         Offset and width of the reward range in the unit.
     of : str
         The learned metric; empty if rewards do not come from a metric.
+    is_open : bool
+        Whether there is no largest reward; the span is then 1.
     """
 
     low: float = 0.0
     span: float = 1.0
     of: str = ""
+    is_open: bool = False
 
     @property
     def shares(self) -> bool:
         """True if the unit's range ends at 1, so that amounts are shares of 1."""
-        return self.low + self.span == 1.0
+        return self.low + self.span == 1.0 and not self.is_open
 
     @property
     def named(self) -> str:
@@ -251,20 +299,29 @@ class RewardScale(NamedTuple):
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
     @property
-    def ends(self) -> str:
-        """Text such as "0 to 200 of revenue": amounts for rewards 0 and 1; "" if amounts are the rewards."""
-        return f"{self.low:g} to {self.low + self.span:g} of {self.named}" if self != RewardScale() else ""
+    def legend(self) -> str:
+        """Text such as "0 to 1 stand for 0 to 200 of revenue"; "" if rewards are no amounts of a metric."""
+        if self.is_open:
+            return f"rewards are amounts of {self.of}" + f" above {self.low:g}" * bool(self.low)
+        ends = f"{self.low:g} to {self.low + self.span:g}"
+        return f"0 to 1 stand for {ends} of {self.named}" if self != RewardScale() else ""
+
+    @property
+    def largest(self) -> float:
+        """Largest reward in the unit of sums: 1, or inf without one."""
+        return math.inf if self.is_open else 1.0
 
     def amount(self, total: float, count: float = 1.0) -> float:
         """Convert the sum of ``count`` rewards in [0, 1] to this unit: total · span + count · low."""
         return float(total) * self.span + float(count) * self.low
 
     def convert_logged(self, total: float, count: float) -> float:
-        """Convert the sum of ``count`` rewards as logged to this unit.
+        """Convert the sum of ``count`` rewards as a series has them to this unit.
 
-        Rewards from a metric are logged in [0, 1]; others are in the unit already and are returned unchanged.
+        Rewards from a metric are in [0, 1], or, where it may be negative, the amounts as a share of the span;
+        others are in the unit already and are returned unchanged.
         """
-        return self.amount(total, count) if self.of else total
+        return float(total) * self.span + float(count) * max(self.low, 0.0) if self.of else total
 
 
 # ---- The guardrail of a placement: the metric that it protects, and its action

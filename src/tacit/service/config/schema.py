@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
@@ -24,6 +25,9 @@ from tacit.learning.lanes import WARNING_BYTES
 from tacit.learning.merging import compute_delta
 from tacit.learning.signals import check_signals
 from tacit.service.config.holdout import (
+    GIVE_LEAST,
+    OPEN_AMOUNTS,
+    SIGNED_AMOUNTS,
     GuardrailConfig,
     HoldoutConfig,
     MetricConfig,
@@ -63,7 +67,8 @@ class Rule(msgspec.Struct, frozen=True):
         Microseconds in which a deferred decision must be activated; otherwise it never counts.
     name : str
     version : int
-        Version of the rule's semantics.
+        Version of the rule's semantics: 1; :data:`SIGNED_AMOUNTS` or :data:`OPEN_AMOUNTS` where a metric is
+        learned that may be negative or has no largest amount.
     lowest : float
         Least reward, in [−1, 0]. A reward r is learned as (r − lowest)/(1 − lowest).
     """
@@ -78,6 +83,16 @@ class Rule(msgspec.Struct, frozen=True):
     name: str = "window"
     version: int = 1
     lowest: float = 0.0
+
+    @property
+    def highest(self) -> float:
+        """Largest reward: 1, or inf where a metric without a largest amount is learned."""
+        return math.inf if self.version == OPEN_AMOUNTS else 1.0
+
+    @property
+    def zero(self) -> float:
+        """Reward of the amount 0 of a learned metric that may be negative or has no largest one; else 0."""
+        return self.default if self.version in (SIGNED_AMOUNTS, OPEN_AMOUNTS) else 0.0
 
 
 # ---- Signals of a placement's contexts
@@ -472,8 +487,9 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             if self.learned not in self.metrics:
                 what = f"{self.learned!r} is none of the metrics{suggest_name(self.learned, self.metrics)}"
                 remedy = f"add metrics.{self.learned} = {{ range = [0, LARGEST] }}"
-                raise ConfigError(f"reward: {what}; {remedy}")
+                raise ConfigError(f"reward: {what}; {remedy}, or range = [0] if there is no largest amount")
             self.metrics[self.learned].check_learned(self.learned)
+            self._check_amounts(self.learned)
         if self.guardrail is not None:
             check_guardrail(self.guardrail, self)
         if self.holdout is None:
@@ -491,6 +507,15 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 "holdout.control.policy: with spread, shards add up what the placement's policy "
                 "learns, and not what the control's does; leave spread out"
             )
+
+    def _check_amounts(self, learned: str) -> None:
+        """Raise ConfigError if the rule or a policy does not take the amounts of the learned metric."""
+        metric = self.metrics[learned]
+        if metric.attribution and self.rule.default != metric.worth(0.0):
+            raise ConfigError("default_reward: leave it out: without feedback the amount is 0")
+        for policy in filter(None, (self.policy, self.shadow)):
+            if metric.is_open != policy.reward_range.is_open:
+                raise ConfigError(f"metrics.{learned}.range: {metric.range}: {needs_ends(policy)}")
 
     def _check(self, policy: Policy) -> None:
         """Raise ConfigError if the main or secondary policy does not fit the kind, the other or the rule."""
@@ -536,6 +561,8 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         if self.learned is None:
             return RewardScale(self.rule.lowest, 1.0 - self.rule.lowest)
         metric = self.metrics[self.learned]
+        if metric.is_open:
+            return RewardScale(metric.low, 1.0, self.learned, is_open=True)
         ends = (0.0, 1.0) if metric.range is None else (metric.low, metric.largest)
         return RewardScale(*ends, self.learned)
 
@@ -579,6 +606,8 @@ def check_guardrail(guardrail: GuardrailConfig, placement: PlacementConfig) -> N
         allowed = ", ".join(placement.metrics) or "none"
         remedy = suggest_name(metric, placement.metrics) or f"; add metrics.{metric} = {{}}"
         raise ConfigError(f"guardrail.metric: {metric!r} is none of the metrics, {allowed}{remedy}")
+    if not placement.metrics[metric].has_low:
+        raise ConfigError(f"guardrail.metric: a guardrail on {metric} needs an end: {GIVE_LEAST}")
     if margin >= (widest := placement.metrics[metric].largest):
         raise ConfigError(
             f"guardrail.margin: {margin:g}: no two means of {metric} differ by more than "
@@ -616,6 +645,12 @@ def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
     """Return the configured arms as a tuple: numbers if only a count is configured, empty without arms."""
     arms = placement.config_arms
     return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())
+
+
+def needs_ends(policy: Policy) -> str:
+    """Return what to do if a policy cannot learn a metric without a largest amount."""
+    remedy = 'give range = [low, high], or policy = "auto", which needs none for named arms without contexts'
+    return f"{policy.label} must know the largest amount; {remedy}"
 
 
 class Config(msgspec.Struct, frozen=True):

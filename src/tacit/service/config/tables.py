@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tacit.core.reward_range import UNIT_RANGE
 from tacit.errors import InvalidValue
 from tacit.policies import Policy, policy_from_spec
 from tacit.policies.base import check_folds
@@ -183,6 +184,9 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise InvalidValue(
                 "policy", self.policy, f"leave its arms out: those of the placement are {arms}"
             )
+        if policy.reward_range != UNIT_RANGE:
+            remedy = "leave reward_range out: the range of a metric says it, with reward = the metric's name"
+            raise InvalidValue("policy", policy.label, remedy)
         if getattr(policy, "per_key", False) and policy.key_bytes > MAX_KEY_BYTES:
             remedy = (
                 f"each key would take {policy.key_bytes:,} bytes, {MAX_KEY_BYTES:,} are allowed: let keys "

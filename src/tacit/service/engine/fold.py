@@ -370,6 +370,7 @@ def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
         "at_least": lambda policy: dict(getattr(policy, "at_least", ())) or "no share promised",
         "context": lambda policy: schema_text(policy.schema) if policy.schema else "no context",
         "arms": lambda policy: getattr(policy, "arms", None),
+        "metrics": lambda policy: f"rewards in {policy.reward_range.text}",
         "policy": lambda policy: policy.label,
     }
     ways = ((field, say(before), say(now)) for field, say in settings.items())
@@ -396,11 +397,17 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
 def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
     """True if a configured policy can take over the log of ``before``: the same shape of arms and contexts.
 
-    Compares arms, features, positions, context schema and minimum shares. For a rebuild, the minimum shares
-    may differ, and the policy may ignore contexts.
+    Compares arms, features, positions, context schema, range of rewards and minimum shares. For a rebuild,
+    the minimum shares may differ, and the policy may ignore contexts.
     """
     configured_shape, stored_shape = (
-        (getattr(policy, "arms", None), policy.feature_dims, policy.action_width, policy.schema)
+        (
+            getattr(policy, "arms", None),
+            policy.feature_dims,
+            policy.action_width,
+            policy.schema,
+            policy.reward_range,
+        )
         + (() if rebuild else (getattr(policy, "at_least", ()),))
         for policy in (config.policy, before)
     )

@@ -391,7 +391,11 @@ def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> 
             raise InvalidValue("policy", spec, remedy)
         return with_first_arms(configured.policy, before)
     arms = getattr(before, "arms", None)
-    policy = check_field("policy", lambda text: policy_from_spec(text, arms, imports=False), spec)
+    policy = check_field(
+        "policy",
+        lambda text: policy_from_spec(text, arms, imports=False).with_range(before.reward_range),
+        spec,
+    )
     positions = getattr(before, "positions", None)
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
         policy = replace(policy, positions=positions)  # type: ignore[call-arg]

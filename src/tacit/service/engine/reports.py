@@ -23,7 +23,7 @@ from tacit.core.arrays import Floats
 from tacit.errors import UnknownName
 from tacit.learning.columns import count_plays
 from tacit.learning.snapshot import LearnerSnapshot, iter_views
-from tacit.policies.base import ArmBeliefs, Counts
+from tacit.policies.base import ArmBeliefs, Counts, read_unit
 from tacit.policies.baselines.position_based import PositionCounts
 from tacit.policies.shifting.hypotheses import Hypotheses
 from tacit.policies.stationary.thompson import Thompson
@@ -167,6 +167,8 @@ class KeyFacts(NamedTuple):
         Restarts as the policy records them; None if it does not.
     plays : array of float64
         Number of impressions of each arm learned from, over all time; NaN if unknown.
+    width : float
+        Reward for which 1 stands in the policy's state: 1, or more if there is no largest reward.
     """
 
     name: str
@@ -176,6 +178,7 @@ class KeyFacts(NamedTuple):
     placed: tuple[Floats, Floats, Floats] | None
     restarts: list[Any] | None
     plays: Floats
+    width: float = 1.0
 
 
 class KeyMatches(NamedTuple):
@@ -218,7 +221,8 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     plays = count_plays(learner, lane)
     if believed is not None and np.isnan(plays).any() and not learner.policy.forgets:
         plays = believed.plays
-    return KeyFacts(key, rounds, epoch, believed, placed, restarts, plays)
+    width = read_unit(learner.policy, learner.state).width
+    return KeyFacts(key, rounds, epoch, believed, placed, restarts, plays, width)
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from tacit.errors import TacitError
+from tacit.errors import InvalidValue, TacitError
 from tacit.policies import MinimumShares, Policy
 from tacit.service.config.file import check_item
-from tacit.service.config.schema import ARMS, Aggregation, ArmCount, Seconds, Share
+from tacit.service.config.holdout import MetricConfig
+from tacit.service.config.schema import ARMS, Aggregation, ArmCount, Seconds, Share, needs_ends
 from tacit.service.config.tables import ContextTable
 from tacit.service.kind import Kind
 from tacit.service.log.blocks import Block
@@ -130,9 +131,24 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
     def parts(self) -> tuple[Policy, Policy | None, Any]:
         """Return the policy, with the arms' minimum shares if given, the secondary policy and options."""
         policy, second, options = super().parts()
+        if self._metric is not None and self._metric.is_open:
+            policy, second = self._with_open_range(policy), second and self._with_open_range(second)
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
         return policy, second, options
+
+    @property
+    def _metric(self) -> MetricConfig | None:
+        """Configuration of the learned metric; None without one, or if there is no such metric."""
+        return self.metrics.get(self.reward or "")
+
+    def _with_open_range(self, policy: Policy) -> Policy:
+        """Return a policy for rewards without a largest one; raise InvalidValue if it cannot learn them."""
+        try:
+            return policy.with_range((0.0, None))
+        except InvalidValue as error:
+            field, metric = f"metrics.{self.reward}.range", self._metric
+            raise InvalidValue(field, metric and metric.range, needs_ends(policy)) from error
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -142,7 +158,17 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
             "aggregation": self.aggregation,
             "late": self.late,
             "correction": round(1_000_000 * self.correction_window),
+            **self._amounts,
         }
+
+    @property
+    def _amounts(self) -> dict[str, Any]:
+        """Fields of the rule that follow from the range of the learned metric.
+
+        The reward of silence is that of the amount 0; another one that is given is refused with the rule.
+        """
+        fields = {} if self._metric is None else self._metric.attribution
+        return fields if not self.default_reward else fields | {"default": self.default_reward}
 
 
 def make_example(placement: Placement) -> dict[str, Any]:

@@ -342,7 +342,8 @@ Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Ex
 def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
-    If the placement learns a metric, each reward is set to the metric's value. Warns of doubtful amounts of a
+    If the placement learns a metric, each reward is set to the metric's value, or to None where the log holds
+    the amount alone. Warns of doubtful amounts of a
     metric, once for each metric.
 
     Parameters
@@ -362,7 +363,10 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
         if content is not None:
             _check_metrics(content, placement)
     if learned is not None:
-        feedback = [_set_metric_reward(piece, learned, config.metrics[learned]) for piece in feedback]
+        metric = config.metrics[learned]
+        feedback = [_set_metric_reward(piece, learned, metric) for piece in feedback]
+        if metric.attribution:
+            return list(map(_check_feedback_id, feedback))
     if type(feedback) is not Block:
         return [_check_piece(piece, lowest) for piece in feedback]
     for id in feedback.column("id"):
@@ -383,7 +387,8 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
     """Return a reward as feedback with the worth of its amount of metric ``name``; other kinds unchanged.
 
-    Raises InvalidValue if the amount is missing, or the feedback has another reward.
+    Without a reward if the amounts of a decision are to be added first. Raises InvalidValue if the amount is
+    missing, or the feedback has another reward.
     """
     if feedback.kind != REWARD:
         return feedback
@@ -398,7 +403,7 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
     if feedback.reward not in (None, worth):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)
-    return feedback._replace(reward=worth)
+    return feedback._replace(reward=None if metric.attribution else worth)
 
 
 def _check_metrics(content: str, placement: Any) -> None:
@@ -424,10 +429,16 @@ def _check_metrics(content: str, placement: Any) -> None:
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
-def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
-    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
+def _check_feedback_id(feedback: FeedbackRequest) -> FeedbackRequest:
+    """Return feedback; raise InvalidValue if its id is invalid."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
+    return feedback
+
+
+def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
+    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
+    _check_feedback_id(feedback)
     if feedback.kind != REWARD:
         return feedback
     reward = _check_reward(feedback.reward, lowest)

@@ -217,7 +217,7 @@ class FeedbackRow(NamedTuple):
         ``reward``, ``clicks``, ``examined`` or ``activate``.
     reward : float or None
         The client's reward in [0, 1], or in [−1, 1] if the placement's rule allows it; None for other
-        kinds.
+        kinds, and where a metric is learned that may be negative or has no largest amount.
     clicks : str or None
         JSON list of the clicked positions from 0, ascending; for an action other than a click, of
         objects with ``position`` and ``action``. None for other kinds.

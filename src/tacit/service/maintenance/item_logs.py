@@ -161,6 +161,7 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str
     """Write rows as a click log to a Parquet file, with the placements' reward units; return their number."""
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
+    from tacit.logs.writer import write_valid_batches
 
     count = 0
 
@@ -171,8 +172,10 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str
             count += len(group)
             yield pa.RecordBatch.from_pylist(group, schema=SCHEMA)
 
-    notes = [f"at {name} 0 to 1 stand for {text}" for name, scale in scales.items() if (text := scale.ends)]
-    write_log(batches(), path, rewards="; ".join(notes))
+    notes = [f"at {name} {text}" for name, scale in scales.items() if (text := scale.legend)]
+    # The check of rows takes rewards in [0, 1] alone.
+    write = write_valid_batches if any(scale.is_open for scale in scales.values()) else write_log
+    write(batches(), path, rewards="; ".join(notes))
     return count
 
 

@@ -47,6 +47,7 @@ from tacit.service.maintenance.item_logs import (
     list_item_placements,
     write_clicks,
 )
+from tacit.service.projections.attribution import make_attribution
 
 # ---- Export: a folder of Parquet files with the rows and click logs
 
@@ -177,7 +178,7 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
     """
     stored = store.placements()
     rules = {
-        stored[name].id: placement_config.policy_kind.parts.attribution(placement_config.rule)
+        stored[name].id: make_attribution(placement_config.policy_kind.parts.attribution, placement_config)
         for name, placement_config in config.placements.items()
         if name in stored
     }

@@ -417,10 +417,9 @@ def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -
     values: dict[tuple[int, int], list[str]] = {}
     for curve in curves:
         for p in curve.points:
-            value = (
-                f"{curve.name}: {format_reward(p.value, unit)} "
-                f"({format_reward(p.low, unit)} to {format_reward(p.high, unit)})"
-            )
+            value = f"{curve.name}: {format_reward(p.value, unit)}"
+            if p.low < p.high or not unit.is_open:
+                value += f" ({format_reward(p.low, unit)} to {format_reward(p.high, unit)})"
             values.setdefault((p.begin, p.end), []).append(value)
     columns = []
     for (begin, end), lines in sorted(values.items()):

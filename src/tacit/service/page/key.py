@@ -46,6 +46,10 @@ class RateEstimate(NamedTuple):
     best: float | None = None
     ever: float | None = None
 
+    def scale(self, width: float) -> RateEstimate:
+        """Return the estimate in another unit, of which 1 is ``width``."""
+        return self._replace(estimate=width * self.estimate, low=width * self.low, high=width * self.high)
+
 
 def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = None) -> list[RateEstimate]:
     """Return each arm's estimated rate, 95 % interval and probability to be the best, in order of the arms.
@@ -176,7 +180,7 @@ def make_busy_rows(
         on_offer = ArmBeliefs(*(column[indices] for column in fact.believed))
         leader = estimate_arms([arms[i] for i in indices], on_offer, most=1)
         plays, ever = float(fact.believed.plays.sum()), float(fact.plays.sum())
-        leading_arm = leader[0] if on_offer.plays.any() else None
+        leading_arm = leader[0].scale(fact.width) if on_offer.plays.any() else None
         rows.append(BusyKey(fact.name, ever, plays, fact.epoch, leading_arm))
     return rows
 
@@ -212,7 +216,8 @@ class KeyView:
             indices = sorted(range(len(arms)), key=lambda i: -arms[i].trials)[:MOST_ARMS]
             return [arms[i] for i in sorted(indices)], positions
         if self._facts.believed is not None:
-            return estimate_arms(names, self._facts.believed, most=MOST_ARMS), []
+            estimates = estimate_arms(names, self._facts.believed, most=MOST_ARMS)
+            return [estimate.scale(self._facts.width) for estimate in estimates], []
         return [], []
 
     @property

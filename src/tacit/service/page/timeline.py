@@ -189,13 +189,17 @@ def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Ra
 
     ``total`` is the sum of logged rewards. Without trials, the mean is 0 and the interval the whole scale.
 
-    The interval is that of clicks; rewards between the extremes vary less.
+    The interval is that of clicks; rewards between the extremes vary less. Without a largest reward it is not
+    known: both ends are the mean.
 
     Examples
     --------
     >>> [round(x, 3) for x in compute_rate(10, 100)[:3]]
     [0.1, 0.055, 0.174]
     """
+    if scale.is_open:
+        mean = scale.convert_logged(total, trials) / trials if trials > 0 else 0.0
+        return Rate(mean, mean, mean, int(trials))
     if trials <= 0:
         return Rate(0.0, scale.low, scale.amount(1.0), 0)
     n, mean = trials, scale.convert_logged(total, trials) / trials
@@ -230,7 +234,7 @@ def convert_estimate(estimate: UniformEstimate | None, scale: RewardScale) -> Un
     """
     if estimate is None or not scale.of:
         return estimate
-    return UniformEstimate(scale.amount(estimate.value), scale.span * estimate.margin)
+    return UniformEstimate(scale.convert_logged(estimate.value, 1.0), scale.span * estimate.margin)
 
 
 def make_uniform_points(time_bins: Sequence[TimeBin], scale: RewardScale) -> list[Point]:

@@ -58,7 +58,7 @@ from tacit.service.placements.recall import Recall
 from tacit.service.placements.requests import RequestReader
 from tacit.service.placements.results import Results
 from tacit.service.placements.shows import Shows
-from tacit.service.projections.attribution import Attribution, attribute_clicks
+from tacit.service.projections.attribution import Attribution, attribute_clicks, make_attribution
 from tacit.service.projections.feed_offsets import FeedOffsets
 from tacit.service.projections.feedback_rule import FeedbackRule
 from tacit.service.projections.guardrail import Guardrail
@@ -178,7 +178,7 @@ class Placement:
         initial_indices = self.lifecycle.initial_indices
         self.policy = PolicyDecider(learner, Draws(self.seed), self.shows, initial_indices, self.policy_id)
         self.secondary = self._make_secondary()
-        self.windows = parts.attribution(config.rule)
+        self.windows = make_attribution(parts.attribution, config)
         self.results = parts.results(self.name, self.shows, self.windows, self.policy)
         self.feedback_rule = FeedbackRule(
             stored.feedback_rule, self.windows, self.policy, self.name, self.kind.showing

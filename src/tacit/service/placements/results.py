@@ -103,6 +103,7 @@ class Results:
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add the rewards of decisions to the series, replacing rewards counted before."""
+        rewards = self._from_zero(rewards)
         previous = rewards.previous or 0.0
         indices = [i for i, reward in enumerate(rewards.values) if reward or previous]
         if indices:
@@ -118,6 +119,14 @@ class Results:
                 self._get_rewarded_arms(entries),
             )
 
+    def _from_zero(self, rewards: TrainingBatch) -> TrainingBatch:
+        """Return the rewards as distances from that of the amount 0, as decisions without any count 0."""
+        zero = self.windows.params.zero
+        if not zero:
+            return rewards
+        previous = None if rewards.previous is None else rewards.previous - zero
+        return rewards._replace(values=[value - zero for value in rewards.values], previous=previous)
+
     def count_unlearned(self, rewards: TrainingBatch, entries: Collection[int]) -> None:
         """Add the rewards of some entries, which were not learned, to the arms' results."""
         unlearned = rewards.select(
@@ -130,6 +139,7 @@ class Results:
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision pairs of a rewarded arm index (or None) and amounts for the sums."""
+        rewards = self._from_zero(rewards)
         columns = self._get_rewarded_arms(rewards.entries), self._get_propensities(rewards.entries)
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]

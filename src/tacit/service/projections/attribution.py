@@ -1,6 +1,7 @@
 """Attribution of feedback to decisions, as a pure function of the log."""
 
-# 1. ``RewardFeedback``, ``ClickFeedback``: the value to learn, of rewards and of clicks in a list.
+# 1. ``RewardFeedback``, ``AmountFeedback``, ``ClickFeedback``: the value to learn, of rewards, of a metric's
+#    amounts, and of clicks in a list.
 # ``Attribution``, in the order of a decision's life:
 # 1. ``open_windows``: the window of a decision opens, or, if the decision is deferred, waits for activation.
 # 2. ``apply_feedback``: feedback is located and passed to the compiled loops; final rewards are returned.
@@ -10,14 +11,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.service.config.schema import Rule
+from tacit.service.config.holdout import MetricConfig
+from tacit.service.config.schema import PlacementConfig, Rule
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
@@ -128,6 +130,10 @@ class RewardFeedback:
 
     aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
 
+    def read_rewards(self, feedback: Block[FeedbackRow]) -> list[float | None]:
+        """Return the reward of each feedback; None where there is none."""
+        return feedback.column("reward")
+
     def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
         """Return the values to learn of decisions: the rewards."""
         return rewards
@@ -140,6 +146,36 @@ class RewardFeedback:
         self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
     ) -> None:
         """Set the outcomes that the compiled loop leaves open: here none."""
+
+
+class AmountFeedback(RewardFeedback):
+    """Feedback with an amount of the metric that is learned.
+
+    The log holds rewards only of metrics with a largest amount that begin at 0 or above.
+
+    Parameters
+    ----------
+    name : str
+    metric : MetricConfig
+    """
+
+    def __init__(self, name: str, metric: MetricConfig) -> None:
+        self._name, self._metric = name, metric
+
+    def read_rewards(self, feedback: Block[FeedbackRow]) -> list[float | None]:
+        """Return the reward of each feedback, as logged or by its amount; None where there is none."""
+        rewards, contents = feedback.column("reward"), feedback.column("metrics")
+        if not self._metric.attribution and None not in rewards:
+            return rewards
+        return [
+            self._read_amount(content, reward) if reward is None or self._metric.attribution else reward
+            for reward, content in zip(rewards, contents, strict=True)
+        ]
+
+    def _read_amount(self, content: str | None, reward: float | None) -> float | None:
+        """Return the worth of the amount in the metrics of feedback; the logged reward if they lack it."""
+        amounts = json.loads(content) if content else {}
+        return self._metric.worth(amounts[self._name]) if self._name in amounts else reward
 
 
 class ClickFeedback(RewardFeedback):
@@ -249,7 +285,7 @@ class Attribution:
     @rule.setter
     def rule(self, rule: Rule) -> None:
         """Set the rule and its parameters for the compiled loops; open windows keep their deadlines."""
-        self._rule = rule
+        self._rule, self.open.zero = rule, rule.zero
         self.params = codes.RuleParams(
             int(rule.window),
             float(rule.default),
@@ -257,6 +293,8 @@ class Attribution:
             self._form.aggregations.get(rule.aggregation, LISTED),
             rule.seen == "examined",
             rule.late == "correct",
+            rule.highest,
+            rule.zero,
         )
 
     @property
@@ -414,11 +452,11 @@ class Attribution:
         """
         if entries is None:
             entries = np.array(list(map(self.open.find_entry, feedback.column("decision"))), np.int64)
-        kinds, rewards, ids = (feedback.column(field) for field in ("kind", "reward", "id"))
+        kinds, ids = feedback.column("kind"), feedback.column("id")
         # NumPy converts None to NaN.
-        columns = FeedbackColumns.from_feedback(
-            entries, np.array([KINDS[kind] for kind in kinds], np.int64), np.array(rewards, np.float64)
-        )
+        rewards = np.array(self._form.read_rewards(feedback), np.float64)
+        codes_of_kinds = np.array([KINDS[kind] for kind in kinds], np.int64)
+        columns = FeedbackColumns.from_feedback(entries, codes_of_kinds, rewards)
         if self.order is not None:
             self.order.update_open_counts(self.time)
         self._loops.apply(self.open.windows, self.params, self.time, columns)
@@ -541,6 +579,13 @@ class Attribution:
             else:
                 queue = self._queue if active else self._deferred
                 queue.insert(deadline, part, windows.seq[part])
+
+
+def make_attribution(make: Callable[[Rule], Attribution], config: PlacementConfig) -> Attribution:
+    """Return the attribution of a placement's feedback, as its kind makes it (``make``), or of amounts."""
+    if config.learned is None:
+        return make(config.rule)
+    return Attribution(config.rule, AmountFeedback(config.learned, config.metrics[config.learned]))
 
 
 def attribute_clicks(rule: Rule) -> Attribution:

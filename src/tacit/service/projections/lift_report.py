@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,7 +19,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.learning.lanes import Offer
 from tacit.policies import Policy
-from tacit.service.config.holdout import HoldoutConfig, RewardScale
+from tacit.service.config.holdout import MAX_OPEN, HoldoutConfig, RewardScale
 from tacit.service.config.lift_terms import describe_change, parse_holdout, parse_metrics, parse_rule
 from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.config.schema import PlacementConfig
@@ -33,6 +35,7 @@ from tacit.uplift import (
     Scores,
     boundary,
     decisions_needed,
+    difference_lift,
     dispersion,
     guardrail_status,
     holdout_lift,
@@ -147,7 +150,7 @@ def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
     checks.number("shown", query.lift, 0.0, 100.0, open_low=True)
     for field, value, most in (
         ("share", query.share, 0.5),
-        ("rate", query.rate, scale.amount(1.0)),
+        ("rate", query.rate, MAX_OPEN if scale.is_open else scale.amount(1.0)),
         ("daily", query.daily, MAX_DAILY),
     ):
         if value is not None:
@@ -331,7 +334,7 @@ class _Reporter:
 
     def _estimate_lift(self, sums: Sequence[HoldoutSums], shares: Sequence[float], **options: Any) -> Lift:
         """Return the lift over periods with these sums and shares of the control, in the unit of rewards."""
-        lift = holdout_lift(sums, shares, confidence=self._confidence, **options)
+        lift = holdout_lift(sums, shares, confidence=self._confidence, largest=self._scale.largest, **options)
         return _convert_unit(lift, self._scale)
 
     def _lift_by_propensities(self) -> Lift:
@@ -375,7 +378,9 @@ class _Reporter:
     def _list_periods(self) -> list[wire.ChapterLift]:
         """Return the lift of each period with a holdout, in order."""
         counted_periods = {
-            id(part.period) for part in self._strata if has_enough_data(part.reward, part.share)
+            id(part.period)
+            for part in self._strata
+            if has_enough_data(part.reward, part.share, self._scale.largest)
         }
         ends = [*self._sums.past_periods[1:], self._sums, None]
         return [
@@ -442,8 +447,10 @@ class _Reporter:
             return ""
         stratum, index, last = pieces[-1]
         before = [subperiod.sums for _, _, subperiod in pieces[:-1]]
-        shares = [stratum.share for stratum, _, _ in pieces[:-1]]
-        if not any(map(has_enough_data, before, shares)) or not has_enough_data(last.sums, stratum.share):
+        shares, largest = [stratum.share for stratum, _, _ in pieces[:-1]], self._scale.largest
+        if not any(map(has_enough_data, before, shares, repeat(largest))) or not has_enough_data(
+            last.sums, stratum.share, largest
+        ):
             return ""
         if index:
             what = CHANGES.get(last.change, f"the {last.change.replace(' ', ' became ')}")
@@ -561,15 +568,17 @@ class _Reporter:
             return None
         share = query.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observe_rewards()
+        largest = self._scale.largest
         # The overall rate: that of the control alone is too noisy at first.
         rate = query.rate / self._scale.span if query.rate else (rewards / n if n else 0.0)
         since = self._find_begin() if self._current_holdout is self._holdout else self._sums.time
         passed = (self._now - since) / DAY if since else 0.0
         daily = query.daily or (n / passed if n and passed > 0 else None)
-        if not 0 < rate < 1:
+        # Without a largest reward, nothing but the rewards of a holdout says how they vary.
+        if not 0 < rate < largest or scatter is None:
             return None
         try:
-            decision_count = decisions_needed(rate, query.lift, share, dispersion=scatter)
+            decision_count = decisions_needed(rate, query.lift, share, dispersion=scatter, largest=largest)
         except InvalidValue:
             # The lift would exceed the largest reward.
             return None
@@ -579,22 +588,26 @@ class _Reporter:
         verdict = phrases.plan_sentence(decision_count, total_days, query.lift, share)
         return wire.Plan(query.lift, decision_count, days, share, self._scale.amount(rate), daily, verdict)
 
-    def _observe_rewards(self) -> tuple[float, float, float]:
+    def _observe_rewards(self) -> tuple[float, float, float | None]:
         """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
 
         With a holdout, decisions and rewards come from both groups over all comparable periods, and the
         dispersion is that of the last period. Without one they come from the comparison with uniformly
-        drawn arms. The dispersion is the variance of rewards relative to clicks; 1 if it is unknown.
+        drawn arms. The dispersion is the variance of rewards relative to clicks; if it is unknown, 1, or None
+        without a largest reward.
         """
+        unknown, largest = (None if self._scale.is_open else 1.0), self._scale.largest
         if self._current_holdout is not None:
             period_sums = [stratum.reward for stratum in self._strata] or [self._sums.reward]
             n = float(sum(sums.counts.sum() for sums in period_sums))
             rewards = float(sum(sums.totals.sum() for sums in period_sums))
             last = period_sums[-1]
-            has_variation = last.counts.all() and 0 < last.totals.sum() < last.counts.sum()
-            return n, rewards, float(dispersion(last)) if has_variation else 1.0
-        n, rewards = map(float, _score_uniform(self._sums)[:2])
-        return n, rewards, 1.0
+            has_variation = last.counts.all() and 0 < last.totals.sum() < largest * last.counts.sum()
+            return n, rewards, float(dispersion(last, largest)) if has_variation else unknown
+        n, rewards, square = map(float, _score_uniform(self._sums)[:3])
+        if self._scale.is_open and rewards > 0:
+            return n, rewards, max(square - rewards * rewards / n, 0.0) / rewards
+        return n, rewards, unknown
 
     def _find_winner(self) -> tuple[wire.BestArm | None, str]:
         """Return the best arm and a sentence about it; None for the arm if there is no comparison.
@@ -638,12 +651,13 @@ class _Reporter:
             if name in stratum.period.metrics
             and parse_metrics(stratum.period.terms).get(name) == metric_config
         ]
-        return holdout_lift(
+        config = self._config.metrics[name]
+        estimate = partial(holdout_lift, largest=config.largest) if config.has_low else difference_lift
+        return estimate(
             [stratum.period.metrics[name] for stratum in strata],
             [stratum.share for stratum in strata],
             confidence=self._confidence,
             comparisons=comparisons,
-            largest=self._config.metrics[name].largest,
         )
 
     def _metrics(self) -> list[wire.MetricLift]:
@@ -654,7 +668,9 @@ class _Reporter:
             if config.low:
                 # A ratio is meaningless if amounts do not begin at 0.
                 lift = lift._replace(ratio=None)
-            safety = guardrail_status(lift, config.margin, better=config.better, span=config.largest)
+            # The margin of an open range is a share of the control's mean, or 0.
+            span = config.largest if math.isfinite(config.largest) else 1.0
+            safety = guardrail_status(lift, config.margin, better=config.better, span=span)
             verdict = phrases.guardrail_sentence(name, safety, config.margin) + phrases.difference_sentence(
                 lift
             )

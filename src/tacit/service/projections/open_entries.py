@@ -190,7 +190,11 @@ class OpenEntries:
         Columns by entry; replaced when they grow.
     clicks : dict of int to list
         Clicked positions of lists so far, by entry.
+    zero : float
+        Reward of the amount 0 of a learned metric; 0 for other rewards.
     """
+
+    zero = 0.0
 
     def __init__(self) -> None:
         """Begin without entries."""
@@ -278,9 +282,9 @@ class OpenEntries:
         return int(self.windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
-        """True for each decision with a click, or with a reward other than 0 so far."""
-        rewards, clicks = np.nan_to_num(self.windows.reward[entries]), self.clicks
-        flags: list[bool] = (rewards != 0.0).tolist()
+        """True for each decision with a click, or with a reward so far other than that of the amount 0."""
+        rewards, clicks = np.nan_to_num(self.windows.reward[entries], nan=self.zero), self.clicks
+        flags: list[bool] = (rewards != self.zero).tolist()
         if not clicks:
             return flags
         pairs = zip(entries.tolist(), flags, strict=True)

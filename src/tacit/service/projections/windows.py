@@ -168,6 +168,10 @@ class RuleParams(NamedTuple):
         Whether only examined decisions get the default.
     corrects : bool
         Whether the first reward after the window replaces the default.
+    highest : float
+        Largest possible reward; inf for none.
+    zero : float
+        Reward of the amount 0: several rewards add up as their distances from it.
     """
 
     window: int
@@ -176,6 +180,8 @@ class RuleParams(NamedTuple):
     aggregation: int
     only_examined: bool
     corrects: bool
+    highest: float = 1.0
+    zero: float = 0.0
 
 
 class Windows(NamedTuple):
@@ -321,6 +327,7 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
             if kind == REWARD and rule.corrects and windows.defaulted[entry]:
                 windows.defaulted[entry] = False
                 outcomes[i], is_final[i] = CORRECTED, True
+                feedback.rewards[i] = min(max(feedback.rewards[i], rule.lowest), rule.highest)
             continue
         # All feedback for an open decision is counted, so that the log's growth can be limited.
         windows.answers[entry] += 1
@@ -346,16 +353,17 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
             # Not NaN: there is an earlier reward.
             if previous == previous:
                 if rule.aggregation == SUM:
-                    reward = previous + reward
+                    reward = previous + (reward - rule.zero)
                 elif rule.aggregation == MAX:
                     reward = max(previous, reward)
             windows.reward[entry] = reward
-            # A reward below 0 may still lower a sum.
-            tops = rule.aggregation == MAX or (rule.aggregation == SUM and rule.lowest >= 0.0)
-            if rule.aggregation == FIRST or (tops and reward >= 1.0):
+            # An amount below 0 may still lower a sum.
+            rises = rule.lowest >= 0.0 and rule.zero == 0.0
+            tops = rule.aggregation == MAX or (rule.aggregation == SUM and rises)
+            if rule.aggregation == FIRST or (tops and reward >= rule.highest):
                 windows.settled[entry] = True
                 outcomes[i], is_final[i] = LEARNED, True
-                feedback.rewards[i] = min(max(reward, rule.lowest), 1.0)
+                feedback.rewards[i] = min(max(reward, rule.lowest), rule.highest)
             else:
                 outcomes[i] = PENDING
 
@@ -365,7 +373,7 @@ def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
     """Return a decision's reward so far, or the default if it counts without feedback; NaN for none."""
     reward = windows.reward[entry]
     if reward == reward:
-        return float(min(max(reward, rule.lowest), 1.0))
+        return float(min(max(reward, rule.lowest), rule.highest))
     if windows.examined[entry] or not rule.only_examined:
         return rule.default
     return np.nan
@@ -392,7 +400,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
 @cache
 def compile_loops() -> WindowLoops:
     """Return the loops :func:`open_rows`, :func:`apply_feedback_rows` and :func:`close_rows`, compiled."""
-    windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False)
+    windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False, 1.0, 0.0)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.from_feedback(none, none, np.empty(0))
     return WindowLoops(
