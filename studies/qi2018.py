@@ -329,12 +329,9 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         }
         for name, (present, running) in found.items()
     ]
-    columns: dict[str, study.Tell] = {
-        "policy": "{policy}",
-        "discrepancy ± s.e.": study.text_with_error("discrepancy"),
-        "grows with": "t^{growth:.2f}",
-        "sum of each round's own ± s.e.": study.text_with_error("running"),
-    }
+    running = study.text_with_error("running")
+    columns = {"policy": "{policy}", "discrepancy ± s.e.": study.text_with_error("discrepancy")}
+    columns |= {"grows with": "t^{growth:.2f}", "sum of each round's own ± s.e.": running}
 
     def draw(path: Path) -> None:
         with study.drawing(path) as ax:
@@ -431,13 +428,9 @@ def _contour(ax: Any) -> None:
     lines = ax.contour(x, y, sigmoid_of(x) * sigmoid_of(2.0 * y), np.arange(0.1, 1.0, 0.1), cmap="viridis")
     ax.clabel(lines, fontsize=7)
     ax.plot(*arms.T, "ko-", lw=0.8, ms=4)
-    for name, place in zip("BACD", arms, strict=True):
-        ax.annotate(
-            f"{name} {sigmoid(place[0]) * sigmoid(2.0 * place[1]):.3f}",
-            place,
-            (5, 5),
-            textcoords="offset points",
-        )
+    for name, (x0, y0) in zip("BACD", arms, strict=True):
+        text = f"{name} {sigmoid(x0) * sigmoid(2.0 * y0):.3f}"
+        ax.annotate(text, (x0, y0), (5, 5), textcoords="offset points")
     title = "Figure 5: f(x, y) = ρ(x)·ρ(2y); a linear score rises or falls along the line"
     study.inscribe(ax, title, xlabel="x (examination)", ylabel="y (relevance)")
 
