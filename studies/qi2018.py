@@ -313,7 +313,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
     }
     environment = ExaminationArms(ball=setup.reading, identified=True)
     found = {name: discrepancies(model, environment, setup) for name, model in models.items()}
-    rounds = HORIZON // DISCREPANCY_POINTS * np.arange(1, DISCREPANCY_POINTS + 1)
+    rounds = [HORIZON // DISCREPANCY_POINTS * i for i in range(1, DISCREPANCY_POINTS + 1)]
     bound, largest = proposition_1(HORIZON), largest_discrepancy(HORIZON)
     cells = [
         {
@@ -322,7 +322,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
             "horizon": HORIZON,
             **study.moments(present[:, -1], "discrepancy"),
             **study.moments(running[:, -1], "running"),
-            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0), [0.0] * len(rounds[9:]))[0],
+            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0).tolist(), [0.0] * 91)[0],
             "bound": bound,
             "largest_possible": largest,
             "runs": len(present),
@@ -330,8 +330,9 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
         for name, (present, running) in found.items()
     ]
     running = study.text_with_error("running")
-    columns = {"policy": "{policy}", "discrepancy ± s.e.": study.text_with_error("discrepancy")}
-    columns |= {"grows with": "t^{growth:.2f}", "sum of each round's own ± s.e.": running}
+    columns: dict[str, study.Tell] = {"policy": "{policy}", "grows with": "t^{growth:.2f}"}
+    columns |= {"discrepancy ± s.e.": study.text_with_error("discrepancy")}
+    columns |= {"sum of each round's own ± s.e.": running}
 
     def draw(path: Path) -> None:
         with study.drawing(path) as ax:
@@ -339,7 +340,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
             for name, (present, _) in found.items():
                 band(ax, rounds, present, name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
-            ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
+            ax.plot(rounds, [largest_discrepancy(t) for t in rounds], "k:", lw=1, label="largest possible")
             study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round t")
             ax.set_ylabel("‖f̂ − f*‖² over the arms shown up to t")
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from studies import study
-from studies.run_sampling import SampledRun
 from studies.run_sampling.beat_the_mean import beat_the_mean
+from studies.run_sampling.result import SampledRun
 from studies.yue2011 import generator
 from tacit.core.arrays import Floats
 from tacit.environments import preferences
