@@ -32,6 +32,7 @@ ITEMS = {
     "yue2011-figure2-bottom": ("studies.yue2011", "FIGURE_2_BOTTOM"),
     "yue2011-table1": ("studies.yue2011", "TABLE_1"),
     "yue2011-pac": ("studies.yue2011", "PAC"),
+    "yue2011-theory": ("studies.yue2011_theory", "THEORY"),
     "defaults": ("studies.defaults", "DEFAULTS"),
     "sharded-learning": ("studies.sharded_learning", "SHARDED_LEARNING"),
     "offline-coverage": ("studies.offline_coverage", "OFFLINE_COVERAGE"),

@@ -313,7 +313,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
     }
     environment = ExaminationArms(ball=setup.reading, identified=True)
     found = {name: discrepancies(model, environment, setup) for name, model in models.items()}
-    rounds = HORIZON // DISCREPANCY_POINTS * np.arange(1, DISCREPANCY_POINTS + 1)
+    rounds = [HORIZON // DISCREPANCY_POINTS * i for i in range(1, DISCREPANCY_POINTS + 1)]
     bound, largest = proposition_1(HORIZON), largest_discrepancy(HORIZON)
     cells = [
         {
@@ -322,19 +322,17 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
             "horizon": HORIZON,
             **study.moments(present[:, -1], "discrepancy"),
             **study.moments(running[:, -1], "running"),
-            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0), [0.0] * len(rounds[9:]))[0],
+            "growth": study.log_slope(rounds[9:], present[:, 9:].mean(axis=0).tolist(), [0.0] * 91)[0],
             "bound": bound,
             "largest_possible": largest,
             "runs": len(present),
         }
         for name, (present, running) in found.items()
     ]
-    columns: dict[str, study.Tell] = {
-        "policy": "{policy}",
-        "discrepancy ± s.e.": study.text_with_error("discrepancy"),
-        "grows with": "t^{growth:.2f}",
-        "sum of each round's own ± s.e.": study.text_with_error("running"),
-    }
+    running = study.text_with_error("running")
+    columns: dict[str, study.Tell] = {"policy": "{policy}", "grows with": "t^{growth:.2f}"}
+    columns |= {"discrepancy ± s.e.": study.text_with_error("discrepancy")}
+    columns |= {"sum of each round's own ± s.e.": running}
 
     def draw(path: Path) -> None:
         with study.drawing(path) as ax:
@@ -342,7 +340,7 @@ def figure_2(setup: study.Setup) -> study.Reproduction:
             for name, (present, _) in found.items():
                 band(ax, rounds, present, name, **shown[name])
             ax.plot(rounds, [proposition_1(t) for t in rounds], "k--", lw=1, label="proposition 1")
-            ax.plot(rounds, largest_discrepancy(1.0) * rounds, "k:", lw=1, label="largest possible")
+            ax.plot(rounds, [largest_discrepancy(t) for t in rounds], "k:", lw=1, label="largest possible")
             study.inscribe(ax, legend=8, xscale="log", yscale="log", xlabel="round t")
             ax.set_ylabel("‖f̂ − f*‖² over the arms shown up to t")
 
@@ -431,13 +429,9 @@ def _contour(ax: Any) -> None:
     lines = ax.contour(x, y, sigmoid_of(x) * sigmoid_of(2.0 * y), np.arange(0.1, 1.0, 0.1), cmap="viridis")
     ax.clabel(lines, fontsize=7)
     ax.plot(*arms.T, "ko-", lw=0.8, ms=4)
-    for name, place in zip("BACD", arms, strict=True):
-        ax.annotate(
-            f"{name} {sigmoid(place[0]) * sigmoid(2.0 * place[1]):.3f}",
-            place,
-            (5, 5),
-            textcoords="offset points",
-        )
+    for name, (x0, y0) in zip("BACD", arms, strict=True):
+        text = f"{name} {sigmoid(x0) * sigmoid(2.0 * y0):.3f}"
+        ax.annotate(text, (x0, y0), (5, 5), textcoords="offset points")
     title = "Figure 5: f(x, y) = ρ(x)·ρ(2y); a linear score rises or falls along the line"
     study.inscribe(ax, title, xlabel="x (examination)", ylabel="y (relevance)")
 

@@ -318,50 +318,33 @@ def figure_3(setup: study.Setup) -> study.Reproduction:
     """Nine arms of the most watched video, projected at random, with their click rates."""
     rng = run_stream(setup.seed, 0, ENVIRONMENT_STREAM)
     log = course_log(rng, SESSIONS * setup.runs)
-    starts = log.starts[:-1][log.video == 0]
     shown, reward = log.shown[log.video == 0], log.reward[log.video == 0]
-    arms = [POSITIONS * question + position for question in range(PICKED) for position in range(PICKED)]
-    features = np.array(
-        [
-            np.hstack([log.relevance[log.relevance_row[starts[0] + arm]], np.eye(POSITIONS)[arm % POSITIONS]])
-            for arm in arms
-        ]
-    )
+    arms = np.add.outer(POSITIONS * np.arange(PICKED), np.arange(PICKED)).ravel()
+    rows = log.relevance_row[log.starts[:-1][log.video == 0][0] + arms]
+    features = np.hstack([log.relevance[rows], np.eye(POSITIONS)[arms % POSITIONS]])
     places = features @ rng.standard_normal((features.shape[1], 2)) / math.sqrt(2.0)
     rates = np.array([reward[shown == arm].mean() for arm in arms])
     errors = np.array([standard_error(reward[shown == arm]) for arm in arms])
-    apart = [np.linalg.norm(x[:, None] - x[None], axis=2)[np.triu_indices(9, 1)] for x in (features, places)]
+    apart = [np.linalg.norm(x[:, None] - x, axis=2)[np.triu_indices(9, 1)] for x in (features, places)]
+    columns = zip("abcdefghi", arms // POSITIONS, arms % POSITIONS, rates, errors, strict=True)
+    names = "arm", "question", "position", "click rate", "error"
     cells = [
-        {
-            "arm": "abcdefghi"[i],
-            "question": arm // POSITIONS,
-            "position": arm % POSITIONS,
-            "x": float(places[i, 0]),
-            "y": float(places[i, 1]),
-            "click_rate": float(rates[i]),
-            "error": float(errors[i]),
-        }
-        for i, arm in enumerate(arms)
+        dict(zip(names, (a, int(q), int(p), float(r), float(e)), strict=True)) for a, q, p, r, e in columns
     ]
 
     def draw(path: Path) -> None:
         with study.drawing(path, 6.5, 5.0) as ax:
             ax.plot(*places.T, "o", ms=5)
             for cell, place in zip(cells, places, strict=True):
-                text = f"{cell['arm']} ({cell['click_rate']:.3f})"
+                text = f"{cell['arm']} ({cell['click rate']:.3f})"
                 ax.annotate(text, place, (5, 4), textcoords="offset points", size=9)
             study.inscribe(ax, "Nine arms of a synthetic log: click rates", xlabel="", ylabel="")
-            ax.margins(0.15)
 
-    columns: dict[str, study.Tell] = {
-        "arm": "{arm}",
-        "question, position": "{question}, {position}",
-        "click rate ± s.e.": "{click_rate:.3f} ± {error:.3f}",
-    }
+    told = {name: f"{{{name}}}" for name in names[:3]} | {name: f"{{{name}:.3f}}" for name in names[3:]}
     text = study.report(
         "qi2018_figure3",
         setup,
-        table=study.table(cells, columns),
+        table=study.table(cells, told),
         dips=_dips(places, rates, errors),
         ratio=np.quantile(apart[1] / apart[0], [0.0, 1.0]),
     )

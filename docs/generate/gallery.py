@@ -53,13 +53,14 @@ def shown(name: str, took: dict[str, Any]) -> str:
     found = item(name)
     data = " --data FILE" if found.needs_data else ""
     fewer = f"; its own number is {found.runs}" if took["runs"] != found.runs else ""
+    older = "" if "code" in took else " The picture was made before the hash of its code was kept."
     needs = f"FILE is {found.needs_data}.\n\n" if found.needs_data else ""
     return (
         f"## {name}\n\n{found.title}.\n\n"
         f"```console\n$ python -m studies {name} --runs {took['runs']} --seed 1{data}\n```\n\n"
         f"{needs}Seed 1, {counted(took['runs'], 'run')}{fewer}. It took "
         f"{counted(took['processor'], 'second')} of processor time, {took['seconds']} by the "
-        f"clock of a busy machine, compiling included.\n\n"
+        f"clock of a busy machine, compiling included.{older}\n\n"
         f"![{found.title}](images/gallery/{name}.png)"
     )
 

@@ -15,7 +15,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from generate import cli, configuration, errors, feed_map, gallery, http, licences, logs, metrics, policies
+from generate import (
+    cli,
+    configuration,
+    errors,
+    feed_map,
+    gallery,
+    http,
+    licences,
+    logs,
+    metrics,
+    papers,
+    policies,
+)
 
 PLACE = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 NOT_YET = "*Generated from the code: `make docs` writes what is missing here into `site/`.*\n\n"
@@ -30,6 +42,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "licences": licences.part,
     "logs": logs.part,
     "metrics": metrics.part,
+    **{f"papers-{paper}": partial(papers.part, paper) for paper in papers.PAPERS},
     **{f"policies-{group}": partial(policies.part, group) for group in policies.GROUPS},
     "policies-measured": policies.settings,
     "environments": policies.worlds,

@@ -50,11 +50,6 @@ SHIFT = 0.2
 MEANS = (0.6, 0.6, 0.4, 0.4, 0.4)
 GUESSED = (50, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600)
 GUESS_HORIZON = 30_000
-PRESETS: dict[str, Callable[..., TestableUCB1]] = {
-    "theory": TestableUCB1.theory,
-    "practical": TestableUCB1.practical,
-    "explore first": lambda arms, horizon, shift: ExploreFirst(arms, horizon, shift, alpha=0.5, t0=0.0),
-}
 WIDE, LONG = 0.9, 1_000_000
 PROVED = 4.0 * theory.ESTIMATE_CONSTANT
 """The constant that the proof of theorem 2 supports for even t: δ(t) over sqrt(n/t·ln(t + t0))."""

@@ -218,6 +218,37 @@ def test_the_gallery_shows_small_figures_of_items_that_there_are(generate):
     assert all(f"$ python -m studies {name} " in page for name in facts)
 
 
+def test_pictures_are_of_the_code_that_there_is(generate):
+    """A picture whose code has changed since, or that was made with other numbers of runs, is made again."""
+    gallery = generate("gallery")
+    facts = json.loads(gallery.FACTS.read_text())
+    changed = {
+        name for name, took in facts.items() if took.get("code") not in (None, gallery.fingerprint(name))
+    }
+    changed |= {
+        name for name, took in facts.items() if "code" in took and took["runs"] != gallery.runs_of(name)
+    }
+    assert not changed, (
+        f"pictures of older code: PYTHONPATH=docs python -m generate.gallery {' '.join(sorted(changed))}"
+    )
+
+
+def test_only_code_that_an_item_names_changes_its_fingerprint(generate, monkeypatch):
+    import ast
+
+    gallery = generate("gallery")
+    before = {name: gallery.fingerprint(name) for name in ("qi2018-figure2", "syed2009-figure2c")}
+    real = gallery.definitions_of
+    definitions = dict(real("studies.qi2018"))
+    for name, changes in (("appendix_f", set()), ("proposition_1", {"qi2018-figure2"})):
+        other = definitions | {name: ast.parse(f"def {name}(): return 1").body[0]}
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                gallery, "definitions_of", lambda m, o=other: o if m == "studies.qi2018" else real(m)
+            )
+            assert {item for item, code in before.items() if gallery.fingerprint(item) != code} == changes
+
+
 def test_every_place_for_a_part_is_filled(generate):
     hooks = generate("hooks")
     pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]

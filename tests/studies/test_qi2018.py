@@ -168,3 +168,23 @@ def test_hlinucb_starts_elsewhere_in_each_run_and_then_is_hlinucb():
             assert chosen[0] == chosen[1]
     assert np.isfinite(starts).all()
     assert (starts[0] != starts[1]).all()
+
+
+def test_figure_3_projects_nine_arms(written):
+    cells, report = written("qi2018-figure3", qi2018_course.figure_3(Setup(1, seed=1)))
+    assert [cell["arm"] for cell in cells] == list("abcdefghi")
+    assert len({(cell["question"], cell["position"]) for cell in cells}) == 9
+    assert all(0.0 <= cell["click rate"] < 0.3 and cell["error"] > 0.0 for cell in cells)
+    assert "not the paper's data" in report
+
+
+def test_theorem_1_and_equation_9_are_the_papers_formulas():
+    """λ₀ = 3/(1/m + 1/(1 − M))², γ = M_ρ/2, d = 10: by hand at t = 100, α = 1/t², δ = 1/t."""
+    least, most = 1 / (1 + np.e) ** 2, 1 / (1 + np.exp(-1)) ** 2
+    rate, gamma = 3 / (1 / least + 1 / (1 - most)) ** 2, np.sqrt(most) / 2
+    eta = 4 * most + 1 / least
+    covering = 10 * np.log(gamma / 1e-4) + np.log(100)
+    beta = 2 / rate * covering + 2 * 1e-4 * eta * 100
+    assert qi2018.proposition_1(100) == pytest.approx(beta)
+    assert qi2018.equation_9(100) == pytest.approx(2 / rate * 10 * np.log(gamma * 1e6) + eta / 100)
+    assert qi2018.theorem_1(100) == pytest.approx(1 + 101 + 4 * np.sqrt(100 * beta * 100))
