@@ -106,16 +106,11 @@ def conclude(
         return estimate
     if _is_left_to_model(estimator, sums):
         return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
-    scale = UnitScale.from_sums(reward_range, estimator, sums)
+    scale, is_open = UnitScale.from_sums(reward_range, estimator, sums), reward_range.is_open
     bounds: dict[str, intervals.Bounds | None] = {
         kind: scale.widen(limits, share, clustered)
         for kind, limits in (
-            (
-                "normal",
-                intervals.normal(
-                    sums, estimator.ratio, share, clustered=clustered, skewed=reward_range.is_open
-                ),
-            ),
+            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered, skewed=is_open)),
             ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
         )
     }
@@ -187,12 +182,9 @@ class UnitScale(NamedTuple):
 
     def widen(self, bounds: intervals.Bounds, confidence: float, clustered: bool) -> intervals.Bounds | None:
         """Return bounds in the caller's unit, widened if all rewards are equal, or None if an end is open."""
-        if self.reward_range == UNIT_RANGE:
-            sums, length = self.sums, self.length
-            return intervals.widen_interval(bounds, sums, confidence, length=length, clustered=clustered)
         if self.sums.least != self.sums.most:
             return bounds
-        if self.reward_range.is_open:
+        if self.ends < 2:
             return None
         unknown = math.nan, math.nan
         exact = intervals.widen_interval(

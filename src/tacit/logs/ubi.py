@@ -167,9 +167,9 @@ class UbiReader(LogReader):
             report.examined += 1
         else:
             report.others[event.action] = report.others.get(event.action, 0) + 1
-        if not isinstance(reward, int | float) or not self.reward_range.contains(reward):
+        if not isinstance(reward, int | float):
             return None
-        return float(reward)
+        return float(reward) if self.outside == CLIP or self.reward_range.contains(reward) else None
 
     # Queries ---------------------------------------------------------------------------------
 
