@@ -271,3 +271,13 @@ def test_a_blank_at_the_end_makes_no_other_ranker(tmp_path, rows, field):
     came = tacit("duel", path, "--strict")
     assert came.returncode == 1
     assert f"{field}: 'New ' is not allowed" in came.stderr
+
+
+@pytest.mark.parametrize("unit", ["session", "visitor_id"])
+def test_sessions_that_come_back_are_warned_of(unit):
+    log = {"left": ["a", "b"] * 20, "right": ["b", "a"] * 20, "outcome": [1, 0] * 20}
+    with pytest.warns(AssumptionWarning, match=rf"{unit}: 's0' comes back, .* give --unit {unit}"):
+        read_duels(log | {unit: [f"s{row % 7}" for row in range(40)]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_duels(log | {unit: [f"s{row}" for row in range(40)], "market": ["de", "fr"] * 20})
