@@ -618,3 +618,28 @@ def said_on_a_terminal(*arguments, cache):
     os.close(its)
     os.close(ours)
     return said.removesuffix(END).decode()
+
+
+def test_a_key_is_added_to_a_configuration(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text('[placements.home]\narms = ["film", "song"]\n')
+    text = tacit("key", "web", "--placement", "home", "--append", path).output
+    content = tomllib.loads(path.read_text())
+    assert content["placements"]["home"]["arms"] == ["film", "song"]
+    assert content["keys"]["web"]["placements"] == ["home"]
+    secret = text.split()[0]
+    assert hashlib.sha256(secret.encode()).hexdigest() == content["keys"]["web"]["sha256"]
+
+
+def test_one_variable_has_the_key_of_every_command():
+    from tacit.cli import cli
+
+    def options(command):
+        """Yield the options of a command, and of the commands in it."""
+        for part in getattr(command, "commands", {}).values():
+            yield from options(part)
+        yield from command.params
+
+    keys = [option for option in options(cli) if option.opts == ["--key"]]
+    assert len(keys) > 8
+    assert all("TACIT_KEY" in option.envvar for option in keys)

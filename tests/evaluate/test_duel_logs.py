@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels import DuelReport, log_evidence, preferences, read_duels, safe_interval
 from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Balanced, Probabilistic, TeamDraft, TeamDraftMultileave

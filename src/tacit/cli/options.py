@@ -143,7 +143,8 @@ class ExplainedCommand(click.Command):
 
     def _warn_variables(self, ctx: click.Context) -> None:
         """Warn of environment variables without effect whose names are similar to an option's variable."""
-        variable_by_short_name, variables = {}, set()
+        variable_by_short_name: dict[str, str] = {}
+        variables: set[str] = set()
         for parameter in self.params:
             name = str(parameter.name).upper()
             names = list(parameter.envvar or (f"{ctx.auto_envvar_prefix}_{name}",))
