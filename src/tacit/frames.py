@@ -68,7 +68,7 @@ def frame_paths(frame: Any) -> list[str]:
     """
     import pyarrow as pa
 
-    from tacit.core.arrow_columns import nested_names
+    from tacit.core.arrow_columns import list_nested_names
 
     if isinstance(frame, Mapping) or _is_pandas(frame):
         columns: Any = {
@@ -87,7 +87,7 @@ def frame_paths(frame: Any) -> list[str]:
     else:
         schema = getattr(frame, "schema", None)
         schema = schema if isinstance(schema, pa.Schema) else _open_stream(frame).schema
-    return [name for name in nested_names(schema) if name not in schema.names]
+    return [name for name in list_nested_names(schema) if name not in schema.names]
 
 
 def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Any]:

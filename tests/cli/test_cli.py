@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import html
 import io
 import json
@@ -15,6 +16,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tomllib
 import urllib.request
 import warnings
 from pathlib import Path
@@ -489,6 +491,7 @@ def test_a_policy_of_ones_own_runs_in_every_driver():
 
 COUNTED = """
 import sys
+import tomllib
 from tacit.cli import main
 from tacit.errors import AssumptionWarning
 try:
@@ -618,6 +621,7 @@ END = b"\0"
 
 AT_ONCE = """
 import sys
+import tomllib
 from tacit.cli import main
 from tacit.core.compilation import notice
 notice.PATIENCE = 0.0
@@ -647,3 +651,28 @@ def said_on_a_terminal(*arguments, cache):
     os.close(its)
     os.close(ours)
     return said.removesuffix(END).decode()
+
+
+def test_a_key_is_added_to_a_configuration(tmp_path):
+    path = tmp_path / "tacit.toml"
+    path.write_text('[placements.home]\narms = ["film", "song"]\n')
+    text = tacit("key", "web", "--placement", "home", "--append", path).stdout
+    content = tomllib.loads(path.read_text())
+    assert content["placements"]["home"]["arms"] == ["film", "song"]
+    assert content["keys"]["web"]["placements"] == ["home"]
+    secret = text.split()[0]
+    assert hashlib.sha256(secret.encode()).hexdigest() == content["keys"]["web"]["sha256"]
+
+
+def test_one_variable_has_the_key_of_every_command():
+    from tacit.cli import cli
+
+    def options(command):
+        """Yield the options of a command, and of the commands in it."""
+        for part in getattr(command, "commands", {}).values():
+            yield from options(part)
+        yield from command.params
+
+    keys = [option for option in options(cli) if option.opts == ["--key"]]
+    assert len(keys) >= 5
+    assert all("TACIT_KEY" in option.envvar for option in keys)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tacit.errors import InvalidValue, LogError
+from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels import DuelReport, log_evidence, preferences, read_duels, safe_interval
 from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Balanced, Probabilistic, TeamDraft, TeamDraftMultileave
@@ -271,3 +272,13 @@ def test_a_blank_at_the_end_makes_no_other_ranker(tmp_path, rows, field):
     came = tacit("duel", path, "--strict")
     assert came.returncode == 1
     assert f"{field}: 'New ' is not allowed" in came.stderr
+
+
+@pytest.mark.parametrize("unit", ["session", "visitor_id"])
+def test_sessions_that_come_back_are_warned_of(unit):
+    log = {"left": ["a", "b"] * 20, "right": ["b", "a"] * 20, "outcome": [1, 0] * 20}
+    with pytest.warns(AssumptionWarning, match=rf"{unit}: 's0' comes back, .* give --unit {unit}"):
+        read_duels(log | {unit: [f"s{row % 7}" for row in range(40)]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_duels(log | {unit: [f"s{row}" for row in range(40)], "market": ["de", "fr"] * 20})

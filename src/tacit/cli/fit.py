@@ -112,7 +112,7 @@ def read_counts(path: Path) -> Any:
 
     with options.usage_errors():
         file = open_file(path)
-        names = [name for name in file.names if any(name in known for known in COUNTS.values())]
+        names = [name for name in file.names if any(name in aliases for aliases in COUNTS.values())]
         columns: dict[str, list[Any]] = {name: [] for name in names}
         for raw in file.read(names, 65_536):
             for name, values in columns.items():

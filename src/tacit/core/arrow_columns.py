@@ -25,19 +25,19 @@ def find_root(name: str, names: Collection[str]) -> str:
     return next((stem for stem in (name, *stems) if stem in names), name)
 
 
-def nested_names(schema: Any) -> list[str]:
+def list_nested_names(schema: Any) -> list[str]:
     """Return the names of an Arrow schema's columns and, with dots, of the fields of its structs.
 
     Examples
     --------
-    >>> nested_names(pa.schema({"arm": pa.string(), "user": pa.struct({"age": pa.int8()})}))
+    >>> list_nested_names(pa.schema({"arm": pa.string(), "user": pa.struct({"age": pa.int8()})}))
     ['arm', 'user', 'user.age']
     """
     names: list[str] = []
     for field in schema:
         names.append(field.name)
         if pa.types.is_struct(field.type):
-            names += [f"{field.name}.{name}" for name in nested_names(field.type)]
+            names += [f"{field.name}.{name}" for name in list_nested_names(field.type)]
     return names
 
 
@@ -53,7 +53,7 @@ def get_column(batch: Any, name: str) -> Any:
 def simplify_array(values: Any) -> Any:
     """Return an Arrow array whose type can be cast: without views, large texts, runs, or extension types.
 
-    Dictionaries are decoded, except those of strings with indices of 32 bits, by which Parquet is read.
+    Dictionaries are decoded, except ``CODES``, in which texts of Parquet are read.
 
     Examples
     --------

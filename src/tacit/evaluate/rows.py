@@ -216,12 +216,12 @@ def describe_missing_propensity(rows: LoggedRows, row: int) -> str:
     other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
     reason = "there is none, as from a deterministic policy"
     if rows.unread:
-        near = next((name for name in rows.unread if PROPENSITY_NAME.search(name)), None)
+        near = next((name for name in rows.unread if PROPENSITY_NAME.search(name)), "...")
+        value = near if near == "..." else repr(near)
         reason = (
             f"no column is called so; the columns are {', '.join(map(repr, rows.unread[:20]))}"
             f"{', …' * (len(rows.unread) > 20)}; if one has the probability of the arm shown, say "
-            f"columns={{'propensity': {repr(near) if near else '...'}}} "
-            f"(--column propensity={near or '...'}); else it is as from a "
+            f"columns={{'propensity': {value}}} (--column propensity={near}); else it is as from a "
             "deterministic policy"
         )
     return (

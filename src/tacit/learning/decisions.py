@@ -13,7 +13,7 @@ import json
 import math
 import warnings
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
@@ -112,16 +112,16 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         arms = self.shown[0] if len(self.shown) == 1 else self.shown
         return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
-    def __eq__(self, other: object) -> bool:
-        """True if all attributes are equal, those of arrays by their values."""
-        if not isinstance(other, Decision):
+    def __eq__(self, value: object) -> bool:
+        """True if all attributes are equal; arrays are compared element by element."""
+        if not isinstance(value, Decision):
             return False
-        pairs: Iterable[tuple[Any, Any]] = zip(self, other, strict=True)
+        pairs: Iterator[tuple[Any, Any]] = zip(self, value, strict=True)
         return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
-    def __ne__(self, other: object) -> bool:
+    def __ne__(self, value: object) -> bool:
         """True if an attribute differs."""
-        return not self == other
+        return not self == value
 
     def __hash__(self) -> int:
         """Return a hash of what identifies the decision."""

@@ -29,7 +29,7 @@ import pyarrow.csv
 import pyarrow.fs
 import pyarrow.parquet
 
-from tacit.core.arrow_columns import find_root, get_column, nested_names
+from tacit.core.arrow_columns import find_root, get_column, list_nested_names
 from tacit.errors import AssumptionWarning, InvalidValue, LogError, suggest_name
 from tacit.logs.rows import FALSE_WORDS, TRUE_WORDS, RawRows, convert_values, is_text, nulls_for_missing
 from tacit.logs.schema import REWARDS_KEY, SCHEMA, VERSION, VERSION_KEY
@@ -338,7 +338,7 @@ def _parquet_names(path: File) -> list[str]:
             f"{path}: its click-log schema is of version {version.decode(errors='replace')}, "
             f"this tacit reads up to {VERSION}; update tacit"
         )
-    return nested_names(schema)
+    return list_nested_names(schema)
 
 
 def number_rows(batches: Iterable[Any], names: Sequence[str], first: int = 1) -> Iterator[RawRows]:

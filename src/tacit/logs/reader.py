@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from tacit.core import checks
 from tacit.core.arrays import Ints
-from tacit.core.arrow_columns import find_root, nested_names
+from tacit.core.arrow_columns import find_root, list_nested_names
 from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.reward_range import UNIT_RANGE
 from tacit.core.text import html_table
@@ -117,7 +117,7 @@ class Frame:
         first = next(batches, None)
         if self.is_stream:
             self._data = chain(() if first is None else (first,), batches)
-        return [] if first is None else nested_names(_check_batch(first).schema)
+        return [] if first is None else list_nested_names(_check_batch(first).schema)
 
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the named columns as record batches of at most ``rows`` rows.
@@ -146,8 +146,8 @@ class Frame:
             ) from error
         for batch in self._data:
             for start in range(0, len(_check_batch(batch)), rows):
-                roots = dict.fromkeys(find_root(name, batch.schema.names) for name in names)
-                yield batch.slice(start, rows).select(list(roots))
+                columns = dict.fromkeys(find_root(name, batch.schema.names) for name in names)
+                yield batch.slice(start, rows).select(list(columns))
 
 
 def _check_batch(batch: Any) -> Any:
@@ -204,12 +204,12 @@ class LogFile(NamedTuple):
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
 
-    def stored_columns(self, columns: Iterable[str]) -> list[str]:
-        """Return the columns that are stored in the file, without those that its folders say."""
+    def select_stored(self, columns: Iterable[str]) -> list[str]:
+        """Return the columns that the file stores; its folders say the others."""
         return [name for name in dict.fromkeys(columns) if name not in self.folder_values]
 
     def add_folder_values(self, raw: RawRows, columns: Iterable[str]) -> RawRows:
-        """Return rows with those of the columns that the file's folders say, the same in every row."""
+        """Return rows with the columns that the file's folders say, the same in every row."""
         values = {name: self.folder_values[name] for name in columns if name in self.folder_values}
         scalars = {name: pa.scalar(value, pa.string()) for name, value in values.items()}
         added = {name: repeat_value(scalar, len(raw.rows)) for name, scalar in scalars.items()}
@@ -219,7 +219,7 @@ class LogFile(NamedTuple):
         self, batches: Iterable[Any], columns: Sequence[str], first: int = 1
     ) -> Iterator[RawRows]:
         """Yield record batches of the file as raw rows, which count from ``first``, with these columns."""
-        for raw in number_rows(batches, self.stored_columns(columns), first):
+        for raw in number_rows(batches, self.select_stored(columns), first):
             yield self.add_folder_values(raw, columns)
 
     def read(self, columns: Sequence[str], rows: int) -> Iterator[RawRows]:
@@ -237,7 +237,7 @@ class LogFile(NamedTuple):
             if isinstance(self.path, Frame):
                 yield from number_rows(map(_decode_texts, self.path.batches(columns, rows)), columns)
             else:
-                for raw in FORMATS[self.format].read(self.path, self.stored_columns(columns), rows):
+                for raw in FORMATS[self.format].read(self.path, self.select_stored(columns), rows):
                     yield self.add_folder_values(raw, columns)
 
 

@@ -113,7 +113,7 @@ def _check_history(history: RowHistory, log: LogReader, file: LogFile, span: tup
     start, stop = span or (0, len(sizes))
     texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
     for group in range(start, stop):
-        batches = _batches(path, group, log.batch_rows, file.stored_columns(columns.values()), texts)
+        batches = _batches(path, group, log.batch_rows, file.select_stored(columns.values()), texts)
         for raw in file.number_rows(batches, list(columns.values()), 1 + sum(sizes[:group])):
             named = {name: raw.columns[column] for name, column in columns.items()}
             history.add(log.shift_positions(named), str(path), raw.rows)
@@ -138,7 +138,7 @@ def _select_file(
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        batches = _batches(path, group, log.batch_rows, file.stored_columns(source_columns), texts + nested)
+        batches = _batches(path, group, log.batch_rows, file.select_stored(source_columns), texts + nested)
         for raw in file.number_rows(batches, source_columns, first):
             first += len(raw.rows)
             raw = complete_columns(raw, columns, log.constants, names)

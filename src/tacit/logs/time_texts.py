@@ -59,7 +59,7 @@ def rewrite_times(texts: Any) -> Any:
 
 
 def _order_dates(texts: Any) -> Any:
-    """Return texts whose dates of three numbers begin with the year; null for those that are ambiguous."""
+    """Return texts whose dates of three numbers begin with the year; null for ambiguous dates."""
     parts = pc.extract_regex(texts, NUMERIC_DATE)
     is_date = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
     if not is_date.any():

@@ -72,27 +72,27 @@ def read_priors(priors: Any) -> Any:
     if isinstance(priors, Mapping) or not is_frame(priors):
         return priors
     names = frame_names(priors)
-    columns = {role: next((name for name in known if name in names), None) for role, known in COUNTS.items()}
+    columns = {
+        role: next((name for name in aliases if name in names), None) for role, aliases in COUNTS.items()
+    }
     arm, successes, failures, plays = columns.values()
     if arm is None or successes is None or (failures is None and plays is None):
-        allowed = "; ".join(f"{role}: {', '.join(known)}" for role, known in COUNTS.items())
+        allowed = "; ".join(f"{role}: {', '.join(aliases)}" for role, aliases in COUNTS.items())
         remedy = f"give a table with columns for arm, successes, and plays or failures, called: {allowed}"
         raise InvalidValue("priors", f"a table of {', '.join(map(repr, names))}", remedy)
-    used = [name for name in (arm, successes, failures or plays) if name is not None]
+    columns_read = [name for name in (arm, successes, failures or plays) if name is not None]
     rows = [
-        row for batch in frame_batches(priors, used) for row in zip(*batch.to_pydict().values(), strict=True)
+        row
+        for batch in frame_batches(priors, columns_read)
+        for row in zip(*batch.to_pydict().values(), strict=True)
     ]
     counts = [
         (name, *(checks.number(f"priors.{name}", number, 0.0, MOST) for number in numbers))
         for name, *numbers in rows
     ]
-    if failures is None:
-        for name, clicked, shown in counts:
-            if clicked > shown:
-                raise InvalidValue(
-                    f"priors.{name}", (clicked, shown), "give at least as many plays as successes"
-                )
-    return tuple((name, good, other if failures else other - good) for name, good, other in counts)
+    if failures is None and (wrong := next((row for row in counts if row[1] > row[2]), None)):
+        raise InvalidValue(f"priors.{wrong[0]}", wrong[1:], "give at least as many plays as successes")
+    return tuple((name, good, number if failures else number - good) for name, good, number in counts)
 
 
 def check_priors(priors: Any, arms: int | tuple[str, ...]) -> Priors:

@@ -16,6 +16,7 @@ import numpy as np
 from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue, LogError
 from tacit.evaluate.duels.report import Duel, DuelReport, build_report, parse_duel
+from tacit.evaluate.interleaved.searches import UNIT_FIELDS, UNIT_NAME
 from tacit.evaluate.intervals import CONFIDENCE, anytime, sum_units
 from tacit.frames import is_frame
 from tacit.logs.reader import BATCH_ROWS, Frame, LogFile, check_columns, missing_columns_text, open_file
@@ -27,8 +28,8 @@ CREDITS = (
     "more of them on a list may favour a ranker: give --credits, or use tacit.evaluate.interleaved"
 )
 REPEATED_USER = (
-    "user: {!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
-    "give --unit user, or use tacit.evaluate.interleaved"
+    "{0}: {1!r} comes back, and each duel counts as if of another user, so that a verdict may come too soon; "
+    "give --unit {0}, or use tacit.evaluate.interleaved"
 )
 
 
@@ -110,7 +111,9 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
         raise LogError(
             f"{path}: {missing_columns_text({'outcome': 'outcome'}, present)}, or of interleaved and clicks"
         )
-    for row, cells in read_rows(file, columns):
+    candidates = present if "user" not in columns else ()
+    unit = next((name for name in candidates if name in UNIT_FIELDS or UNIT_NAME.fullmatch(name)), None)
+    for row, cells in read_rows(file, columns if unit is None else columns | {"user": unit}):
         rows.read += 1
         if not isinstance(cells, Mapping):
             rows.reject_row(MALFORMED, Example(str(path), row, "row", cells), strict)
@@ -126,7 +129,8 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
             repeated_user = user if user in users and not repeated_user else repeated_user
             users |= {user} if user and not repeated_user else set()
             yield duel
-    for doubt in (CREDITS * has_credits, REPEATED_USER.format(repeated_user) * bool(repeated_user)):
+    repeated = REPEATED_USER.format(unit or "user", repeated_user) * bool(repeated_user)
+    for doubt in (CREDITS * has_credits, repeated):
         if doubt:
             warnings.warn(doubt, AssumptionWarning, stacklevel=2)
 
