@@ -483,4 +483,4 @@ class OpenWindows:
 
 def get_sticky_users(placement):
     """Return what users of a placement keep, as its snapshot would hold it."""
-    return placement.sticky.save_state()["sticky"]
+    return list(placement.sticky.export_arms())

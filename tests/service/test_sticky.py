@@ -75,7 +75,7 @@ def test_users_of_one_batch_and_their_flags(tmp_path):
         assert anonymous["warning"].startswith("user: ")
         status, _, problem = client.ask("GET", "/v1/placements/home/learner")
         assert (status, problem["field"]) == (422, "placement")
-        assert "keep what they were shown" in problem["detail"]
+        assert "arms that users keep" in problem["detail"]
 
 
 def test_an_arm_that_goes_or_is_not_on_offer_is_not_kept(tmp_path):
@@ -264,7 +264,7 @@ def test_the_page_tells_how_many_users_keep_something(tmp_path):
         for user in ("ann", "bob", "ann"):
             ask(client, user)
         page = client.ask("GET", "/placements/home")[2].decode()
-        assert "users who keep what they were shown: 2" in page
+        assert "users who keep their arms: 2" in page
 
 
 async def test_the_memory_is_bounded(tmp_path, monkeypatch):

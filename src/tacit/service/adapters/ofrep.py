@@ -121,7 +121,7 @@ class BulkEvaluationAnswer(msgspec.Struct):
     Attributes
     ----------
     flags : list of objects
-        For each placement but those of duels, its evaluation, or the failure of it.
+        For each placement of arms or lists, its evaluation, or the failure of it.
     """
 
     flags: list[dict[str, Any]]
@@ -190,7 +190,7 @@ def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement
 
 
 def _needs_user(placement: Placement) -> bool:
-    """True if users of a placement stay in their group, or keep what they were shown."""
+    """True if users of a placement stay in their group, or keep their arms."""
     by_user = placement.holdout is not None and placement.holdout.unit == USER
     return by_user or placement.config.sticky is not None
 
@@ -292,8 +292,8 @@ TAG_DIGITS = 20
 def make_etag(context: dict[str, Any], placements: Sequence[Placement], time: int) -> str:
     """Return the entity tag of flags that were evaluated at a time (microseconds).
 
-    It names the context, the flags, and what was set for them by hand or configuration; what the policies
-    learn meanwhile does not change it, so that a user keeps what is shown.
+    It names the context, the flags, and their settings by hand or configuration. Learning does not change
+    it, so that a user sees the same arms.
     """
     terms = [context, time, *map(_list_terms, placements)]
     digest = hashlib.sha256(msgspec.json.encode(terms, order="deterministic")).hexdigest()

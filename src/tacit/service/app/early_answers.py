@@ -88,7 +88,7 @@ class EarlyAnswers:
                     assert isinstance(each, socket.socket)
                     self._selector.unregister(each)
                     self._answer(each)
-        # Those that have sent nothing yet wait, too.
+        # Connections that have sent nothing yet wait, too.
         sockets = [key.fileobj for key in self._selector.get_map().values()]
         for each in sockets:
             assert isinstance(each, socket.socket)

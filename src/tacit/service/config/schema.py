@@ -142,7 +142,7 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
         raise InvalidValue("signals", list(config.names), what + remedy)
 
 
-# ---- Users who keep what they were shown
+# ---- Users who keep their arms
 
 MICROSECONDS = {"minute": 60_000_000, "hour": 3_600_000_000, "day": 86_400_000_000}
 LIFETIME = {"such": 'a number of minutes, hours or days, such as "30 days"'}
@@ -150,7 +150,7 @@ Lifetime = Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,4} (minute|hour|d
 
 
 class StickyConfig(msgspec.Struct, frozen=True):
-    """Who gets again what was shown before.
+    """Units that are shown the same arm again.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class StickyConfig(msgspec.Struct, frozen=True):
 
 
 def make_sticky(unit: str | None, lifetime: str | None) -> StickyConfig | None:
-    """Return the configuration of users who keep what they were shown; None without a unit.
+    """Return the configuration of users who keep their arms; None without a unit.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def make_sticky(unit: str | None, lifetime: str | None) -> StickyConfig | None:
 
 
 def check_sticky(config: PlacementConfig) -> None:
-    """Check that users of a placement can keep what they were shown.
+    """Check that users of a placement can keep their arms.
 
     Raises
     ------
@@ -437,7 +437,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     guardrail : GuardrailConfig or None
         The metric that must not degrade, and the action for a degradation.
     sticky : StickyConfig or None
-        Who gets again what was shown before.
+        Units that are shown the same arm again.
     """
 
     policy: Policy

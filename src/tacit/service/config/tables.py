@@ -97,10 +97,10 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     guardrail : table
         The metric that must not degrade, a margin, and the action for a degradation.
     sticky : str
-        ``user``: a user, by key, gets again what was shown to it before, with the propensity of that draw.
+        ``user``: a user, by key, is shown the same arm again, with the propensity of its draw.
         The policy learns one decision of each draw; the lift counts all, by user.
     sticky_for : str
-        How long a user keeps what was drawn, such as ``30 days``, ``12 hours`` or ``90 minutes``; by default
+        How long a user keeps a drawn arm, such as ``30 days``, ``12 hours`` or ``90 minutes``; by default
         until the arm goes.
     rebuild : bool
         Whether a new policy learns the log: the log is folded into it while the previous policy decides,

@@ -142,8 +142,8 @@ class SavedState(msgspec.Struct):
     delays: dict[str, Any] | None = None
     # The states of aspects that a kind adds, by name.
     added: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    # What users were shown, of placements that show it again.
+    # At the end, so that they can be written in pieces; the first one, what users were shown, only where
+    # they are shown it again.
     sticky: Any = msgspec.UNSET
-    # At the end, so that they can be written in pieces.
     defaults: list[tuple[Any, ...]] = []
     open: list[tuple[Any, ...]] = []

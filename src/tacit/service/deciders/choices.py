@@ -67,7 +67,7 @@ class Choices:
     by_client : bool
         Whether clients made the decisions.
     is_recalled : bool
-        Whether the decisions are recorded as if they were read from the log; so are those of clients.
+        Whether the decisions are recorded as if they were read from the log, as decisions of clients are.
     """
 
     batch: ImpressionBatch

@@ -1,4 +1,4 @@
-"""Sticky users: a user gets again what was shown to it before."""
+"""Sticky users: a user is shown the same arm again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tacit.service.log.requests import ClientDecision, Impression
 from tacit.service.log.rows import KEPT
 from tacit.service.log.search_records import SearchFields
 
-STICKY_WARNING = "user: without it nobody is shown the same again; send user with each decision"
+STICKY_WARNING = "user: without it another arm may be drawn each time; send user with each decision"
 
 
 class KeptArm(NamedTuple):
@@ -54,10 +54,10 @@ def read_user(asked: str | None) -> str | None:
 
 
 class KeptArms(Protocol):
-    """The memory of what users were shown."""
+    """The memory of the arms that users were shown."""
 
     def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
-        """Return what a user was shown for a key, if it holds at a time and is on offer."""
+        """Return the arm that a user was shown for a key, if it holds at a time and is on offer."""
 
 
 class StickyOffers(Protocol):
@@ -69,7 +69,7 @@ class StickyOffers(Protocol):
 
 @dataclass
 class StickyDecider:
-    """Repeats what users were shown, with the propensity of the draw, and lets the decider draw for others.
+    """Repeats the arms that users were shown, with their propensities; the decider draws for others.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class StickyDecider:
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
         """Yield repetitions for known users, and the decider's decisions for others, in order.
 
-        A part ends before a user who occurs in it already: what it is shown next depends on its decision.
+        A part ends before a user who occurs in it already: the next arm depends on its decision.
         """
         users = list(map(read_user, batch.impressions.column("asked")))
         if users.count(None) == len(users):
@@ -102,10 +102,10 @@ class StickyDecider:
             return
         start = 0
         while start < len(users):
-            kept, stop = self._find_run(batch, users, start)
+            entries, stop = self._find_run(batch, users, start)
             part = batch.select(slice(start, stop))
-            if kept:
-                yield self._repeat(part, kept)
+            if entries:
+                yield self._repeat(part, entries)
             else:
                 yield from self.decider.choose(part)
             start = stop
@@ -114,37 +114,37 @@ class StickyDecider:
         self, batch: ImpressionBatch, users: Sequence[str | None], start: int
     ) -> tuple[list[KeptArm], int]:
         """Return the kept arms of a run of similar impressions, empty for draws, and the end of the run."""
-        kept_arms: list[KeptArm] = []
+        entries: list[KeptArm] = []
         seen: set[tuple[str, str]] = set()
         first: KeptArm | None = None
         stop = start
         while stop < len(users):
             impression, user = batch.impressions[stop], users[stop]
-            kept = None
+            entry = None
             if user is not None:
                 if (impression.key, user) in seen:
                     break
                 seen.add((impression.key, user))
-                kept = self.users.find(impression.key, user, batch.time, self.offers.list_offer(impression))
+                entry = self.users.find(impression.key, user, batch.time, self.offers.list_offer(impression))
             if stop == start:
-                first = kept
-            elif (kept and kept.is_learned) != (first and first.is_learned):
+                first = entry
+            elif (entry and entry.is_learned) != (first and first.is_learned):
                 break
-            if kept is not None:
-                kept_arms.append(kept)
+            if entry is not None:
+                entries.append(entry)
             stop += 1
-        return kept_arms, stop
+        return entries, stop
 
-    def _repeat(self, batch: ImpressionBatch, kept: Sequence[KeptArm]) -> Choices:
+    def _repeat(self, batch: ImpressionBatch, entries: Sequence[KeptArm]) -> Choices:
         """Return decisions that show the kept arms, with the propensities of their draws."""
         learner, keys = self.policy.learner, batch.impressions.column("key")
         learner.lanes.admit(keys)
-        decisions: Any = [
-            ClientDecision(each.arm, each.propensity, learner.epoch(key))
-            for each, key in zip(kept, keys, strict=True)
+        decisions: list[Any] = [
+            ClientDecision(entry.arm, entry.propensity, learner.epoch(key))
+            for entry, key in zip(entries, keys, strict=True)
         ]
         assignment = None
         if self.assigner is not None:
             assignment = assign(batch, self.assigner, None, all_control=False)
-        mode = KEPT if kept[0].is_learned else self.mode
+        mode = KEPT if entries[0].is_learned else self.mode
         return Choices(batch, decisions, mode, assignment=assignment, is_recalled=True)

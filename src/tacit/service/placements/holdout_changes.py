@@ -62,7 +62,7 @@ def _check(placement: Placement, holdout: HoldoutConfig, time: int) -> None:
         raise InvalidValue("control", holdout.arm, f"on offer are {allowed}")
     check_look(holdout, time)
     if placement.config.sticky is not None and holdout.unit != USER:
-        raise InvalidValue("unit", holdout.unit, 'give "user": users keep what they were shown')
+        raise InvalidValue("unit", holdout.unit, 'give "user": users keep their arms')
     try:
         holdout.check(kind.name, kind.controls)
     except ConfigError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -125,12 +125,17 @@ def draft(
     )
     # Columns are copied now; rows are built later, when no request waits.
     extra_columns = partial(_list_extra_columns, placement)
-    open_rows = windows.export_defaults(extra_columns), windows.export_open(extra_columns)
+    rows_by_field: dict[str, Iterable[Any]] = {
+        "defaults": windows.export_defaults(extra_columns),
+        "open": windows.export_open(extra_columns),
+    }
+    if placement.sticky is not None:
+        rows_by_field = {"sticky": placement.sticky.export_arms(), **rows_by_field}
     learners = {
         name: _snapshot_learner(placement, learner, workspaces.get(name))
         for name, learner in _list_learners(placement).items()
     }
-    pieces = _encode_pieces(learners, results.series.to_bytes(), saved, open_rows)
+    pieces = _encode_pieces(learners, results.series.to_bytes(), saved, rows_by_field)
     return Draft(placement.id, seq, time, make_fold_spec(placement), pieces)
 
 
@@ -409,7 +414,7 @@ def _encode_pieces(
     learners: dict[str, LearnerSnapshot],
     series: bytes,
     saved: SavedState,
-    open_rows: tuple[Iterator[tuple[Any, ...]], ...],
+    rows_by_field: Mapping[str, Iterable[Any]],
 ) -> Iterator[tuple[str, bytes]]:
     """Yield a snapshot as (field, bytes) pieces, because encoding a whole field would block requests."""
     for field, learner in learners.items():
@@ -419,11 +424,14 @@ def _encode_pieces(
     head = msgspec.json.encode(saved)
     assert head.endswith(NOTHING_OPEN)
     yield "windows", head.removesuffix(NOTHING_OPEN)
-    for name, opens in zip((b'"defaults":[', b'],"open":['), open_rows, strict=True):
-        between = name
-        while batch := list(islice(opens, OPEN_BATCH)):
+    before = ""
+    for field, rows in rows_by_field.items():
+        begin = between = f'{before}"{field}":['.encode()
+        remaining = iter(rows)
+        while batch := list(islice(remaining, OPEN_BATCH)):
             yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
-        if between is name:
-            yield "windows", name
+        if between is begin:
+            yield "windows", begin
+        before = "],"
     yield "windows", b"]}"

@@ -467,8 +467,8 @@ class RewardSums(Projection):
         counts = seqs >= self.sums.seq
         # In these modes the policy does not choose the arm.
         counts &= [mode not in log_rows.FIXED_MODES for mode in batch.values("mode")]
-        is_drawn = np.array([mode != log_rows.KEPT for mode in batch.values("mode")], np.bool_)
-        self._count_shown(batch.select(counts & is_drawn & (seqs >= self.sums.first_scored_seq)))
+        draws = np.array([mode != log_rows.KEPT for mode in batch.values("mode")], np.bool_)
+        self._count_shown(batch.select(counts & draws & (seqs >= self.sums.first_scored_seq)))
         counts &= batch.rewards == batch.rewards
         counted = batch.select(counts)
         if not len(counted.entries):
@@ -494,8 +494,8 @@ class RewardSums(Projection):
         decision has the weight.
         """
         logged, policy = batch.compute_propensities(sticky=self.sums.clustered)
-        is_kept = [mode == log_rows.KEPT for mode in batch.values("mode")]
-        return np.where(is_kept, np.nan, logged), np.where(is_kept, np.nan, policy)
+        repeats = [mode == log_rows.KEPT for mode in batch.values("mode")]
+        return np.where(repeats, np.nan, logged), np.where(repeats, np.nan, policy)
 
     def _count_shown(self, batch: ClosedBatch) -> None:
         """Queue the shown arms of decisions for the frequencies; not for lists or unnumbered arms."""

@@ -1,9 +1,9 @@
-"""What users were shown, for placements that show it again: a fold of the decisions in the log."""
+"""The arms that users keep, for placements that show them again: a fold of the decisions in the log."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -19,27 +19,14 @@ from tacit.service.projections.projection import Projection
 
 MOST_KEPT = 1_000_000
 """Users, each with a key, whose arms are kept; of more, those drawn first are forgotten."""
-REASON_NOT_LOCAL = "users keep what they were shown, which is known here alone"
-
-
-class SavedUser(NamedTuple):
-    """A user's arm in a snapshot: the fields of a kept arm, behind the key and the hash of the user."""
-
-    key: str
-    user: str
-    arm: int | str
-    propensity: float | None
-    time: int
-    seq: int
-    is_learned: bool
+REASON_NOT_LOCAL = "only the service knows the arms that users keep"
 
 
 class StickyUsers(Projection):
     """Holds the arm that each user was shown, by key.
 
-    A draw is kept for as long as the configuration says, or until the arm goes, the holdout changes, or the
-    user is forgotten. Decisions of users without an id, and those that showed a pin or were made in the mode
-    ``control``, are not kept.
+    An arm is kept for as long as the configuration says, or until it goes, the holdout changes, or the user
+    is forgotten. Not kept are arms of requests without a user, pinned arms, and arms of the mode ``control``.
 
     Parameters
     ----------
@@ -55,19 +42,19 @@ class StickyUsers(Projection):
 
     @property
     def count(self) -> int:
-        """Number of users with a key whose arms are kept."""
+        """Number of users with a key whose arms are entry."""
         return len(self._kept) if self._shard_count is None else self._shard_count
 
     def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
-        """Return what a user was shown for a key, if it holds at a time and is on offer."""
-        kept = self._kept.get((key, user))
-        if kept is None or self._is_over(kept, time) or kept.arm not in offered:
+        """Return the arm that a user was shown for a key, if it holds at a time and is on offer."""
+        entry = self._kept.get((key, user))
+        if entry is None or self._is_over(entry, time) or entry.arm not in offered:
             return None
-        return kept
+        return entry
 
-    def _is_over(self, kept: KeptArm, time: int) -> bool:
+    def _is_over(self, entry: KeptArm, time: int) -> bool:
         """True if an arm is not kept any more at a time."""
-        return self._lifetime is not None and time >= kept.time + self._lifetime
+        return self._lifetime is not None and time >= entry.time + self._lifetime
 
     # Decisions and activations ---------------------------------------------------------------
 
@@ -83,14 +70,14 @@ class StickyUsers(Projection):
             if user is None or mode not in (ONLINE, FROZEN):
                 continue
             is_learned = mode == ONLINE and not deferred
-            kept = self._kept.get((key, user))
-            if kept is not None:
-                self._unlearned.pop(kept.seq, None)
-            if kept is None or self._is_over(kept, time) or kept.is_learned or kept.arm != arm:
+            entry = self._kept.get((key, user))
+            if entry is not None:
+                self._unlearned.pop(entry.seq, None)
+            if entry is None or self._is_over(entry, time) or entry.is_learned or entry.arm != arm:
                 # At the end: arms are in the order of their draws.
                 self._kept.pop((key, user), None)
-                kept = KeptArm(arm, propensity, time, seq, is_learned)
-            self._kept[key, user] = kept._replace(seq=seq, is_learned=is_learned)
+                entry = KeptArm(arm, propensity, time, seq, is_learned)
+            self._kept[key, user] = entry._replace(seq=seq, is_learned=is_learned)
             if not is_learned:
                 self._unlearned[seq] = key, user
             self._drop_old(time)
@@ -98,8 +85,8 @@ class StickyUsers(Projection):
     def _drop_old(self, time: int) -> None:
         """Forget arms that are not kept any more, and the oldest if there are too many."""
         while self._kept:
-            owner, kept = next(iter(self._kept.items()))
-            if len(self._kept) <= MOST_KEPT and not self._is_over(kept, time):
+            owner, entry = next(iter(self._kept.items()))
+            if len(self._kept) <= MOST_KEPT and not self._is_over(entry, time):
                 break
             self._remove(owner)
 
@@ -132,23 +119,16 @@ class StickyUsers(Projection):
 
     # Snapshots and views ---------------------------------------------------------------------
 
-    def save_state(self) -> dict[str, Any]:
-        """Return the snapshot's field: the kept arms, in the order of their draws."""
-        return {"sticky": list(self._list_users())}
-
-    def _list_users(self) -> Iterator[SavedUser]:
-        """Yield the kept arms as a snapshot holds them."""
-        for owner, kept in self._kept.items():
-            yield SavedUser(*owner, *kept)  # type: ignore[arg-type]
+    def export_arms(self) -> Iterable[tuple[tuple[str, str], KeptArm]]:
+        """Return the kept arms for a snapshot, by key and hash of the user, in the order of their draws."""
+        # A copy of a dict makes no tuples, of which a million would take the collector seconds.
+        return self._kept.copy().items()
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the kept arms from a snapshot; none from one that was written without."""
-        users: Any = () if saved.sticky is msgspec.UNSET else saved.sticky
-        self._kept, self._unlearned = {}, {}
-        for key, user, *fields in msgspec.convert(users, list[SavedUser]):
-            kept = self._kept[key, user] = KeptArm(*fields)  # type: ignore[arg-type]
-            if not kept.is_learned:
-                self._unlearned[kept.seq] = key, user
+        saved_arms: Any = () if saved.sticky is msgspec.UNSET else saved.sticky
+        self._kept = dict(msgspec.convert(saved_arms, list[tuple[tuple[str, str], KeptArm]]))
+        self._unlearned = {arm.seq: owner for owner, arm in self._kept.items() if not arm.is_learned}
 
     def reason_not_local(self, time: int | None) -> str | None:
         """Return that only the service knows what users were shown."""
@@ -156,7 +136,7 @@ class StickyUsers(Projection):
 
     def remark(self, now: int) -> str:
         """Return the number of users whose arms are kept, as text."""
-        return f"users who keep what they were shown: {self.count:,}"
+        return f"users who keep their arms: {self.count:,}"
 
     def export_part(self) -> int:
         """Return the number of users of this shard."""
