@@ -250,8 +250,8 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         ConfigError
-            If it has neither ``range`` nor ``half``, or no least amount, its range does not hold 0, or less of
-            it is better.
+            If it has neither ``range`` nor ``half``, or no least amount, its range does not hold 0, or less
+            of it is better.
         """
         if self.range is None and self.half is None:
             raise ConfigError(
