@@ -24,6 +24,7 @@ from tacit.uplift import (
     ScoreSums,
     boundary,
     decisions_needed,
+    difference_lift,
     dispersion,
     guardrail_status,
     holdout_lift,
@@ -525,3 +526,39 @@ def test_equal_arms_have_no_winner_though_their_rates_drift(traffic):
             low, _ = pair.interval(boundary())
             wrong |= np.all(np.isnan(pair.d) | (pair.has_enough_data & (low > 0)), axis=0)
     assert wrong.sum() <= 31
+
+
+# Amounts of either sign ----------------------------------------------------------------------
+
+
+def test_the_difference_of_amounts_of_either_sign_by_hand():
+    sums = HoldoutSums.empty()
+    sums.add([0, 1] * 100, [-3.0, 1.0, 1.0, 5.0] * 50)
+    lift = difference_lift(sums, share=0.5)
+    # Means −1 and 3, variances 4 and 4, each of 100.
+    radius = 3.25 * (4 / 100 + 4 / 100) ** 0.5
+    assert lift.difference == pytest.approx((4.0, 4.0 - radius, 4.0 + radius))
+    assert (lift.claim, lift.ratio) == ("better", None)
+    half = HoldoutSums.empty()
+    half.add([0, 1] * 99, [-3.0, 1.0, 1.0] * 66)
+    assert difference_lift(half, share=0.5).claim == "early"
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+@pytest.mark.parametrize("shares", [(0.3,), (0.3, 0.1)])
+def test_the_difference_of_amounts_of_either_sign_is_found(shares, clustered):
+    """Its error has the deviation that is said, also over periods and where users have several decisions."""
+    rng, deviations = np.random.default_rng(1), []
+    for _ in range(400):
+        taste, place, periods = rng.normal(0, 2, 400), rng.random(400), []
+        for mean, share in enumerate(shares):
+            users = rng.integers(400, size=3000)
+            groups = ((place[users] if clustered else rng.random(3000)) >= share).astype(int)
+            amounts = rng.normal(mean + 0.5 * groups, 3) + clustered * taste[users]
+            sums = HoldoutSums.empty(clustered=clustered)
+            sums.add(groups, amounts, users % BUCKETS if clustered else None)
+            periods.append(sums)
+        estimate, low, high = difference_lift(periods, shares).difference
+        deviations.append((estimate - 0.5) / ((high - low) / 2 / boundary()))
+    assert abs(np.mean(deviations)) < 5 / 20
+    assert 0.85 < np.std(deviations) < 1.2

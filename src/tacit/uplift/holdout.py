@@ -455,5 +455,4 @@ def _variances(sums: HoldoutSums) -> Floats:
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
     pooled = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
-    factor = max(float(_sum_squares(sums, 1.0) / pooled), 1.0)
-    return np.asarray(scatter / n / n * factor)
+    return np.asarray(scatter / n / n * max(float(_sum_squares(sums, 1.0)) / float(pooled), 1.0))

@@ -136,7 +136,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         there is no largest, ``[]`` if there is neither. By default ``[0]``. Without feedback the amount is 0.
     half : float
         Not for new placements. Of a learned metric without a range: the amount whose reward is one half.
-        What is learned is the mean of x/(x + half), which is another aim than the mean of x.
+        The policy learns the mean of x/(x + half), another aim than the mean of x.
     better : str
         Whether ``more`` of the metric is better, or ``less``.
     margin : float
@@ -189,8 +189,8 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def worth(self, amount: float) -> float:
         """Convert an amount to a reward: its place in the range, or x/(x + half), both in [0, 1].
 
-        Without a largest amount it is the amount minus the least one. Where amounts may be negative, what is
-        beyond the range is not clipped, as the amounts of a decision are added first.
+        Without a largest amount it is the amount minus the least one. Where amounts may be negative, none is
+        clipped, as the amounts of a decision are added first.
 
         Examples
         --------
@@ -250,8 +250,8 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Raises
         ------
         ConfigError
-            If it has neither ``range`` nor ``half``, or no least amount, the range does not hold what is
-            learned without feedback, or less of it is better.
+            If it has neither ``range`` nor ``half``, or no least amount, its range does not hold 0, or less
+            of it is better.
         """
         if self.range is None and self.half is None:
             raise ConfigError(

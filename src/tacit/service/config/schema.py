@@ -487,7 +487,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             if self.learned not in self.metrics:
                 what = f"{self.learned!r} is none of the metrics{suggest_name(self.learned, self.metrics)}"
                 remedy = f"add metrics.{self.learned} = {{ range = [0, LARGEST] }}"
-                raise ConfigError(f"reward: {what}; {remedy}, or range = [0] if there is no largest amount")
+                raise ConfigError(f"reward: {what}; {remedy}")
             self.metrics[self.learned].check_learned(self.learned)
             self._check_amounts(self.learned)
         if self.guardrail is not None:
@@ -648,7 +648,7 @@ def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
 
 
 def needs_ends(policy: Policy) -> str:
-    """Return what to do if a policy cannot learn a metric without a largest amount."""
+    """Return the remedy for a policy that cannot learn a metric without a largest amount."""
     remedy = 'give range = [low, high], or policy = "auto", which needs none for named arms without contexts'
     return f"{policy.label} must know the largest amount; {remedy}"
 
