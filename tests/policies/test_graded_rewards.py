@@ -90,7 +90,7 @@ def test_propensities_are_frequencies_whatever_the_range(reward_range):
 
 @pytest.mark.parametrize("reward_range", [(0, None), None])
 def test_the_unit_of_an_open_range_does_not_matter(reward_range):
-    """Rewards times a power of two give the same decisions, also where a key is touched after the range grew."""
+    """Rewards times a power of two give the same decisions, also after the range grew."""
     learners = [
         tacit.Learner(DriftMixture(2, reward_range=reward_range), seed=2, propensities=True) for _ in range(2)
     ]
