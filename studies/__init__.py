@@ -36,7 +36,6 @@ ITEMS = {
     "defaults": ("studies.defaults", "DEFAULTS"),
     "sharded-learning": ("studies.sharded_learning", "SHARDED_LEARNING"),
     "offline-coverage": ("studies.offline_coverage", "OFFLINE_COVERAGE"),
-    "position-effects": ("studies.position_effects", "POSITION_EFFECTS"),
 }
 
 

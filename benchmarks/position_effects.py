@@ -2,15 +2,15 @@
 
 # 1. ``draw_lists``: who searches, and in which order results stand.
 # 2. ``measure``: the parameters that each method fits to one log, and whether its intervals hold the truth.
-# 3. ``reproduce``: bias and coverage over many logs.
+# 3. ``compare_methods``: bias and coverage over many logs.
 
 from __future__ import annotations
 
+import argparse
 import math
 import warnings
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +106,7 @@ def _examine(lists: Lists, clicks: Any) -> dict[str, tuple[Any, ...]]:
     return {"examine, em": (result.effects[1:] - truth, holds, float((high - low).mean()))}
 
 
-def reproduce(setup: study.Setup) -> study.Reproduction:
+def compare_methods(setup: study.Setup) -> list[study.Cell]:
     """Draw logs of every setting, and compare what each method fits to them with the truth."""
     cells = []
     for number, (traffic, order, law) in enumerate(product(TRAFFIC, ORDERS, RELEVANCE)):
@@ -132,11 +132,11 @@ def reproduce(setup: study.Setup) -> study.Reproduction:
                     "runs": setup.runs,
                 }
             )
-    settings = setup.settings(searches=SEARCHES, swaps=SWAPS)
-    return study.Reproduction(cells, _report(cells, setup), lambda path: _draw(cells, path), settings)
+    return cells
 
 
-def _report(cells: list[study.Cell], setup: study.Setup) -> str:
+def format_cells(cells: list[study.Cell]) -> str:
+    """Return the table of all settings, and the largest bias and the coverage of each method."""
     methods = dict.fromkeys(cell["method"] for cell in cells)
     lines = []
     for method in methods:
@@ -155,28 +155,17 @@ def _report(cells: list[study.Cell], setup: study.Setup) -> str:
         "coverage": lambda cell: "" if cell["coverage"] is None else f"{cell['coverage']:.1%}",
         "width": lambda cell: "" if cell["width"] is None else f"{cell['width']:.3f}",
     }
-    return study.report(
-        "position_effects",
-        setup,
-        title=TITLE,
-        searches=SEARCHES,
-        swaps=SWAPS,
-        summary=study.listed(lines),
-        table=study.table(cells, columns),
-    )
+    return f"{study.table(cells, columns)}\n\n{study.listed(lines)}"
 
 
-def _draw(cells: list[study.Cell], path: Path) -> None:
-    methods = list(dict.fromkeys(cell["method"] for cell in cells))
-    with study.drawing(path, 7.5, 4.5) as ax:
-        for number, method in enumerate(methods):
-            mine = study.select(cells, method=method)
-            x = number + np.linspace(-0.3, 0.3, len(mine))
-            errors = [2 * cell["bias_se"] for cell in mine]
-            ax.errorbar(x, [cell["bias"] for cell in mine], errors, fmt="o", ms=3, lw=0.8)
-        ax.axhline(0.0, color="black", lw=0.8)
-        ax.set_xticks(range(len(methods)), [method.replace(", ", ",\n") for method in methods], fontsize=7)
-        study.inscribe(ax, "each setting's largest bias", 9, ylabel="bias ± 2 standard errors")
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    print(format_cells(compare_methods(study.Setup(options.runs, options.seed))))
 
 
-POSITION_EFFECTS = study.Item(TITLE, 40, reproduce)
+if __name__ == "__main__":
+    main()
