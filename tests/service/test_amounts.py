@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from harness import SECOND, Clock, by_clock, folding, served, with_home
+from harness import SECOND, Clock, by_clock, folded, folding, learned_arrays, served, with_home
 from holdouts import HALF, closed, decide_rounds, report
 from placement_access import PlanQuery, get_learner, get_lift
 
