@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import math
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -302,51 +303,15 @@ def _clicks_only() -> dict[str, RegretSetting]:
     return found
 
 
-def _levels(values: tuple[float, ...], *shares: tuple[float, ...]) -> list[Any]:
-    """Return an arm for each tuple of the values' probabilities."""
-    return [("levels", *np.column_stack([values, each]).ravel().tolist()) for each in shares]
-
-
-FINE = [("normal", 0.4 + 0.04 * i, 0.06) for i in range(4)]
-JUDGES = [("normal", 0.47, 0.3), ("normal", 0.5, 0.02), ("normal", 0.53, 0.15), ("normal", 0.56, 0.08)]
-STARS = _levels(
-    (1, 2, 3, 4, 5),
-    (0.1, 0.1, 0.2, 0.3, 0.3),
-    (0.3, 0.0, 0.0, 0.0, 0.7),
-    (0.05, 0.1, 0.3, 0.4, 0.15),
-    (0.2, 0.2, 0.2, 0.2, 0.2),
-)
-SIGNED = _levels((-1, 0, 1), (0.02, 0.92, 0.06), (0.1, 0.72, 0.18), (0.01, 0.96, 0.03), (0.2, 0.55, 0.25))
-PRICED = [("normal", 0.5, 0.2), ("normal", 0.62, 0.2), ("click", 0.8), ("normal", 0.7, 0.1)]
-PROFIT = [("sale", 0.3, 40, 0.5), ("sale", 0.2, 70, 0.5), ("sale", 0.5, 21, 0.8)]
-REWARD_STREAMS: dict[str, tuple[list[Any], Any, Any]] = {
-    "the best passes or fails": ([("click", 0.64), *FINE], (0, 1), (0, 1)),
-    "the best is steady": ([("normal", 0.66, 0.06), ("click", 0.6), ("click", 0.5)], (0, 1), (0, 1)),
-    "finely graded": (FINE, (0, 1), (0, 1)),
-    "judges of any spread": (JUDGES, (0, 1), (0, 1)),
-    "stars": (STARS, (1, 5), (1, 5)),
-    "likes and dislikes": (SIGNED, (-1, 1), (-1, 1)),
-    "quality less price": (PRICED, (-1, 1), (-1, 1)),
-    "small sales": ([("sale", 0.04, 20 + 4 * i, 0.8) for i in range(4)], (0, 400), (0, None)),
-    "large sales": ([("sale", 0.1, 30 + 5 * i, 1.5) for i in range(6)], (0, 3_000), (0, None)),
-    "durations": ([("sale", 1.0, mean, 0.8) for mean in (40, 55, 45, 50)], (0, 600), (0, None)),
-    "Pareto": ([("pareto", 2.4, mean) for mean in (1.0, 1.3, 1.15)], (0, 60), (0, None)),
-    "profit": (PROFIT, (-12, 300), None),
-}
-"""By stream: distributions of arms, limits that rivals are told, and what the recommended policy is told."""
-PRICES = {"quality less price": (0.02, 0.1, 0.25, 0.15), "profit": 11.0}
-"""By stream, the price subtracted from each reward."""
-
-
 def _of_rewards() -> dict[str, RegretSetting]:
     """Return settings of grades, stars, signed rewards, and amounts of which only rivals know a limit."""
     horizon, found = 10_000, {}
-    for name, (arms, limits, reward_range) in REWARD_STREAMS.items():
-        for shifts in (0, 3):
-            events = [1 + i * horizon // (shifts + 1) for i in range(1, shifts + 1)]
-            world = GradedArms(arms, events, PRICES.get(name, 0.0), limits)
-            text = f"{name}, {'3 shifts' if shifts else 'steady'}"
-            found[text] = RegretSetting(world, horizon, _told_limits, reward_range=reward_range)
+    for name, stream in tomllib.loads(Path(__file__).with_name("reward_streams.toml").read_text()).items():
+        for text, events in (("steady", []), ("3 shifts", [2_501, 5_001, 7_501])):
+            world = GradedArms(stream["arms"], events, stream.get("price", 0.0), stream["limits"])
+            found[f"{name}, {text}"] = RegretSetting(
+                world, horizon, _told_limits, reward_range=stream["told"]
+            )
     return found
 
 

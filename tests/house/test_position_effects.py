@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-
-import pytest
+from importlib import import_module
 
 from studies.study import Setup
 from tests.house.test_bench_peers import BENCHMARKS
@@ -12,7 +11,7 @@ from tests.house.test_bench_peers import BENCHMARKS
 
 def test_position_effects_can_be_measured_again(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    position_effects = pytest.importorskip("position_effects")
+    position_effects = import_module("position_effects")
     monkeypatch.setattr(position_effects, "SEARCHES", 1500)
     monkeypatch.setattr(position_effects, "ORDERS", (None, 0.9))
     monkeypatch.setattr(position_effects, "RELEVANCE", position_effects.RELEVANCE[:1])
