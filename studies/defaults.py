@@ -317,8 +317,7 @@ def _of_rewards() -> dict[str, RegretSetting]:
 
 def _told_limits(world: Environment, horizon: int) -> list[policies.Policy]:
     small = _grid(partial(policies.UCB1, world.arm_count), alpha=(0.001, 0.003, 0.01, 0.03))
-    rivals = [*small, *_named_arms(world, horizon)]
-    return [rival.with_range(world.reward_range) for rival in rivals]
+    return [rival.with_range(world.reward_range) for rival in (*small, *_named_arms(world, horizon))]
 
 
 def _interest(data: Path | None) -> dict[str, RegretSetting]:
