@@ -429,7 +429,7 @@ def difference_lift(
     >>> sums.add([0, 1] * 1000, [-5, 3, 1, -2, 0, 8, -4, 1] * 250)
     >>> lift = difference_lift(sums, share=0.5)
     >>> lift.claim, lift.ratio, lift.difference.estimate, round(lift.difference.low, 2)
-    ('better', None, 4.5, 4.03)
+    ('better', None, 4.5, 4.04)
     """
     periods = _as_list(sums)
     shares = [share] if isinstance(share, int | float) else share
