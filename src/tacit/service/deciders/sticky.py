@@ -60,7 +60,7 @@ class KeptArms(Protocol):
         """Return the arm that a user was shown for a key, if it holds at a time and is on offer."""
 
 
-class StickyOffers(Protocol):
+class OfferLists(Protocol):
     """What sticky users must know of the kind of a placement."""
 
     def list_offer(self, impression: Impression) -> Sequence[Arm]:
@@ -77,7 +77,7 @@ class StickyDecider:
         Decides all other impressions.
     users : KeptArms
     policy : PolicyDecider
-    offers : StickyOffers
+    offers : OfferLists
     assigner : HoldoutAssigner or None
         Assigns users to the holdout.
     mode : str
@@ -87,7 +87,7 @@ class StickyDecider:
     decider: Decider
     users: KeptArms
     policy: PolicyDecider
-    offers: StickyOffers
+    offers: OfferLists
     assigner: HoldoutAssigner | None
     mode: str
 
