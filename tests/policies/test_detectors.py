@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import tacit
+from tacit.core import dispatch
 from tacit.core.arrays import leaves
 from tacit.policies.base import Outcome
 from tacit.policies.baselines.detector_ucb import CUSUMUCB, MUCB, explore_in_turn
@@ -74,7 +75,7 @@ def test_propensity_is_the_frequency_of_the_choice(policy):
     """Error probability below 1e-6 per policy: binomial counts at 5.5 sigma, in many states."""
     state, rng = policy.init(1), np.random.default_rng(8)
     for rewards in shifting_rewards(40):
-        policy.observe(policy.params, state, 0, THREE)
+        dispatch.observe(policy.params, state, 0, THREE)
         told = [policy.propensity(policy.params, state, 0, THREE, arm) for arm in range(3)]
         assert sum(told) == pytest.approx(1.0, abs=1e-12)
         drawn = [policy.choose(policy.params, state, 0, THREE, rng) for _ in range(200)]
