@@ -356,7 +356,7 @@ class Policy(Part, abstract=True):
         settings = (
             f"{field.name}={getattr(self, field.name)!r}"
             for field in fields(self)
-            if not field.metadata.get("later") or getattr(self, field.name) != field.default
+            if field.repr and not (field.metadata.get("later") and getattr(self, field.name) == field.default)
         )
         return f"{type(self).__name__}({', '.join(settings)})"
 
