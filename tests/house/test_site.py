@@ -302,6 +302,7 @@ NEWS = ["--days=2", "--queries=1", "--events=1", "--only", "BWC, signals of the 
         ("revenue_per_visitor", []),
         ("replace_vowpal_wabbit", []),
         ("recommend_a_list", []),
+        ("ratings_from_a_log", []),
         ("rerank_documents", []),
         ("value_of_another_ranker", []),
     ],
