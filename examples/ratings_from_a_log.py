@@ -39,7 +39,9 @@ def main() -> None:
     log = tacit.read_log(make_log(3_000, 1), columns=columns, arms=RECIPES, reward_range=STARS)
     for recipe in RECIPES:
         always = tacit.evaluate.Table({recipe: 1.0})
-        result = tacit.off_policy(always, log, [tacit.evaluate.SNIPS()], missing_reward=None)["SNIPS"]
+        result = tacit.off_policy(always, log, [tacit.evaluate.SNIPS()], missing_reward=None).estimates[
+            "SNIPS"
+        ]
         low, high = result.intervals["normal"]
         print(f"{recipe:6} {result.value:.2f} stars, 95 % interval {low:.2f} to {high:.2f}")
     learner = tacit.Learner(tacit.auto(arms=RECIPES, reward_range=STARS), seed=1)

@@ -59,6 +59,7 @@ from tacit.service.placements import snapshots as snapshots_module
 from tacit.service.placements.changes import get_items_status, list_changes
 from tacit.service.placements.client_checks import check_client_decision, check_client_side
 from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
+from tacit.service.placements.learning import FeedbackLearning
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import MIN_WORKSPACE
 from tacit.service.projections import arm_results, feed_offsets, series, sticky_users
@@ -229,9 +230,11 @@ def make_placement(name, config, id=1):
 
 def note_advances(monkeypatch):
     """Return a list to which each placement that is touched by time adds its name."""
-    names, advance = [], Placement.advance
+    names, advance = [], FeedbackLearning.advance
     monkeypatch.setattr(
-        Placement, "advance", lambda self, time: names.append(self.name) or advance(self, time)
+        FeedbackLearning,
+        "advance",
+        lambda self, time: names.append(self._results._name) or advance(self, time),
     )
     return names
 
