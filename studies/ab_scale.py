@@ -158,7 +158,7 @@ def scaled(
         shown reach: at least half of theirs, for ``position``.
     curve : sequence of float, optional
         How likely each place is seen, for ``position``; by default found from the same searches,
-        by :func:`examination_curve`.
+        by the draft's coin.
     kind : str, default "click"
         Of the actions that count.
     confidence : float, default 0.95
@@ -193,7 +193,9 @@ def scaled(
     places_seen = tuple(seen[0].tolist())
     hides = _hides(used, kind)
     reached = np.mean([_reached(search, first, longest, model) for search in used], axis=0)
-    top = _deepest(reached) if places is None else checks.integer("places", places, 1, longest)
+    # Without a number: the places from the top that are within reach.
+    deepest = int(np.argmin([*(reached >= REACH), False]))
+    top = deepest if places is None else checks.integer("places", places, 1, longest)
     reach = float(reached[max(top, 1) - 1])
     why = _why(model, reach, hides, seen)
     lift = None if why else _difference(used, first, seen, top, model, kind, confidence)
@@ -227,12 +229,6 @@ def _difference(
     radius = boundary(confidence) * max(error, float(sums.error))
     interval = Interval(estimate, estimate - radius, estimate + radius)
     return Lift(claim_from_interval(interval.low, interval.high), None, interval)
-
-
-def _deepest(reached: Floats) -> int:
-    """Return how many places from the top are within reach."""
-    within = reached >= REACH
-    return int(np.argmin(within)) if not within.all() else len(within)
 
 
 def _why(model: str, reach: float, hides: float, curve: Floats) -> str | None:
@@ -351,33 +347,14 @@ def _top_down(method: str, own: Rankings, shown: tuple[Any, ...], top: int) -> F
 
 # Only items that the draft shows at several places tell how much a place is seen: their relevance is the
 # same.
-def examination_curve(searches: Iterable[Search], kind: str = "click") -> tuple[float, ...]:
-    """Return how likely each place is seen, from items that the draft puts here or there.
-
-    The coin of the draft moves items between places, so that the same items' clicks at two places
-    compare these places.
-
-    Parameters
-    ----------
-    searches : iterable of Search
-        As for :func:`scaled`.
-    kind : str, default "click"
-
-    Returns
-    -------
-    tuple of float
-        1 for the first place; NaN where no item with a click ever changes to.
-
-    References
-    ----------
-    Agarwal, Zaitsev, Wang, Li, Najork, Joachims (2019), "Estimating position bias without
-    intrusive interventions": interventional sets; here with the draft's own probabilities.
-    """
-    return tuple(_curves(list(searches), kind)[0].tolist())
-
-
 def _curves(searches: Sequence[Search], kind: str) -> Floats:
-    """Return the curve of all searches, and those without each group of units."""
+    """Return how likely each place is seen: by all searches, and by those without each group of units.
+
+    The coin of the draft moves items between places, so that the same items' clicks at two places compare
+    these places; NaN where no item with a click ever changes to. Interventional sets of Agarwal, Zaitsev,
+    Wang, Li, Najork, Joachims (2019), "Estimating position bias without intrusive interventions", with the
+    draft's own probabilities.
+    """
     clicks = np.zeros((GROUPS, LONGEST, LONGEST))
     places = 0
     for search in searches:

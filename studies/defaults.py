@@ -9,7 +9,6 @@ tenth of its rounds. Search interest is played where a table of it is given.
 
 from __future__ import annotations
 
-import csv
 import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -70,9 +69,7 @@ def clicks_of(values: Floats) -> Floats:
 
 def stream_of(name: str, horizon: int) -> ShiftingArms:
     """Return a table as one key's clicks: a column is an arm, and rows share the rounds in their order."""
-    with (FOLDER / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        _, *rows = csv.reader(file)
-    clicks = clicks_of(np.array([row[1:] for row in rows], np.float64))
+    clicks = clicks_of(np.genfromtxt(FOLDER / f"{name}.csv", delimiter=",", skip_header=1)[:, 1:])
     events = [1 + row * horizon // len(clicks) for row in range(1, len(clicks))]
     return ShiftingArms(arms=clicks.shape[1], events=events, clicks=clicks.tolist())
 
@@ -250,10 +247,6 @@ def _of_lists() -> dict[str, RegretSetting]:
     }
 
 
-def _series() -> dict[str, RegretSetting]:
-    return {f"series, {name}": RegretSetting(stream_of(name, 10_000), 10_000) for name in series_names()}
-
-
 RATES = (0.3, 0.5, 0.1)
 LATE_WINDOW, BUSIEST = 1_000, 3_000
 """The window, in rounds, under which delays of all kinds are played; the longest that is played."""
@@ -305,13 +298,12 @@ def _clicks_only() -> dict[str, RegretSetting]:
 
 def _of_rewards() -> dict[str, RegretSetting]:
     """Return settings of grades, stars, signed rewards, and amounts of which only rivals know a limit."""
-    horizon, found = 10_000, {}
-    for name, stream in tomllib.loads(Path(__file__).with_name("reward_streams.toml").read_text()).items():
-        for text, events in (("steady", []), ("3 shifts", [2_501, 5_001, 7_501])):
-            world = GradedArms(stream["arms"], events, stream.get("price", 0.0), stream["limits"])
-            found[f"{name}, {text}"] = RegretSetting(
-                world, horizon, _told_limits, reward_range=stream["told"]
-            )
+    found, text = {}, Path(__file__).with_name("reward_streams.toml").read_text()
+    for name, stream in tomllib.loads(text).items():
+        for shifts, events in (("steady", []), ("3 shifts", [2_501, 5_001, 7_501])):
+            world = GradedArms(stream["arms"], events, stream["price"], stream["limits"])
+            setting = RegretSetting(world, 10_000, _told_limits, reward_range=stream["told"])
+            found[f"{name}, {shifts}"] = setting
     return found
 
 
@@ -324,13 +316,11 @@ def _interest(data: Path | None) -> dict[str, RegretSetting]:
     """Return settings of search interest: of a table, or of each one in a folder."""
     if data is None:
         return {}
-    tables = sorted(data.glob("*.csv")) if data.is_dir() else [data]
+    paths = sorted(data.glob("*.csv")) if data.is_dir() else [data]
     return {
-        f"interest, {table.stem}, {horizon:,}": RegretSetting(
-            SearchInterest(table), horizon, looks=[horizon // 2]
-        )
-        for table in tables
-        for horizon in INTEREST
+        f"interest, {path.stem}, {rounds:,}": RegretSetting(SearchInterest(path), rounds, looks=[rounds // 2])
+        for path in paths
+        for rounds in INTEREST
     }
 
 
@@ -339,7 +329,9 @@ FAMILIES: dict[str, Callable[[study.Setup], dict[str, RegretSetting]]] = {
     "stealth": lambda setup: _stealth(),
     "duels": lambda setup: _of_duels(),
     "lists": lambda setup: _of_lists(),
-    "series": lambda setup: _series(),
+    "series": lambda setup: {
+        f"series, {name}": RegretSetting(stream_of(name, 10_000), 10_000) for name in series_names()
+    },
     "interest": lambda setup: _interest(setup.data),
     "clicks-only": lambda setup: _clicks_only(),
     "rewards": lambda setup: _of_rewards(),
@@ -366,8 +358,7 @@ def families(setup: study.Setup) -> dict[str, dict[str, RegretSetting]]:
 
 def _shortened(made: dict[str, RegretSetting]) -> dict[str, RegretSetting]:
     """Return the shortest setting of a family, for a part of its rounds, with its first candidates."""
-    name = min(made, key=lambda name: made[name].horizon)
-    setting = made[name]
+    name, setting = min(made.items(), key=lambda pair: pair[1].horizon)
 
     def few(world: Environment, horizon: int) -> list[policies.Policy]:
         return setting.candidates(world, horizon)[:FEW]

@@ -31,26 +31,6 @@ ESTIMATE_CONSTANT = 8.0 + 0.7 * math.sqrt(5.0)
 # The testable bandit: section 6 ---------------------------------------------------------------
 
 
-def confidence_radius(plays: float, round: float, t0: float) -> float:
-    """Return the confidence radius r_t(u) = sqrt(8·ln(t0 + t)/(1 + n)) of section 6.
-
-    Parameters
-    ----------
-    plays : float
-        Plays n of the arm before the round.
-    round : float
-        t, from 1.
-    t0 : float
-        Rounds added to the clock; at least 0.
-
-    Examples
-    --------
-    >>> round(6 * confidence_radius(plays=0, round=1, t0=9), 3)  # algorithm 2: 12·sqrt(2·ln 10)
-    25.752
-    """
-    return math.sqrt(8.0 * math.log(t0 + round) / (1.0 + plays))
-
-
 def failure_probability(arms: int, rounds: int, t0: float) -> float:
     """Return a bound on the probability that theorem 2 fails: 2·n·t·(t0 + ⌈t/2⌉ + 1)^−8, at most 1.
 
