@@ -96,8 +96,8 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         def answer(rows: Sequence[Any]) -> Any:
             """Return the answer for the row of the decision, with a possible warning."""
             single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
-            reader, time = placement.reader, rows[0].time
-            if reader.encoder is None and placement.control.holdout is None and time >= start:
+            time = rows[0].time
+            if not placement.reader.can_warn and time >= start:
                 return single_answer
             return _add_warning(placement, start, call.request, time, single_answer)
 
@@ -121,7 +121,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
             raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, engine.durability(call.placement))
         times = column_values(rows, "time")
-        if placement.reader.encoder or placement.holdout or min(times, default=start) < start:
+        if placement.reader.can_warn or min(times, default=start) < start:
             parts = zip(call.request.decisions, times, answers, strict=True)
             answers = [_add_warning(placement, start, *fields) for fields in parts]
         return form.verb_many.answer(answers)

@@ -154,6 +154,11 @@ class RequestReader:
             )
         return new
 
+    @property
+    def can_warn(self) -> bool:
+        """True if :meth:`find_warning` may return a warning."""
+        return (self.encoder or self._control.holdout or self._config.sticky) is not None
+
     def find_warning(self, request: Any) -> str | None:
         """Return a warning about a valid request that is probably a mistake, or None."""
         if self._config.sticky is not None and request.user is None:
