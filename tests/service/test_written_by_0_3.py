@@ -12,7 +12,9 @@ import json
 import lzma
 import os
 import shutil
+import sys
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,7 @@ from harness import configured, served
 from placement_access import WHEN_IT_COMES, Engine, decide_alone, get_mode, patch_internal
 
 from tacit.errors import ConfigError
-from tacit.policies import policy_to_spec
+from tacit.policies import ContextMixture, DriftMixture, policy_to_spec
 from tacit.service.log.sqlite import SqliteStore
 
 pytestmark = pytest.mark.interpreted
@@ -119,6 +121,9 @@ async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatc
     patch_internal(monkeypatch, IN_ORDER=WHEN_IT_COMES)
     decide_alone(monkeypatch)
     patch_internal(monkeypatch, new_spec=lambda policy: json.dumps(policy_to_spec(policy)))
+    # What was recommended in 0.3, as a stored policy of that version is read.
+    for kind in (ContextMixture, DriftMixture):
+        monkeypatch.setattr(sys.modules["tacit.policies.auto"], kind.__name__, partial(kind, **kind.earlier))
     exact = is_as_recorded()
     cases = recorder.list_cases()
     # Where late rewards correct, Thompson was the recommended policy.

@@ -440,7 +440,7 @@ class Policy(Part, abstract=True):
         --------
         >>> import tacit
         >>> tacit.ContextMixture(10, 64).key_bytes, tacit.ContextMixture(10, 64, per_key=True).key_bytes
-        (161, 99816)
+        (161, 100216)
         """
         return byte_count(self.init(2)) - byte_count(self.init(1))
 
