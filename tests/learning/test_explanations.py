@@ -83,8 +83,9 @@ def test_it_is_drawn_with_bands_and_names(learner, tmp_path):
 
 def test_a_policy_says_what_it_reads_and_what_a_key_takes():
     shared, own = tacit.ContextMixture(3, 8), tacit.ContextMixture(3, 8, per_key=True)
-    assert shared.key_bytes == 0
-    assert "one model for all keys" in shared.reason
+    assert shared.key_bytes == 3 * 16 + 1
+    assert tacit.ContextMixture(3, 8, key_levels=False).key_bytes == 0
+    assert "one model for all keys, levels of arms by key" in shared.reason
     one, two = (sum(array.nbytes for array in arrays_of(own.init(keys))) for keys in (1, 2))
     assert own.key_bytes == two - one
     assert f"{own.key_bytes:,} bytes" in own.reason

@@ -215,7 +215,8 @@ def decide(learner, rounds, keys):
 
 
 def test_several_keys_that_share_one_model_are_warned_of_once():
-    learner = tacit.Learner(tacit.auto(2, context_dim=1), seed=1)
+    assert told(decide, tacit.Learner(tacit.auto(2, context_dim=1), seed=1), 10_100, 4) == []
+    learner = tacit.Learner(tacit.ContextMixture(2, 1, key_levels=False), seed=1)
     assert told(decide, learner, 1000, 4) == []
     assert told(decide, learner, 10_100, 4) == [
         "key: 4 keys share one model, which learns nothing of what differs between them; give "

@@ -395,6 +395,10 @@ def read_impression(learner: ColumnLearner[Any], key: Key, inputs: tuple[Any, An
 
 
 def resolve_key(learner: ColumnLearner[Any], key: Key) -> Key:
-    """Return the key; for an unknown key, the first known one if all keys share their state."""
-    shared = not any(learner.lanes.rows)
-    return learner.keys[0] if shared and learner.keys and key not in learner else key
+    """Return the key; for an unknown one, the first known key if all keys share their state.
+
+    Without a key, that is also returned if it is the only one.
+    """
+    known = len(learner.keys)
+    stands_for_all = not any(learner.lanes.rows) or (known == 1 and key == ONLY_KEY)
+    return learner.keys[0] if stands_for_all and known and key not in learner else key
