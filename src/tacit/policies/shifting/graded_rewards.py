@@ -300,7 +300,8 @@ def weigh_reward(reward: float, mean: float, clicks: float) -> Evidence:
 @kernel
 def add_surprise(sums: Any, surprise: float, mean: float) -> None:
     """Add a surprise and its expectation to sums, of which older ones fade as memory exceeds 33 surprises."""
-    while float(sums[SQUARES]) ** 2 > SURPRISES * float(sums[FOURTHS]):
+    # Fourth powers of tiny surprises are 0 in single precision, and the smallest numbers never fade.
+    while float(sums[SQUARES]) ** 2 > SURPRISES * float(sums[FOURTHS]) > 0.0:
         for k in range(5):
             sums[k] *= FADING
     sums[SQUARES] += surprise**2
