@@ -234,7 +234,7 @@ def note_advances(monkeypatch):
     monkeypatch.setattr(
         FeedbackLearning,
         "advance",
-        lambda self, time: names.append(self._results._name) or advance(self, time),
+        lambda self, time: names.append(self._results.name) or advance(self, time),
     )
     return names
 

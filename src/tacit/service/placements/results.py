@@ -37,7 +37,7 @@ class Results:
     """
 
     def __init__(self, name: str, shows: Shows, windows: Attribution, policy: PolicyDecider) -> None:
-        self._name, self.shows, self.windows, self.policy = name, shows, windows, policy
+        self.name, self.shows, self.windows, self.policy = name, shows, windows, policy
         self._lifecycle = shows.lifecycle
         self.series = Series(shows.layers)
 
@@ -97,7 +97,7 @@ class Results:
         """
         if feedback.kind == CLICKS:
             raise InvalidValue(
-                "placement", self._name, "it shows one arm, not a list; send the reward to feedback"
+                "placement", self.name, "it shows one arm, not a list; send the reward to feedback"
             )
         return None
 
