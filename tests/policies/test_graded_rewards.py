@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -129,6 +131,30 @@ def test_a_range_that_grows_changes_no_mean():
     assert policy.read_unit(state).from_unit(mean) == pytest.approx(12.0 - 4.0, rel=1e-6) or mean > 0
 
 
+@pytest.mark.parametrize("options", [{"at_least": {"steady": 0.2}}, {}])
+def test_estimates_of_an_open_range_are_in_its_unit_also_under_a_floor(options):
+    """Before the first reward nothing is known."""
+    policy = tacit.auto(ARMS, reward_range=(0, None), **options)
+    for floor in (policy, tacit.ExplorationFloor(tacit.auto(ARMS, reward_range=(0, None)), 0.1)):
+        learner = tacit.Learner(floor, seed=1)
+        decision = learner.choose()
+        estimate = learner.estimates()[0]
+        assert (estimate.mean, estimate.low, estimate.high) == (None, 0.0, math.inf)
+        learner.learn(decision, 50.0)
+        for _ in range(99):
+            learner.learn(learner.choose(), 50.0)
+        assert learner.estimates()[0].mean == pytest.approx(50.0, abs=1.0)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30])
+def test_amounts_of_any_size_are_learned(size):
+    """No fourth power of a width is 0, and none of a sum is infinite."""
+    learner = tacit.Learner(tacit.auto(ARMS, reward_range=(0, None)), seed=1)
+    for round in range(30):
+        learner.learn(learner.choose(), size * (round % 3) / 2)
+    assert all(0 <= estimate.low <= estimate.high < 2 * max(size, 1e-28) for estimate in learner.estimates())
+
+
 def test_a_record_counts_as_the_record_before_it():
     """From the third reward other than 0 on; the first two are taken as they are."""
     graded = GradedRewards.initial(1, 1, 1)
@@ -199,6 +225,7 @@ def test_rewards_of_a_declared_range_are_learned_as_their_place_in_it(make):
         ((0, None), -0.5, r"\[0, infinity\), or say .*=None"),
         ((0, None), float("inf"), r"give a number in \[0, infinity\)"),
         (None, float("nan"), "give a finite number"),
+        ((0, None), 1e100, "of a larger unit: at most 1e30"),
         ((0, 1), "many", r"give a number in \[0, 1\]"),
     ],
 )
@@ -219,6 +246,11 @@ def test_a_reward_outside_of_its_range_is_refused(reward_range, reward, remedy):
         (lambda: tacit.auto(ARMS, shows="duel", reward_range=(0, 5)), "of a duel, the reward is 1"),
         (lambda: tacit.auto(ARMS, reward_range=(5, 1)), "give \\(lowest, highest\\)"),
         (lambda: tacit.auto(ARMS, reward_range=(None, 1)), "change the sign"),
+        (lambda: tacit.auto(ARMS, reward_range=None, priors={"steady": (4, 6)}), "no successes and failures"),
+        (lambda: GradedArms([("click", 0.5)], price=[1, 2]), "one for each of 1 arms"),
+        (lambda: GradedArms([("click", 0.5)], events=5), "give a list of rounds"),
+        (lambda: GradedArms([("norml", 0.5)]), "give a distribution's name"),
+        (lambda: GradedArms([("pareto", 1, 1)]), "a shape above 1"),
         (lambda: tacit.auto(ARMS, reward_range=5), "give \\(lowest, highest\\)"),
         (
             lambda: tacit.FeedbackWindow(tacit.Learner(tacit.Thompson(2, reward_range=(1, 5))), seconds=9),

@@ -11,6 +11,8 @@ from tacit.core import checks
 from tacit.core.arrays import floats
 from tacit.errors import InvalidValue
 
+LARGEST = 1e30
+"""The largest absolute reward of an open range."""
 REMEDY = "give (lowest, highest), (lowest, None) if there is no highest, or None if there is neither"
 
 
@@ -88,10 +90,13 @@ class RewardRange(NamedTuple):
         return self.low + self.width * rewards
 
     def contains(self, rewards: Any) -> Any:
-        """Return for each reward of an array whether it is finite and within the range."""
+        """Return for each reward of an array whether it is finite and within the range.
+
+        Open ends are at 1e30, beyond which fourth powers of sums would be infinite.
+        """
         rewards = np.asarray(rewards, dtype=np.float64)
-        low = -math.inf if self.low is None else self.low
-        high = math.inf if self.high is None else self.high
+        low = -LARGEST if self.low is None else self.low
+        high = LARGEST if self.high is None else self.high
         return np.isfinite(rewards) & (rewards >= low) & (rewards <= high)
 
     def read_number(self, field: str, reward: Any) -> float:
@@ -125,6 +130,8 @@ class RewardRange(NamedTuple):
 
     def remedy(self, value: float) -> str:
         """Return what to do about a reward outside the range."""
+        if LARGEST < abs(value) < math.inf and self.is_open:
+            return "give amounts of a larger unit: at most 1e30"
         if not math.isfinite(value) or self.low is None:
             return f"give {self.limits_text}"
         wider = self.widen(value).text

@@ -93,16 +93,21 @@ class GradedArms(Environment):
     def __post_init__(self) -> None:
         """Validate the parameters; raise InvalidValue for an unknown distribution or numbers out of range."""
         super().__post_init__()
-        given = checks.as_list(self.arms)
-        arms = tuple(_check_distribution(f"arms[{i}]", arm) for i, arm in enumerate(given))
+        distributions = enumerate(checks.as_list(self.arms))
+        arms = tuple(_check_distribution(f"arms[{i}]", arm) for i, arm in distributions)
         if not arms:
             raise InvalidValue("arms", self.arms, f"give a distribution for each arm, as {EXAMPLE}")
+        if not isinstance(self.events, Sequence) or isinstance(self.events, str):
+            raise InvalidValue("events", self.events, "give a list of rounds, such as [1001]")
         rounds = [checks.integer("events", round, 1) for round in self.events]
         if sorted(set(rounds)) != rounds:
             raise InvalidValue("events", self.events, "give rounds in increasing order")
         set_field(self, "arms", arms)
         set_field(self, "events", tuple(rounds))
-        prices = np.broadcast_to(np.asarray(self.price, np.float64), len(arms)).tolist()
+        prices = checks.as_list(self.price)
+        prices = prices if isinstance(prices, list | tuple) else [prices] * len(arms)
+        if len(prices) != len(arms):
+            raise InvalidValue("price", self.price, f"give one number, or one for each of {len(arms)} arms")
         set_field(self, "price", tuple(checks.number("price", price, -LARGE, LARGE) for price in prices))
 
     @classmethod

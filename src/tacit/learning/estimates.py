@@ -219,16 +219,26 @@ class Estimates(ByName[ArmEstimate], Tabulated):
     confidence: float
 
     def in_range(self, unit: RewardRange) -> Estimates:
-        """Return the estimates, of rewards in [0, 1], as they are of rewards in a range."""
+        """Return the estimates, of rewards in [0, 1], as they are of rewards in a range.
+
+        In an open range nothing is known.
+        """
+        if unit.is_open:
+            low = -math.inf if unit.low is None else unit.low
+            return self._map(lambda estimate: estimate._replace(mean=None, low=low, high=math.inf))
 
         def rescale(value: float | None) -> Any:
             """Return a reward in the unit of the range; None stays."""
             return None if value is None else float(unit.from_unit(value))
 
-        estimates = Estimates(
-            estimate._replace(**{name: rescale(getattr(estimate, name)) for name in ("mean", "low", "high")})
-            for estimate in self
+        ends = ("mean", "low", "high")
+        return self._map(
+            lambda estimate: estimate._replace(**{name: rescale(getattr(estimate, name)) for name in ends})
         )
+
+    def _map(self, change: Callable[[ArmEstimate], ArmEstimate]) -> Estimates:
+        """Return the estimates with a change of each, at the same confidence."""
+        estimates = Estimates(map(change, self))
         estimates.confidence = self.confidence
         return estimates
 

@@ -138,6 +138,7 @@ class Wrapper(Policy, abstract=True):
     policy: Any
 
     posterior = delegate_method("posterior")
+    read_unit = delegate_method("read_unit")
     beliefs = delegate_method("beliefs")
     reward_draws = delegate_method("reward_draws")
     beliefs_in = delegate_method("beliefs_in")
@@ -145,6 +146,7 @@ class Wrapper(Policy, abstract=True):
     advise = delegate_property("advise")
     reads = delegate_property("reads")
     learns_seen = delegate_property("learns_seen")
+    takes_open_ranges = delegate_property("takes_open_ranges")
     arm_count = delegate_property("arm_count")
     schema = delegate_property("schema")
     context_dim = delegate_property("context_dim")

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -523,24 +523,13 @@ class Policy(Part, abstract=True):
         return hasattr(self, "epoch") or hasattr(self, "beliefs")
 
 
-@runtime_checkable
-class ReadsUnit(Protocol):
-    """A policy of open ranges, whose state says what its unit is."""
-
-    def read_unit(self, state: Any) -> RewardRange:
-        """Return the range whose ends are 0 and 1 in a state."""
-
-
 def read_unit(policy: Policy, state: Any) -> RewardRange:
     """Return the range whose ends are 0 and 1 in a state of the policy.
 
-    Of an open range it is as wide as the largest reward so far requires.
+    Of an open range it is as wide as the largest reward so far requires; before the first one it is open.
     """
-    if not policy.reward_range.is_open:
-        return policy.reward_range  # type: ignore[no-any-return]
-    if isinstance(policy, ReadsUnit):
-        return policy.read_unit(state)
-    return read_unit(policy.policy, state.policy)  # type: ignore[attr-defined]
+    unit = policy.reward_range
+    return policy.read_unit(state) if unit.is_open else unit  # type: ignore[attr-defined,no-any-return]
 
 
 def _format_setting(name: str, value: Any) -> str:

@@ -304,6 +304,7 @@ class ExplorationFloor(Wrapper):
     observes = delegate_property("observes", "chooser")
     sums = delegate_property("sums", "chooser")
     posterior = delegate_property("posterior", "chooser")
+    read_unit = delegate_property("read_unit", "chooser")
     beliefs = delegate_property("beliefs", "chooser")
     reward_draws = delegate_property("reward_draws", "chooser")
     beliefs_in = delegate_property("beliefs_in", "chooser")

@@ -9,7 +9,6 @@ clicks after earlier warnings (``start_warning``).
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -331,7 +330,8 @@ class DriftMixture(shift_mixture.ShiftMixture):
     Raises
     ------
     InvalidValue
-        If a value is outside its range, or changes are announced by a context of no numbers.
+        If a value is outside its range, changes are announced by a context of no numbers, or there are
+        priors of an open range.
 
     See Also
     --------
@@ -392,8 +392,11 @@ class DriftMixture(shift_mixture.ShiftMixture):
     spread: Annotated[str, one_word("arm", "all")] = field(default="arm", kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters; raise InvalidValue if ``announced`` is set without signals."""
+        """Validate the hyperparameters; raise InvalidValue for options that do not go together."""
         super().__post_init__()
+        if self.priors and self.reward_range.is_open:
+            remedy = "leave it out: of an open range there are no successes and failures to begin with"
+            raise InvalidValue("priors", self.priors, remedy)
         if self.announced and not self.context_dim:
             raise InvalidValue("announced", self.announced, "leave it out, or give context_dim signals")
 
@@ -578,10 +581,13 @@ class DriftMixture(shift_mixture.ShiftMixture):
         return ArmBeliefs.from_posteriors(counts.sum(axis=1), *posteriors.T)
 
     def read_unit(self, state: Any) -> RewardRange:
-        """Return the range whose ends are 0 and 1 in a state; of an open range, of its present width."""
+        """Return the range whose ends are 0 and 1 in a state; an open one before any reward but 0."""
         if self.ends == 2:
             return self.reward_range  # type: ignore[no-any-return]
-        width = max(math.ldexp(1.0, int(state.graded.exponent[0])), sys.float_info.min)
+        exponent = int(state.graded.exponent[0])
+        if exponent == graded_rewards.NO_WIDTH:
+            return self.reward_range  # type: ignore[no-any-return]
+        width = math.ldexp(1.0, exponent)
         return (
             RewardRange(-width, width)
             if self.ends == 0

@@ -38,6 +38,8 @@ MOST_DEVIATIONS = 3.0
 HEADROOM = 16.0
 # Equivalents are fitted after each of so many first rewards, then after every eighth.
 FIRST_FITS, FIT_STEP = 200.0, 8.0
+# No width is smaller than 2 to this power, so that its fourth power is not 0.
+LEAST_EXPONENT = -100
 # The exponent of a width before the first reward other than 0.
 NO_WIDTH = -(2**14)
 SQUARES, FOURTHS, MEANS, MEAN_SQUARES, PLAYS = range(5)
@@ -151,7 +153,8 @@ def grow_width(graded: GradedRewards, arm: int, reward: float, ends: int) -> flo
     records[LOWEST] = min(records[LOWEST], reward)
     graded.largest[0] = max(graded.largest[0], abs(size))
     if size != 0.0:
-        graded.exponent[0] = max(graded.exponent[0], int(np.ceil(np.log2(abs(size) * HEADROOM))))
+        needed = int(np.ceil(np.log2(abs(size) * HEADROOM)))
+        graded.exponent[0] = max(graded.exponent[0], needed, LEAST_EXPONENT)
     return float(size)
 
 
