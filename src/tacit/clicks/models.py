@@ -68,7 +68,7 @@ class Cascade(ClickModel):
     def fit(cls, shown: Any, clicks: Any, *, kinds: int | None = None) -> Fit:
         """Return the model fitted to a click log: clicks over examinations, for each kind.
 
-        Kinds share no parameter, so those that are seen a few times bias nothing but are as uncertain.
+        Kinds share no parameter: one that is seen a few times is uncertain, and biases no other.
 
         Parameters
         ----------

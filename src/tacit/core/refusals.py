@@ -23,8 +23,8 @@ class Refusal(NamedTuple):
     is_wrong : bool or array of bool
         Of a column a mask of the rows that are refused.
     text : str or callable
-        Of an option what to give instead; of a column what is wrong, with a remedy. A callable makes the
-        text, of a column from the index of the first row that is refused.
+        For an option, the value to give instead; for a column, the fault and its remedy. A function makes
+        the text when it is needed; for a column, from the index of the first refused row.
     value : object
         Value of the option.
     """
