@@ -335,8 +335,8 @@ def match_arguments(
         If there are too many arguments, a name is no field, a field is given by position and by name, or a
         field without a default is absent.
     """
-    by_position_first = sorted(fields(kind), key=lambda field: bool(field.kw_only))
-    field_names = [field.name for field in by_position_first if field.init]
+    # Those that may be given by position come first.
+    field_names = [f.name for f in sorted(fields(kind), key=lambda f: bool(f.kw_only)) if f.init]
     surplus = [*positional[len(order) :], *(name for name in named if name not in field_names)]
     if surplus:
         hint = ""

@@ -582,8 +582,6 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     def read_unit(self, state: Any) -> RewardRange:
         """Return the range whose ends are 0 and 1 in a state; an open one before any reward but 0."""
-        if self.ends == 2:
-            return self.reward_range  # type: ignore[no-any-return]
         exponent = int(state.graded.exponent[0])
         if exponent == graded_rewards.NO_WIDTH:
             return self.reward_range  # type: ignore[no-any-return]
