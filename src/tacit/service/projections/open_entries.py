@@ -285,7 +285,8 @@ class OpenEntries:
         return int(self.windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
-        """Return for each decision whether it has a click, or a reward so far that differs from no amount."""
+        """Return for each decision whether it has a click, or so far another reward than that of the
+        amount 0."""
         rewards, clicks = np.nan_to_num(self.windows.reward[entries], nan=self.zero), self.clicks
         flags: list[bool] = (rewards != self.zero).tolist()
         if not clicks:
