@@ -268,8 +268,7 @@ class ArmSums(NamedTuple):
 
 
 def sum_arms(series: Series, time_range: Range) -> ArmSums:
-    """Return impressions and rewards of every arm in a range, from the time on for which there are
-    results."""
+    """Return impressions and rewards of every arm in a range, as far back as there are results."""
     results = series.results
     begin = max(time_range.span.begin if not time_range.whole else 0, results.time)
     sums = results.sum_range(begin) if time_range.whole else results.sum_range(begin, time_range.span.end)

@@ -357,8 +357,10 @@ class View:
 
     @cached_property
     def remarks(self) -> list[Remark]:
-        """Latest changes of the placement and restarts of keys in the page's range, at most
-        ``MOST_REMARKS``."""
+        """Latest changes of the placement and restarts of keys in the page's range of time.
+
+        At most ``MOST_REMARKS``.
+        """
         begin, end = self.asked.span
         all_remarks = timeline.make_remarks(self._changes)
         all_remarks += [
@@ -375,8 +377,8 @@ class View:
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curves of rewards per impression over time: of the policy, and of uniform exploration if
-        estimated."""
+        """Curves of rewards per impression over time: of the policy and, if estimated, of uniform
+        exploration."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]

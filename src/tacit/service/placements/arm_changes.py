@@ -133,8 +133,7 @@ def _change_offer(offer: Offer, change: wire.ArmsOf) -> Offer:
 
 
 def _find_suspended_shares(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
-    """Return the minimum shares (``at_least``) that the configured policy promises to retired arms, by
-    arm."""
+    """Return the minimum shares (``at_least``) that the policy promises to retired arms, by arm."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     return {str(arm): shares[arm] for arm in retired if arm in shares}
 

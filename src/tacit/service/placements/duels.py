@@ -237,8 +237,7 @@ class DuelShows(Shows):
         return impressions.with_column("arms", arms)
 
     def is_full_offer(self, offered: str | None) -> bool:
-        """Return True: a request's rankers need no comparison, because the digest of its lists is
-        compared."""
+        """Return True: the lists of a request, compared by their digest, determine its rankers."""
         return True
 
     def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
@@ -377,11 +376,10 @@ class DuelResults(Results):
         return [duels[seq][1] for seq, _ in pairs]
 
     def _draw_outcome(self, duel: Duel) -> float | None:
-        """Return the outcome of a duel as the policy learns it: 1 if left won, 0 if right won, a tie as
-        configured.
+        """Return the outcome of a duel as the policy learns it: 1 left won, 0 right won; a tie as configured.
 
         None if the policy does not learn it: a control's decision, or a tie or a list without clicks that
-        does not count. A coin for a tie is drawn by the decision's id, always the same.
+        does not count. The coin for a tie is drawn by the decision's id, so it is always the same.
         """
         if duel.row.control or (duel.credit.clicks == 0 and self._options.unclicked == "nothing"):
             return None
@@ -461,8 +459,7 @@ class DuelResults(Results):
         return {key: tally.save_state() for key, tally in self.tallies.items()}
 
     def restore_counts(self, counts: Any) -> None:
-        """Replace the tallies of all keys by the output of :meth:`export_counts`, and recompute the
-        totals."""
+        """Replace the tallies of all keys by the output of :meth:`export_counts`; recompute the totals."""
         self.tallies: dict[str, DuelTally] = {
             key: DuelTally.from_state(saved) for key, saved in counts.items()
         }
