@@ -95,11 +95,10 @@ class StickyDecider:
     mode: str
 
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
-        """Yield repetitions for users with a kept arm, and the inner decider's decisions for others, in
-        order.
+        """Yield repetitions for users with a kept arm, and the inner decider's decisions for the others.
 
-        A part ends before a user who occurs in it already, because the next decision depends on the first
-        one.
+        They are in order. A part ends before a user who occurs in it already, because the next decision
+        depends on the first one.
         """
         users = list(map(read_user, batch.impressions.column("asked")))
         if users.count(None) == len(users):
@@ -118,8 +117,7 @@ class StickyDecider:
     def _find_run(
         self, batch: ImpressionBatch, users: Sequence[str | None], start: int
     ) -> tuple[list[KeptArm], int]:
-        """Return the kept arms of the longest run of similar impressions from ``start``, and the end of the
-        run.
+        """Return the kept arms of the longest run of similar impressions from ``start``, and the run's end.
 
         Impressions are similar if all have a kept arm that is learned, all have one that is not, or none has
         one. Without kept arms the list is empty. Each user occurs at most once.

@@ -162,7 +162,7 @@ class ConfigurationLogger:
                 task.add_done_callback(self.rebuilding.discard)
 
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
-        """Rebuild a placement with its configured policy, unless it has it already or had this rebuild
+        """Rebuild a placement with its configured policy, unless it has the policy or had this rebuild
         before.
 
         Reports the result or the error by the logger; raises nothing.
@@ -387,8 +387,7 @@ class ShardExchange:
                 await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
     async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:
-        """Return what this shard has learned of a placement, once it is durable, as an update for other
-        shards.
+        """Return what this shard has learned of a placement, once it is durable, as an update.
 
         Exported sums count as sent: the next call returns only later changes, unless ``everything`` is true.
 

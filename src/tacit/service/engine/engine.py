@@ -356,7 +356,7 @@ class Engine(Verbs):
     async def list_replica_rows(self, placement: str) -> list[int | None]:
         """Return, in a list of one, the last row of the log that a replica file requested now would include.
 
-        None if the log has no row yet. Errors as for :meth:`export_replica`.
+        Errors as for :meth:`export_replica`.
         """
         check_client_side(self.placement(placement), self._pending.time.get_time())
         return [self.replica_files.find_last_row(placement, self._pending.seq)]

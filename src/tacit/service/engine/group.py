@@ -186,8 +186,7 @@ class _Recorder:
         return rows
 
     def _find_closed(self, id: str) -> DecisionWithFeedback | None:
-        """Return a closed or uncommitted decision with its feedback, from the store or the pending log, or
-        None."""
+        """Return a closed or uncommitted decision with its feedback; None if neither log has it."""
         return self._stored_decisions.get((self._placement.id, id)) or self._pending.find_uncommitted(
             self._placement, id
         )
