@@ -162,8 +162,7 @@ class ConfigurationLogger:
                 task.add_done_callback(self.rebuilding.discard)
 
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
-        """Rebuild a placement with its configured policy, unless it has the policy or had this rebuild
-        before.
+        """Rebuild a placement with its configured policy, unless that is its policy or was rebuilt before.
 
         Reports the result or the error by the logger; raises nothing.
         """

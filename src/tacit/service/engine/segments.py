@@ -103,8 +103,7 @@ class _SegmentReport:
         return beliefs
 
     def build(self) -> ForWhom:
-        """Return the report: which arms are shown to all users and to each segment, and their believed
-        rewards.
+        """Return the report: arms shown to all users and to each segment, with their believed rewards.
 
         Fields are in descending order of their effect; only the first 12 have segments.
         """
