@@ -205,8 +205,7 @@ class Writer:
         self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.run_between_groups)
 
     def start(self) -> None:
-        """Start two tasks: one serves groups of requests, the other checks the store and the clock every
-        second."""
+        """Start the tasks that serve groups of requests, and check the store and the clock every second."""
         self._serving = asyncio.create_task(self._serve_groups())
         self._watching = asyncio.create_task(self._watch())
 
@@ -368,8 +367,8 @@ class Writer:
         return group
 
     async def _wait_for_work(self) -> None:
-        """Wait until requests or steps arrive, a window closes, upkeep is due, or a failed store may be
-        tried again."""
+        """Wait until requests or steps arrive, a window closes, upkeep is due, or the store is tried
+        again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
             # Pending rows must not make the loop spin while the store fails.

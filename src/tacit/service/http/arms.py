@@ -123,8 +123,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Settings besides the arms on which the recommended policy depends: contexts, signals, shared
-        sums."""
+        """Settings on which the recommended policy depends besides arms: contexts, signals, shared sums."""
         return {
             "context_dim": self.context_dim,
             "context": self.context,
@@ -133,8 +132,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         }
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make and return the policy, with minimum shares of arms if configured, the secondary policy and
-        options.
+        """Make the policy, with minimum shares of arms if configured, the secondary policy and options.
 
         Both policies get an open range of rewards if the learned metric has one.
         """
@@ -160,8 +158,10 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Fields of the attribution rule: default, aggregation, late, correction in µs, and the metric's
-        range."""
+        """Fields of the attribution rule: default, aggregation, late, correction in µs.
+
+        Range of the metric.
+        """
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,
@@ -278,8 +278,10 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
 
 def make_features_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a decision request with features of each arm, or of three if arms come with
-    requests."""
+    """Return an example of a decision request with features of each arm.
+
+    It has three arms if arms come with requests.
+    """
     request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims
     for field, dim in zip(("relevance", "examination"), dims, strict=True):

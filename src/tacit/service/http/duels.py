@@ -96,8 +96,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         return {"shows": "duel"}
 
     def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make and return the policy, with minimum shares of rankers if configured, secondary policy and
-        options."""
+        """Make the policy, with minimum shares of rankers if configured, the secondary policy and options."""
         policy, secondary, options = super().parts()
         return (
             MinimumDuelShares(policy, at_least=self.at_least) if self.at_least else policy,
@@ -112,8 +111,7 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def options(self) -> DuelOptions:
-        """Options of duels: method of interleaving, rules for ties and clicks, weights of actions, and
-        segments.
+        """Options of duels: interleaving, rules for ties and clicks, weights of actions, and segments.
 
         Raises an error if a segment's name is reserved, a weight is invalid, or scipy is needed and missing.
         """
@@ -158,8 +156,7 @@ def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
 
 
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
-    """Return the answer to a search from its row of the log: the pair, and the interleaved list if it has
-    one."""
+    """Return the answer to a search from its row of the log: the pair and, if any, the interleaved list."""
     decision = json.loads(row.shown or "")
     fields: dict[str, Any] = {}
     if "interleaved" in decision:
