@@ -367,8 +367,7 @@ class Writer:
         return group
 
     async def _wait_for_work(self) -> None:
-        """Wait until requests or steps arrive, a window closes, upkeep is due, or the store is tried
-        again."""
+        """Wait until requests or steps arrive, a window closes, upkeep is due, or a store is tried again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
             # Pending rows must not make the loop spin while the store fails.

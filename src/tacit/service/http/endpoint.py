@@ -80,8 +80,7 @@ class Endpoint:
                 await messages.send_answer(send, answer)
 
     async def _answer_request(self, scope: Scope, receive: Receive) -> Answer:
-        """Read the body, call the route's handler, and return its answer or an answer that refuses the
-        request.
+        """Read the body, call the route's handler, and return its answer or one that refuses the request.
 
         Refused are unknown paths, wrong methods, too large bodies, and requests for which the handler raises
         a TacitError.

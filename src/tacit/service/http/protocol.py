@@ -314,8 +314,7 @@ class Protocol(HttpToolsProtocol):
                 transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Mark the current answer as disconnected, drop unparsed bytes, and do not count the connection
-        any more."""
+        """Mark the current answer as disconnected, drop unparsed bytes, and uncount the connection."""
         if self.current_answer is not None:
             self.current_answer.disconnected = True
             self.current_answer.message_event.set()
@@ -428,8 +427,7 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        """True if a request could not be answered at once: earlier ones are queued, or the client does not
-        read."""
+        """True if a request cannot be answered at once: others are queued, or the client does not read."""
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _find_exceeded_limit(self) -> str | None:
