@@ -271,7 +271,7 @@ class ReadStore(PostgresStore):
     def end(self) -> End:
         """Return the number and the time of the last row that this view sees."""
         with self.reading() as connection:
-            return self._last(connection)
+            return self._select_end(connection)
 
     def renew(self) -> None:
         """End the read transaction, so that the next read sees the current log."""

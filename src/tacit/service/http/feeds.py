@@ -226,8 +226,7 @@ class _EventBatch(EventCounts):
         self._first: dict[str, str] = {}
 
     def summarize(self, read: int) -> EventsTaken:
-        """Return the counts by outcome of a body of ``read`` events, with the first message of each
-        reason."""
+        """Return the counts by outcome of a body of ``read`` events, and the first message of each reason."""
         return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
     async def record_events(self, events: Sequence[Any]) -> None:

@@ -94,8 +94,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         start = placement.windows.time
 
         def answer(rows: Sequence[Any]) -> Any:
-            """Return the answer for the decision's row, with a warning if the request is probably a
-            mistake."""
+            """Return the answer for the decision's row, with a warning if the request may be a mistake."""
             single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
             time = rows[0].time
             if not placement.reader.can_warn and time >= start:
