@@ -108,8 +108,7 @@ class SqliteStore(sql.Store):
             raise self._translate_error(error) from error
 
     def _translate_error(self, error: Exception) -> StoreError:
-        """Return the StoreError for an error of SQLite: Refused for invalid data, Damaged for a damaged
-        row."""
+        """Return the StoreError for an error of SQLite: Refused for bad data, Damaged for a damaged row."""
         if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):

@@ -100,8 +100,10 @@ class DuelView(View):
 
     @classmethod
     def get_verdict(cls, placement: Any) -> str:
-        """Return the verdict on the duels of the key with the most duels, which the page shows in place of
-        a lift."""
+        """Return the verdict on the duels of the key with the most duels.
+
+        Pages show it in place of a lift.
+        """
         verdict: str = placement.results.report()[1].verdict
         return verdict
 
