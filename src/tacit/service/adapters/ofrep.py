@@ -213,8 +213,7 @@ def _read_targeting_key(context: dict[str, Any]) -> str | None:
 
 
 def _read_value(placement: Placement, answer: Any) -> Value:
-    """Return a flag's value: a list of arms, a truth value if the arms are "true" and "false", else the
-    arm."""
+    """Return a flag's value: a list of arms, True or False if the arms are named so, else the arm."""
     if placement.kind.showing.listed:
         return list(answer.slate)
     if set(placement.offer.arms) == set(BOOLEANS):

@@ -297,8 +297,7 @@ def _make_lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContex
 
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
-    """Return the answer to Starlette's error: an unknown path (404), or a method that it does not allow
-    (405)."""
+    """Return the answer to an error of Starlette: unknown paths get 404, methods not allowed get 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")

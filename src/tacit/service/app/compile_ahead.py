@@ -90,8 +90,7 @@ def _request_once(
 
 
 def _make_feedback(config: PlacementConfig) -> dict[str, Any]:
-    """Return the body of feedback for a placement: a reward of 1, or the least amount of its learned
-    metric."""
+    """Return a body of feedback for a placement: a reward of 1, or its learned metric's least amount."""
     if config.learned is None:
         return {"reward": 1.0}
     return {"metrics": {config.learned: config.metrics[config.learned].low}}

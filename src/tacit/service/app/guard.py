@@ -379,8 +379,7 @@ new_ids = _iterate_ids()
 
 
 def _choose_host(name: str) -> bytes:
-    """Return the host that a Host header may name: ``name`` if it is a loopback address, else
-    ``localhost``."""
+    """Return the host that a Host header may name: ``name`` if it is a loopback address, or ``localhost``."""
     if not is_loopback(name):
         return b"localhost"
     return (f"[{name}]" if ":" in name else name).encode()

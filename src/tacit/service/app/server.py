@@ -314,8 +314,7 @@ class Server(uvicorn.Server):
         self._log_configuration(config)
 
     def _log_configuration(self, config: Config) -> None:
-        """Log policies that the store keeps in place of configured ones, and warnings about the
-        configuration."""
+        """Log policies that the store keeps in place of configured ones, and warnings about settings."""
         learned = {name: placement.config.policy for name, placement in self._engine.placements.items()}
         _log_sentences(logging.INFO, list_kept_policies(config, learned))
         _log_sentences(logging.WARNING, lint_config(config))

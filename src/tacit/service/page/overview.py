@@ -142,8 +142,7 @@ def _check_guardrail(placement: Placement, now: int) -> str:
 
 
 def _needs_attention(placement: Placement, harm: Harm) -> bool:
-    """True if a degradation needs attention: its arm is on offer, nothing was done, or the control
-    decides."""
+    """True if a degradation still matters: its arm is on offer, nothing was done, or the control decides."""
     if harm.arm is not None:
         return harm.arm in placement.offer.arms
     return harm.then == "tell" or placement.mode == CONTROL
