@@ -105,11 +105,9 @@ def _describe_operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> 
     if route.answer is bytes:
         answers[200]["content"] = BINARY
     elif route.answer is not None:
-        answers[200] |= _describe_content(schema_of[route.answer])
+        answers[200] |= _make_content(schema_of[route.answer])
     for status in route.problems:
-        refusal = _describe_content(schema_of[refusals.body], refusals.media) | describe_refusal_headers(
-            status
-        )
+        refusal = _make_content(schema_of[refusals.body], refusals.media) | describe_refusal_headers(status)
         answers[status] = {"description": refusals.describe_status(status)} | refusal
     operation: dict[str, Any] = {
         "operationId": route.operation,
@@ -117,12 +115,12 @@ def _describe_operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> 
         "responses": {str(status): answers[status] for status in sorted(answers)},
     }
     if route.request is not None:
-        body = {"description": _read_summary(route.request)} | _describe_content(schema_of[route.request])
+        body = {"description": _read_summary(route.request)} | _make_content(schema_of[route.request])
         operation["requestBody"] = {**body, "required": True}
     return operation
 
 
-def _describe_content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
+def _make_content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
     """Return the OpenAPI content of a body, by its schema and media type."""
     return {"content": {media: {"schema": schema}}}
 

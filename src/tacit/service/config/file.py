@@ -228,10 +228,8 @@ def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> It
         )
     for name in sorted(old.keys() & new):
         # A mode is for new placements only; settings unknown to an older store are no change.
-        old_settings = {key: value for key, value in old[name].items() if key != "mode"}
-        yield from list_differences(
-            f"placements.{name}", old_settings, {key: new[name].get(key) for key in old_settings}
-        )
+        past = {key: value for key, value in old[name].items() if key != "mode"}
+        yield from list_differences(f"placements.{name}", past, {key: new[name].get(key) for key in past})
 
 
 def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
@@ -391,7 +389,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
         ) from error
     except SnapshotError as error:
         raise ConfigError(f"placements.{name}.start: {error}") from error
-    learner_snapshot = learner_snapshot._set_value(retired=[], propensities=config.propensities)
+    learner_snapshot = learner_snapshot._replace(retired=[], propensities=config.propensities)
     learner = restore_learner(_replace_arms(name, config, learner_snapshot))
     if not is_compatible(config.policy, learner.policy):
         raise ConfigError(
@@ -416,7 +414,7 @@ def _replace_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSn
     if configured is None:
         return snapshot
     if snapshot_arms is None or _list_names(configured) == _list_names(snapshot_arms):
-        return snapshot._set_value(policy=snapshot.policy.with_arms(configured))
+        return snapshot._replace(policy=snapshot.policy.with_arms(configured))
     same = sorted(_list_names(configured)) == sorted(_list_names(snapshot_arms))
     raise ConfigError(
         f"placements.{name}.start: {config.start}: it has learned the arms {_list_names(snapshot_arms)}"

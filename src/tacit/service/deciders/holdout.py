@@ -125,18 +125,16 @@ class PolicyHoldoutDecider:
         # A policy only observes the other's decisions: these do not change its state.
         decisions = self.policy.choose(batch, forced, keeps_state=self.keeps_state or len(control_rows) > 0)
         self.policy.learner.decisions -= len(control_rows)
-        control_propensities = np.empty(len(keys))
+        by_control = np.empty(len(keys))
         if control_decisions is not None:
-            control_propensities[control_rows] = control_decisions.propensities
+            by_control[control_rows] = control_decisions.propensities
         if len(policy_rows):
             observed = self.control.choose(
                 batch, decisions.actions[policy_rows], policy_rows, keeps_state=True
             )
             self.control.learner.decisions -= len(policy_rows)
-            control_propensities[policy_rows] = observed.propensities
-        return (
-            self._combine(batch, assignment, in_control, decisions, control_propensities, control_decisions),
-        )
+            by_control[policy_rows] = observed.propensities
+        return (self._combine(batch, assignment, in_control, decisions, by_control, control_decisions),)
 
     def _combine(
         self,
@@ -144,7 +142,7 @@ class PolicyHoldoutDecider:
         assignment: Assignment,
         in_control: Booleans,
         decisions: Decisions,
-        control_propensities: Floats,
+        by_control: Floats,
         control_decisions: Decisions | None,
     ) -> Choices:
         """Return the decisions of both policies as choices.
@@ -152,14 +150,10 @@ class PolicyHoldoutDecider:
         The log gets propensities over all traffic, and as counterfactual ones those of the policy that
         decided. Each policy learns with its own; NaN stands for unknown.
         """
-        policy_propensities = decisions.propensities
-        mixed = (
-            control_propensities
-            if self.all_control
-            else self.assigner.mix_propensities(policy_propensities, control_propensities)
-        )
+        by_policy = decisions.propensities
+        mixed = by_control if self.all_control else self.assigner.mix_propensities(by_policy, by_control)
         # 0 stands for an unknown propensity.
-        decider_propensities = np.nan_to_num(np.where(in_control, control_propensities, policy_propensities))
+        decider_propensities = np.nan_to_num(np.where(in_control, by_control, by_policy))
         epochs = decisions.epochs
         if self.policy.observes:
             epochs = np.array(list(map(self.policy.learner.epoch, batch.impressions.column("key"))))

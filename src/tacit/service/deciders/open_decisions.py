@@ -165,10 +165,8 @@ class OpenDecisions:
         rows = _row_index(entries)
         plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.
-        has_initial_arms = plain.arms is self._initial_indices or np.array_equal(
-            plain.arms, self._initial_indices
-        )
-        if not self._offers and has_initial_arms:
+        is_initial = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
+        if not self._offers and is_initial:
             return plain, self._actions[rows]
         initial_offer = self._initial_indices, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(entry, initial_offer) for entry in entries.tolist()]

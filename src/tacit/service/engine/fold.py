@@ -343,16 +343,13 @@ def with_stored_policy(
     policies = [before, *map(policy_from_stored, rebuilt)]
     # A policy that is newly named in the file is intended; one that a new version recommends is not.
     named_anew = noted is not None and policy_name(noted) != policy_name(encode_settings(config))
-    is_known_policy = any(
+    is_same = any(
         is_compatible(config.policy, stored_policy)
         for stored_policy in (policies[-1:] if named_anew else policies)
     )
     kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
-    takes_stored_policy = config.recommended and not named_anew and kinds[0] not in kinds[1:]
-    if not (
-        is_known_policy
-        or ((takes_stored_policy or config.rebuild) and _is_compatible(config, before, config.rebuild))
-    ):
+    gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
+    if not (is_same or ((gives_way or config.rebuild) and _is_compatible(config, before, config.rebuild))):
         field, then, now = _find_difference(policies[-1], config.policy)
         # A rebuild cannot change the shown arms or the encoded contexts in the log.
         helps = (
@@ -382,10 +379,8 @@ def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
         "metrics": lambda policy: f"rewards in {policy.reward_range.text}",
         "policy": lambda policy: policy.label,
     }
-    differences = ((field, describe(before), describe(now)) for field, describe in settings.items())
-    return next(
-        (difference for difference in differences if difference[1] != difference[2]), ("policy", before, now)
-    )
+    values = ((field, read(before), read(now)) for field, read in settings.items())
+    return next((value for value in values if value[1] != value[2]), ("policy", before, now))
 
 
 def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig:

@@ -276,16 +276,14 @@ class PendingLog:
             return
         # Requests to buffered placements were answered: their rows must reach the log eventually. Requests
         # to others were not, so their rows are dropped and the placements loaded again.
-        committed_names = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
+        unbuffered = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
-            self.broken |= {
-                committed_names[row.placement] for row in written.all() if row.placement in committed_names
-            }
-            buffered_rows = written.select(lambda row: row.placement not in committed_names)
+            self.broken |= {unbuffered[row.placement] for row in written.all() if row.placement in unbuffered}
+            buffered_rows = written.select(lambda row: row.placement not in unbuffered)
             self.tail = buffered_rows.concatenate(self.tail)
             self.waiting = self.tail.size
         for row in written.decisions if self._uncommitted else ():
-            if not failed or row.placement in committed_names:
+            if not failed or row.placement in unbuffered:
                 self._uncommitted.pop((row.placement, row.id), None)
 
     def mark_all_broken(self) -> None:

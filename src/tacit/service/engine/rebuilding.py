@@ -335,11 +335,9 @@ class _Fold:
         """
         apply_rows({self.placement.id: self.placement}, rows)
         if self._needs_propensities:
-            learned_rows = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
-            propensities = select_propensities(Block.from_rows(DecisionRow, learned_rows))
-            missing = [
-                row.id for row, decision in zip(learned_rows, propensities, strict=True) if decision is None
-            ]
+            decisions = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
+            propensities = select_propensities(Block.from_rows(DecisionRow, decisions))
+            missing = [row.id for row, value in zip(decisions, propensities, strict=True) if value is None]
             self._first_missing = self._first_missing or "".join(missing[:1])
             self._missing_count += len(missing)
         self.behind = rows[-1].seq if rows else self.behind

@@ -405,11 +405,9 @@ class ReplicaFiles:
         async def copy() -> None:
             """Copy the placement's learner while it is frozen; add it to ``copies`` with the last row."""
             # The placement may have been replaced meanwhile.
-            placement_now = self._engine.placement(name)
+            target = self._engine.placement(name)
             copies.append(
-                await self._writer.read_frozen(
-                    lambda seq, _: (placement_now, seq, copy_learner(placement_now, workspace))
-                )
+                await self._writer.read_frozen(lambda seq, _: (target, seq, copy_learner(target, workspace)))
             )
 
         await self._writer.run_between_groups(copy)

@@ -122,10 +122,7 @@ class _SegmentReport:
             FieldForWhom(
                 effect.field.name,
                 effect.matters,
-                [
-                    self._describe_segment(value, which, effect, next(bands))
-                    for value, which in field_segments
-                ],
+                [self._make_segment(value, which, effect, next(bands)) for value, which in field_segments],
             )
             for effect, field_segments in zip(effects, segments, strict=True)
         ]
@@ -158,19 +155,19 @@ class _SegmentReport:
             for arm, count in counts.most_common(MOST_ARMS)
         ]
 
-    def _describe_segment(
-        self, value: str, which: Booleans, effect: FieldEffect, bands: Bands | None
+    def _make_segment(
+        self, name: str, mask: Booleans, effect: FieldEffect, bands: Bands | None
     ) -> UserSegment:
         """Return one segment: its number of decisions, and its 10 most shown arms with their beliefs.
 
-        ``effect`` is the effect of the segment's field, and ``which`` the mask of the segment's decisions.
+        ``effect`` is the effect of the segment's field, and ``mask`` the mask of the segment's decisions.
         """
-        counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
+        counts = Counter(self._rows[i].arm for i in np.flatnonzero(mask).tolist())
         arms = [
-            ArmForThem(arm, count, *self._get_band(bands, arm), self._get_log_odds(effect, which, arm))
+            ArmForThem(arm, count, *self._get_band(bands, arm), self._get_log_odds(effect, mask, arm))
             for arm, count in counts.most_common(MOST_IN_SEGMENT)
         ]
-        return UserSegment(value, int(which.sum()), arms)
+        return UserSegment(name, int(mask.sum()), arms)
 
     def _get_log_odds(self, effect: FieldEffect, which: Booleans, arm: Any) -> float | None:
         """Return the mean log-odds that a field adds to an arm in a segment.

@@ -98,11 +98,9 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     def parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make the policy, with minimum shares of rankers if configured, the secondary policy and options."""
         policy, secondary, options = super().parts()
-        return (
-            MinimumDuelShares(policy, at_least=self.at_least) if self.at_least else policy,
-            secondary,
-            options,
-        )
+        if self.at_least:
+            policy = MinimumDuelShares(policy, at_least=self.at_least)
+        return policy, secondary, options
 
     @property
     def attribution(self) -> dict[str, Any]:

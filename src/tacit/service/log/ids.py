@@ -397,10 +397,11 @@ class DecisionIdGenerator:
         ``place`` is the sequence number of the first, the others follow.
         """
         return [
-            create_partition_id(time, self._find_partition(key, at), at) for at, key in enumerate(keys, place)
+            create_partition_id(time, self._get_partition(key, seq), seq)
+            for seq, key in enumerate(keys, place)
         ]
 
-    def _find_partition(self, key: str, place: int) -> int:
+    def _get_partition(self, key: str, place: int) -> int:
         """Return a decision's partition: its key's, or any one of the shard if decisions are spread."""
         if self._spread is None:
             return hash_partition(self._placement, key)

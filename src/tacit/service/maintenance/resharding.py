@@ -218,7 +218,7 @@ def _distribute(
     Raises ConfigError if a placement cannot be distributed.
     """
     for store in stores:
-        _create_placements(config, layouts, store, targets)
+        _add_placements(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
     end = 0
     merged = heapq.merge(
@@ -238,7 +238,7 @@ def _distribute(
         target.flush()
 
 
-def _create_placements(
+def _add_placements(
     config: Config, layouts: PostgresStore, store: PostgresStore, targets: list[NewShard]
 ) -> None:
     """Create a store's placements in all new shards and in the store of the layout.

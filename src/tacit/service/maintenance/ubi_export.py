@@ -178,8 +178,8 @@ class UbiRecords:
         teams = (_make_team_attributes(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
-            attributes = _make_object_attributes(items, place) | {
-                ubi_records.TACIT_ATTRIBUTE: ours | _make_item_team(teams, place)
+            attributes = _make_object(items, place) | {
+                ubi_records.TACIT_ATTRIBUTE: ours | _make_team(teams, place)
             }
             yield {
                 "action_name": action,
@@ -216,13 +216,13 @@ def _make_team_attributes(row: DecisionRow) -> dict[str, Any] | None:
     return attributes
 
 
-def _make_item_team(teams: list[str | None], place: int | None) -> dict[str, str]:
+def _make_team(teams: list[str | None], place: int | None) -> dict[str, str]:
     """Return the ranker of the item at a position as an attribute; {} if unknown."""
     team = None if place is None or place >= len(teams) else teams[place]
     return {} if team is None else {"team": team}
 
 
-def _make_object_attributes(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
+def _make_object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
     """Return the UBI attributes of the item at a position; without an item, only the ordinal 0."""
     if items is None or place is None:
         return {"position": {"ordinal": NOWHERE}}

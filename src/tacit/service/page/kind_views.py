@@ -145,7 +145,7 @@ class DuelView(View):
         """Name and row of cells of each of the best rankers; None for the cell of a ranker with itself."""
         indices = self._order[:MOST_RANKERS]
         return [
-            (self.report.names[i], [None if i == j else self._make_cell(i, j) for j in indices])
+            (self.report.names[i], [None if i == j else self._get_cell(i, j) for j in indices])
             for i in indices
         ]
 
@@ -154,7 +154,7 @@ class DuelView(View):
         """Number of rankers that are not in the matrix."""
         return max(len(self.report.names) - MOST_RANKERS, 0)
 
-    def _make_cell(self, i: int, j: int) -> Cell:
+    def _get_cell(self, i: int, j: int) -> Cell:
         """Return the cell of ranker ``i`` against ranker ``j``; its texts are empty if they had no duel."""
         pair = self._get_pair(i, j)
         if not pair.plays:

@@ -350,10 +350,8 @@ class AnswerCounts:
         minute = int(time.monotonic() // 60)
         counts = minutes.get(minute)
         if counts is None:
-            for old_minute in [
-                recorded_minute for recorded_minute in minutes if recorded_minute <= minute - MINUTES
-            ]:
-                del minutes[old_minute]
+            for past in [past for past in minutes if past <= minute - MINUTES]:
+                del minutes[past]
             counts = minutes[minute] = [0] * (FIRST + len(BOUNDS) + 1)
         counts[FIRST + bisect_left(BOUNDS, seconds)] += 1
         if status >= 400:

@@ -137,7 +137,7 @@ class FeatureShows(Shows):
 
         None if the features came with the request.
         """
-        candidate_sets = _list_candidates(impressions)
+        candidate_sets = _read_candidates(impressions)
         if candidate_sets.count(None) == len(candidate_sets):
             return [None] * len(ids)
         pairs = zip(candidate_sets, decisions, strict=True)
@@ -338,7 +338,7 @@ class FeatureResults(Results):
 # ---- Features of arms
 
 
-def _list_candidates(impressions: Block[Impression]) -> list[CandidateSet | None]:
+def _read_candidates(impressions: Block[Impression]) -> list[CandidateSet | None]:
     """Return the candidates that each impression has from the catalogue; None for other impressions."""
     return [
         features[0] if isinstance(features[0], CandidateSet) else None
@@ -437,7 +437,7 @@ class ItemListShows(ListShows, FeatureShows):
     ) -> LogTexts:
         """Return each decision's list as JSON for the log; with the vectors of items from the catalogue."""
         return [
-            self._format_items(*pair) for pair in zip(_list_candidates(impressions), decisions, strict=True)
+            self._format_items(*pair) for pair in zip(_read_candidates(impressions), decisions, strict=True)
         ]
 
     def _format_items(self, candidates: CandidateSet | None, decision: Decision) -> str:

@@ -154,9 +154,8 @@ class Shows:
         else:
             decision_list: Any = decisions
             shown_arms = [decision.arm for decision in decision_list]
-            epochs, propensities = (
-                [getattr(d, name) for d in decision_list] for name in ("epoch", "propensity")
-            )
+            epochs = [decision.epoch for decision in decision_list]
+            propensities = [decision.propensity for decision in decision_list]
         nothing = [None] * count
         control = nothing if assignment is None else assignment.in_control
         columns = (

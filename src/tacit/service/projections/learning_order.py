@@ -270,20 +270,18 @@ class LearningOrder:
         self._reserve_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, len(entries))
-        loop, parts = self._loops.enqueue, self._get_counting_policy()
+        loop, parts = self._loops.enqueue, self._get_policy()
         loop(*parts, self.delays, self._queue, self._answers, self._open.windows, entries, start)
 
     def update_open_counts(self, time: int) -> None:
         """Process the delays of queued decisions up to a time, which changes open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
-            self._loops.update_open_counts(
-                *self._get_counting_policy(), self.delays, self._queue, self._answers, time
-            )
+            self._loops.update_open_counts(*self._get_policy(), self.delays, self._queue, self._answers, time)
 
     def note_feedback(self, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record delay and reward of feedback for queued decisions; final rewards become due."""
-        loop, parts = self._loops.note, self._get_counting_policy()
+        loop, parts = self._loops.note, self._get_policy()
         loop(*parts, self.delays, self._answers, self._open.windows, entries, clicked, time)
 
     def release(self, time: int, *, decides: bool = False) -> Turns:
@@ -302,12 +300,12 @@ class LearningOrder:
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
         fixed = self.delays, self._queue, self._answers, self._open.windows, self.rule
-        end = loops.release(*self._get_counting_policy(), *fixed, time, age, rewards)
+        end = loops.release(*self._get_policy(), *fixed, time, age, rewards)
         if end == begin:
             return NO_TURNS
         return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
 
-    def _get_counting_policy(self) -> tuple[Any, Any]:
+    def _get_policy(self) -> tuple[Any, Any]:
         """Return params and state of the policy that counts open decisions; of a dummy if it counts none."""
         if not self.counts_open:
             return self._idle.params, self._idle_state
@@ -327,7 +325,7 @@ class LearningOrder:
     @cached_property
     def _loops(self) -> OrderLoops:
         """The compiled loops, compiled when they are first used."""
-        parts, params = self._get_counting_policy(), self._get_counting_policy()[0]
+        parts, params = self._get_policy(), self._get_policy()[0]
         fixed = self.delays, self._queue, self._answers
         windows, none = Windows.zeros(0), np.empty(0, np.int64)
         noted = *parts, self.delays, self._answers, windows, none, np.empty(0, np.bool_), 0
@@ -412,7 +410,7 @@ class LearningOrder:
 
     def _count_again(self, entries: Ints) -> None:
         """Count waiting decisions as open in the policy's belief."""
-        (params, state), answers = self._get_counting_policy(), self._answers
+        (params, state), answers = self._get_policy(), self._answers
         for entry in entries.tolist():
             lane, arm = answers.lane[entry], answers.arm[entry]
             dispatch.count_open(params, state, lane, arm, answers.hits[entry], answers.plays[entry])

@@ -231,6 +231,7 @@ class _Reporter:
         mismatches += _test_propensities(self._sums)
         best, winner_verdict = self._find_winner()
         since = self._find_begin()
+        sentences = [*self._write_sentences(lift, plan, mismatches), self._late_sentence]
         return wire.LiftReport(
             placement=self._name,
             method="propensities" if holdout is None else "holdout",
@@ -244,9 +245,7 @@ class _Reporter:
             claim=lift.claim,
             ratio=_make_bounds(lift.ratio),
             difference=_make_bounds(lift.difference),
-            verdict=" ".join(
-                filter(None, [*self._write_sentences(lift, plan, mismatches), self._late_sentence])
-            ),
+            verdict=" ".join(filter(None, sentences)),
             srm=mismatches,
             planner=plan,
             winner=best,
@@ -497,12 +496,10 @@ class _Reporter:
 
     # Verdict, planner, winner and metrics ----------------------------------------------------
 
-    def _write_sentences(
-        self, lift: Lift, plan: wire.Plan | None, mismatches: list[wire.Mismatch]
-    ) -> list[str]:
+    def _write_sentences(self, lift: Lift, plan: wire.Plan | None, tests: list[wire.Mismatch]) -> list[str]:
         """Return the verdict's sentences: warnings and mismatches, then lift, plan and last change.
 
-        ``mismatches`` are the current period's tests of shares and propensities; of earlier periods they are
+        ``tests`` are the current period's tests of shares and propensities; of earlier periods they are
         added.
         """
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
@@ -516,7 +513,7 @@ class _Reporter:
             *self._warnings,
             *(
                 _describe_mismatch(mismatch, self._holdout)
-                for mismatch in [*mismatches, *earlier]
+                for mismatch in [*tests, *earlier]
                 if mismatch.alarm
             ),
         ]

@@ -83,10 +83,7 @@ class ClosedDecisions(NamedTuple):
             return parts[0]
         columns: list[Any]
         *columns, metrics = zip(*parts, strict=True)
-        amounts = {
-            name: np.concatenate([columns_by_name[name] for columns_by_name in metrics])
-            for name in metrics[0]
-        }
+        amounts = {name: np.concatenate([part[name] for part in metrics]) for name in metrics[0]}
         return cls._make([*map(_concatenate, columns), amounts])
 
 
