@@ -114,8 +114,5 @@ def log_the_uncaught() -> None:
         """Log an exception that Python ignores, with the object in which it was raised and its traceback."""
         logger.error("%s: %r", hook.err_msg or "an exception", hook.object, exc_info=hook.exc_value)
 
-    sys.excepthook, threading.excepthook, sys.unraisablehook = (
-        log_process_error,
-        log_thread_error,
-        log_ignored_error,
-    )
+    sys.excepthook, threading.excepthook = log_process_error, log_thread_error
+    sys.unraisablehook = log_ignored_error

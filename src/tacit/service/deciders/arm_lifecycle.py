@@ -134,10 +134,8 @@ class ArmLifecycle(Aspect):
 
     def save_state(self) -> dict[str, Any]:
         """Return the snapshot's fields: full offers so far, and the logged arms (None if never changed)."""
-        return {
-            "offers": list(self.full_offers),
-            "arms": self.logged_arms if self.logged_arms.changes else None,
-        }
+        logged_arms = self.logged_arms if self.logged_arms.changes else None
+        return {"offers": list(self.full_offers), "arms": logged_arms}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set logged arms and full offers from a snapshot; the learner's offer must be loaded before."""

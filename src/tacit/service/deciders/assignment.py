@@ -133,7 +133,7 @@ class ListControl(Control):
         return self._cut(_pad_offers(offers)[0])
 
     def _cut(self, padded: Ints) -> Ints:
-        """Return the first ``positions`` arms of each padded offer; −1 fills positions without an arm."""
+        """Return the first ``width`` arms of each padded offer; −1 fills positions without an arm."""
         listed = np.full((len(padded), self.width), -1, np.int64)
         count = min(self.width, padded.shape[1])
         listed[:, :count] = padded[:, :count]

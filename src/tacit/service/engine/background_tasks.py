@@ -302,12 +302,10 @@ class SubjectEraser:
             raise NotDurable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.forget_sums()
         archive = self._engine.config.store.archive
+        if archive is None:
+            return done
         # After the log: rows that are archived from now on are blank already.
-        return (
-            done
-            if archive is None
-            else sum_blanked_rows(done, await self._blank_archive(Path(archive), subject))
-        )
+        return sum_blanked_rows(done, await self._blank_archive(Path(archive), subject))
 
     async def _blank_log(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
         """Blank a subject's data in the log; return the numbers of blanked rows by placement.

@@ -106,12 +106,8 @@ class _Recorder:
         stored_decisions: Mapping[Key, DecisionWithFeedback],
         now: int,
     ) -> None:
-        self._pending, self._placement, self._stored_decisions, self._now = (
-            pending,
-            placement,
-            stored_decisions,
-            now,
-        )
+        self._pending, self._placement = pending, placement
+        self._stored_decisions, self._now = stored_decisions, now
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Log and learn feedback on distinct decisions; return the outcome of each piece, in order.

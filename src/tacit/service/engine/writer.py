@@ -88,7 +88,10 @@ class Commits:
             self._recent.popleft()
 
     def rate(self, now: int) -> float:
-        """Return the number of committed rows per second, over the last 10 seconds."""
+        """Return the number of committed rows per second, over the last 10 seconds.
+
+        ``now`` is in microseconds.
+        """
         since = now // 1_000_000 - RATE_SECONDS
         return sum(rows for second, rows in self._recent if second > since) / RATE_SECONDS
 

@@ -161,7 +161,7 @@ def _get_catalogue(placement: Placement) -> Catalogue:
     return placement.learner.items
 
 
-def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
+def _encode_items(placement: Placement, request: ItemsOf, time: int) -> str:
     """Return the change event's value that puts items into a catalogue; changes nothing.
 
     Raises
@@ -182,7 +182,7 @@ def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
     return encode_json(ItemsChange(names, halves.tobytes(), segments if any(segments) else []))
 
 
-def _remove_items(placement: Placement, request: ItemsGone, time: int) -> str:
+def _encode_removal(placement: Placement, request: ItemsGone, time: int) -> str:
     """Return the change event's value that removes items from a catalogue; changes nothing.
 
     Raises
@@ -213,8 +213,8 @@ EFFECTS: dict[type, Effect] = {
     wire.ModeOf: Effect(rows.MODE, _encode_mode, _get_mode_status),
     wire.PinOf: Effect(rows.PIN, _encode_pin, _get_pin_status),
     wire.Unpin: Effect(rows.PIN, _encode_unpin, _get_pin_status),
-    ItemsOf: Effect(rows.ITEMS, _add_items, get_items_status, in_shards=True),
-    ItemsGone: Effect(rows.ITEMS, _remove_items, get_items_status, in_shards=True),
+    ItemsOf: Effect(rows.ITEMS, _encode_items, get_items_status, in_shards=True),
+    ItemsGone: Effect(rows.ITEMS, _encode_removal, get_items_status, in_shards=True),
     FedOf: Effect(
         rows.FED, lambda placement, request, time: encode_json(request), lambda placement, time: Status("ok")
     ),

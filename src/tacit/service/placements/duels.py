@@ -109,7 +109,7 @@ class DuelTally:
         self.ties += credit.outcome == 0.5
         self.unclicked += credit.clicks == 0
 
-    def reach(self, rankers: int) -> None:
+    def extend_rankers(self, rankers: int) -> None:
         """Enlarge the tally to ``rankers`` rankers; new rankers have no duels."""
         more = rankers - len(self.plays)
         if more:
@@ -423,7 +423,7 @@ class DuelResults(Results):
         """Return the tally of a key, with room for all rankers; a new key gets an empty tally."""
         count = len(self._lifecycle.names)
         tally = self.tallies.setdefault(key, DuelTally(count))
-        tally.reach(count)
+        tally.extend_rankers(count)
         return tally
 
     # What was learned ------------------------------------------------------------------------
@@ -448,7 +448,7 @@ class DuelResults(Results):
         elif key not in self.tallies and key not in self.policy.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
         tally = self.tallies[key] if key in self.tallies else DuelTally(len(self._lifecycle.names))
-        tally.reach(len(self._lifecycle.names))
+        tally.extend_rankers(len(self._lifecycle.names))
         plays, scores = tally.plays.copy(), tally.scores.copy()
         return key, DuelReport(
             self.shows.ranker_names, plays, scores, confidence, tally.ties, tally.unclicked

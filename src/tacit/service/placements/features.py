@@ -84,9 +84,9 @@ class FeatureShows(Shows):
 
     def count_offered(self, row: DecisionRow) -> int:
         """Return the number of arms on offer to a logged decision."""
-        item = self.parse_item(row)
-        if item is not None:
-            count: int = item.of
+        items = self.parse_items(row)
+        if items is not None:
+            count: int = items.of
             return count
         if row.offered is not None:
             return len(json.loads(row.offered))
@@ -146,8 +146,11 @@ class FeatureShows(Shows):
             for candidates, decision in pairs
         ]
 
-    def parse_item(self, row: DecisionRow) -> Any:
-        """Return the catalogue item that a logged decision showed; None if the request had the features."""
+    def parse_items(self, row: DecisionRow) -> Any:
+        """Return the catalogue item that a logged decision showed; None if the request had the features.
+
+        A placement that shows lists has several.
+        """
         return parse_shown_item(row.shown)
 
     def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
@@ -166,11 +169,11 @@ class FeatureShows(Shows):
         Features come from the catalogue item in the row, or else from the logged request. ``epoch`` is the
         number of earlier restarts of the row's key.
         """
-        item = self.parse_item(row)
-        if item is not None:
-            indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
+        items = self.parse_items(row)
+        if items is not None:
+            indexed = super().restore_decision(row._replace(arm=items.place, offered=None, shown=None), epoch)
             return indexed._replace(
-                shown=(row.arm,), offered=ARM_NUMBERS[: item.of], relevance=item.relevance
+                shown=(row.arm,), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
             )
         decision = super().restore_decision(row, epoch)
         features = json.loads(row.asked or "")
@@ -445,27 +448,19 @@ class ItemListShows(ListShows, FeatureShows):
 
         ``candidates`` is None if the features came with the request.
         """
-        arms, propensities = (
-            self.list_arms(decision),
-            (decision.prefix_propensities, decision.position_propensities),
-        )
+        arms = self.list_arms(decision)
+        propensities = (decision.prefix_propensities, decision.position_propensities)
         if candidates is None:
             return encode_list(arms, *propensities)
         prefix_propensities, position_propensities = (values[: len(arms)].tolist() for values in propensities)
         indices = decision.slots[: len(arms)].tolist()
         vectors = candidates.halves[candidates.rows[indices]].tobytes()
+        items = list(decision.shown)
         return encode_json(
-            ShownItems(
-                list(decision.shown),
-                prefix_propensities,
-                position_propensities,
-                vectors,
-                indices,
-                len(candidates),
-            )
+            ShownItems(items, prefix_propensities, position_propensities, vectors, indices, len(candidates))
         )
 
-    def parse_item(self, row: DecisionRow) -> ShownItems | None:
+    def parse_items(self, row: DecisionRow) -> ShownItems | None:
         """Return the catalogue items that a logged decision listed; None if the request had the features."""
         text = row.shown or ""
         return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
@@ -476,7 +471,7 @@ class ItemListShows(ListShows, FeatureShows):
         Features come from the catalogue items in the row, or else from the logged request. ``epoch`` is the
         number of earlier restarts of the row's key.
         """
-        items = self.parse_item(row)
+        items = self.parse_items(row)
         if items is None:
             return super().restore_decision(row, epoch).lean()
         by_place = row._replace(offered=None, shown=encode_json(items.at))

@@ -85,7 +85,7 @@ def check_look(holdout: HoldoutConfig | None, time: int) -> None:
 # ---- The verbs that change it
 
 
-def _begin_holdout(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
+def _encode_begin(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
     """Return the terms as JSON that a request to begin a holdout would set; changes nothing."""
     control_request = request.control
     control = control_request if isinstance(control_request, str) else ControlTable(arm=control_request.arm)
@@ -93,7 +93,7 @@ def _begin_holdout(placement: Placement, request: wire.HoldoutOf, time: int) -> 
     return make_terms(placement, holdout, time)
 
 
-def _end_holdout(placement: Placement, request: wire.EndHoldout, time: int) -> str:
+def _encode_end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
     """Return the terms as JSON that a request to end the holdout would set; changes nothing."""
     return make_terms(placement, None, time)
 
@@ -105,6 +105,6 @@ def _get_status(placement: Placement, time: int) -> wire.HoldoutNow:
 
 
 EFFECTS: dict[type, Effect] = {
-    wire.HoldoutOf: Effect(HOLDOUT, _begin_holdout, _get_status),
-    wire.EndHoldout: Effect(HOLDOUT, _end_holdout, _get_status),
+    wire.HoldoutOf: Effect(HOLDOUT, _encode_begin, _get_status),
+    wire.EndHoldout: Effect(HOLDOUT, _encode_end, _get_status),
 }

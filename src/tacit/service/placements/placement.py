@@ -506,7 +506,7 @@ class Placement:
             match_arms(learner, self.lifecycle.logged_arms)
         self.lifecycle.full_offers.append(as_json(self.learner.arms) or "")
         self.update_arms()
-        self.series.reach(self.shows.layers)
+        self.series.extend_arms(self.shows.layers)
         self.reward_sums.change_arms(seq, time, control=control_action != self.control_action)
 
     def update_arms(self) -> None:

@@ -255,11 +255,10 @@ class RequestReader:
         return None
 
     def _with_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
-        """Check session and user of an impression, and that its arms include the control's.
+        """Check the user of an impression, and its arms; return it with session and user.
 
-        Return it with both.
-
-        If users keep their arms, the user's hash is added for the log.
+        The arms must include the one that the holdout's control shows. If users keep their arms, the user's
+        hash is added for the log.
 
         Raises
         ------

@@ -88,7 +88,7 @@ class ArmResults:
         self._next_merge = 0
         self.seq = self.time = self.last = 0
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add columns of zeros for new arms to all periods; fewer arms than before change nothing."""
         extra = FIRST_ARM + 2 * arms - self._columns
         if extra > 0:

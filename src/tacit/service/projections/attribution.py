@@ -218,12 +218,8 @@ class ClickFeedback(RewardFeedback):
         The outcome is learned if no later feedback can change it, else pending. With ``union``, clicks are
         added to earlier ones.
         """
-        is_open, entries, all_clicks = (
-            columns.outcomes == OPEN,
-            columns.entries.tolist(),
-            feedback.column("clicks"),
-        )
-        for i in np.flatnonzero(is_open).tolist():
+        entries, all_clicks = columns.entries.tolist(), feedback.column("clicks")
+        for i in np.flatnonzero(columns.outcomes == OPEN).tolist():
             entry, clicks = entries[i], all_clicks[i]
             if clicks is None:
                 open.set_feedback(entry, columns.rewards[i])

@@ -148,7 +148,7 @@ class FeedbackRule(Aspect):
     def update_arms(self) -> None:
         """Make room for the click delays of new arms."""
         if self._windows.order is not None:
-            self._windows.order.reach(self._policy.learner.policy.arm_count)
+            self._windows.order.extend_arms(self._policy.learner.policy.arm_count)
 
     def remark(self, now: int) -> str | None:
         """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""

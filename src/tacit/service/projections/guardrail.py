@@ -149,14 +149,8 @@ class Guardrail(Projection):
         """Add queued decisions to the sums, and return the snapshot's field "guardrail"."""
         self.settle()
         degradations, sums = msgspec.to_builtins(self.degradations), self.sums.as_dict()
-        return {
-            "guardrail": {
-                "terms": self.terms,
-                "begun": self.initial_arm_count,
-                "harms": degradations,
-                "sums": sums,
-            }
-        }
+        saved = {"terms": self.terms, "begun": self.initial_arm_count, "harms": degradations, "sums": sums}
+        return {"guardrail": saved}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set terms, proved degradations and sums from a snapshot, if it has them."""

@@ -234,7 +234,7 @@ class LearningOrder:
         """Microseconds within which 95 % of clicks come; None with fewer than 100 clicks."""
         return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
         if self._single and arms > len(self.delays.clicks):
             self.delays = enlarge_delays(self.delays, arms)

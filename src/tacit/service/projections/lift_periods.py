@@ -240,7 +240,9 @@ class LiftPeriod:
         self._look = parse_look_time(terms)
 
     def begin_subperiod(self, what: str, seq: int, time: int) -> None:
-        """Begin a subperiod after a change that leaves the terms as they are; nothing before any decision.
+        """Begin a subperiod after a change that leaves the terms as they are.
+
+        Do nothing before the first decision.
 
         Beyond ``MAX_SUBPERIODS``, the two oldest subperiods are merged.
         """
@@ -336,10 +338,8 @@ class LiftPeriod:
         period.reward = HoldoutSums.from_dict(saved["reward"])
         period.time_bins = TimeBins.from_state(saved["slices"])
         period.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
-        period.decided_counts, period.answered_counts = (
-            np.array(saved["decided"]),
-            np.array(saved["answered"]),
-        )
+        period.decided_counts = np.array(saved["decided"])
+        period.answered_counts = np.array(saved["answered"])
         period.end, period.uniform_scores = saved["end"], Scores(*saved["uniform"])
         period.subperiods = [
             Subperiod(what, seq, time, HoldoutSums.from_dict(sums))

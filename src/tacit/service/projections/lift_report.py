@@ -351,11 +351,8 @@ class _Reporter:
 
         The claim is "early" if the log does not support an estimate.
         """
-        lift = (
-            _score_control(self._sums, self._control, self._offer).lift(self._confidence)
-            if self._is_covered
-            else Lift("early")
-        )
+        scores = _score_control(self._sums, self._control, self._offer)
+        lift = scores.lift(self._confidence) if self._is_covered else Lift("early")
         return _convert_unit(lift, self._scale)
 
     @property

@@ -127,7 +127,7 @@ class LiftSums(lift_periods.LiftPeriod):
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         """Begin with empty sums and an empty period without a holdout."""
-        self.reach(arms, arms)
+        self.set_arm_counts(arms, arms)
         self._configs = self._initial_metrics = metrics
         self.has_metrics = bool(metrics)
         self.past_periods: list[lift_periods.LiftPeriod] = []
@@ -160,7 +160,7 @@ class LiftSums(lift_periods.LiftPeriod):
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
         self.frequencies = FrequencySums.empty(self._arms)
 
-    def reach(self, arms: int, offered: int) -> None:
+    def set_arm_counts(self, arms: int, offered: int) -> None:
         """Set the number of arms that have an index, and of arms on offer."""
         self._arms, self._offered = arms, offered
 
@@ -172,7 +172,7 @@ class LiftSums(lift_periods.LiftPeriod):
         """
         self.settle()
         self.uniform_scores = self.total_uniform_scores
-        self.reach(arms, offered)
+        self.set_arm_counts(arms, offered)
         self._reset_scores(seq)
         if control:
             self.begin(None, seq, time)
@@ -349,7 +349,7 @@ class LiftSums(lift_periods.LiftPeriod):
             shard.settle()
         first = shards[0]
         result = cls(first._arms, first._initial_metrics)
-        result.reach(first._arms, first._offered)
+        result.set_arm_counts(first._arms, first._offered)
         present, *past = lift_periods.merge_periods([[*shard.past_periods, shard] for shard in shards])
         result._set_current(present)
         result.past_periods = past[::-1]
@@ -532,7 +532,7 @@ class RewardSums(Projection):
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the sums from a snapshot; the arms must be restored before."""
-        self.sums.reach(len(self._lifecycle.arm_indices), len(self._lifecycle.offer.arms))
+        self.sums.set_arm_counts(len(self._lifecycle.arm_indices), len(self._lifecycle.offer.arms))
         self.sums.restore(saved.lift)
 
     def export_part(self) -> LiftSums:
@@ -554,11 +554,6 @@ class RewardSums(Projection):
 
 def _add_to_scores(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> None:
     """Add the decisions for which ``mask`` is True to the scores, in place."""
-    columns = (
-        closed.arm_indices,
-        closed.rewards,
-        closed.propensities,
-        closed.policy_propensities,
-        closed.offered_counts,
-    )
-    sums.add(*(column[mask] for column in columns))
+    decisions = (closed.arm_indices, closed.rewards)
+    propensities = (closed.propensities, closed.policy_propensities, closed.offered_counts)
+    sums.add(*(column[mask] for column in (*decisions, *propensities)))

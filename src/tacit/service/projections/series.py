@@ -93,12 +93,12 @@ class Series:
         self.shifts: deque[KeyRestart] = deque(maxlen=MAX_SHIFTS)
         self.results = ArmResults(arms)
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add columns for new arms, up to a total of ``arms``, also in the arms' results."""
         more = ARMS + arms - self.table.shape[1]
         if more > 0:
             self.table = np.pad(self.table, ((0, 0), (0, more)))
-        self.results.reach(arms)
+        self.results.extend_arms(arms)
 
     @property
     def impressions(self) -> int:

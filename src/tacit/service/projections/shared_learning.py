@@ -80,7 +80,7 @@ class SharedState(Protocol):
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
         """Add an update of another shard to the learner, in place of the last update of that shard."""
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize the state for a policy with more arms."""
         return None
 
@@ -175,9 +175,9 @@ class KeySums:
         self._last_lanes: dict[str, bytes] = {}
         self._changed_keys: set[str] = set()
         self._sent: dict[str, Value] = {}
-        self.reach(policy)
+        self.resize(policy)
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize prior and stored sums for a policy with more arms; new arms have zeros."""
         self._prior = policy.init(1)
         self._zeros = compute_delta(self._prior, self._prior)
@@ -310,9 +310,9 @@ class GlobalSums:
         """Begin without updates of other shards."""
         self._received: dict[int, Sums] = {}
         self._sent: Sums = {}
-        self.reach(policy)
+        self.resize(policy)
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize initial and stored sums for a policy with more arms; new arms have zeros."""
         self._initial_sums = read_shared_sums(policy, policy.init(0))
         self._zeros = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
@@ -512,7 +512,7 @@ class SharedLearning(Aspect):
     def update_arms(self) -> None:
         """Resize the shared states for the policy's current arms."""
         for part in self._parts:
-            part.reach(self._policy.learner.policy)
+            part.resize(self._policy.learner.policy)
 
     def save_state(self) -> dict[str, Any]:
         """Return the snapshot's field "shared": a list of the states as JSON data.
