@@ -182,7 +182,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Width of the range, high − low; inf without an end or a range."""
         return self.range[1] - self.range[0] if self.range and len(self.range) == 2 else math.inf
 
-    def above_low(self, amount: float) -> float:
+    def subtract_low(self, amount: float) -> float:
         """Return a decision's amount minus the least one, clipped to [0, width of the range].
 
         Without a least amount, the amount itself is returned.
@@ -206,7 +206,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return amount / (amount + self.half)
         if self.is_open:
             return amount - self.low
-        return (amount - self.low if self.low < 0 else self.above_low(amount)) / self.largest
+        return (amount - self.low if self.low < 0 else self.subtract_low(amount)) / self.largest
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return {"default": self.worth(0.0), "version": SIGNED_AMOUNTS}
         return {}
 
-    def doubt(self, name: str, amount: float) -> str | None:
+    def find_warning(self, name: str, amount: float) -> str | None:
         """Return a warning if an amount lies beyond the range of metric ``name``; None otherwise."""
         if not self.range or min(self.low, 0.0) <= amount <= self.low + self.largest:
             return None

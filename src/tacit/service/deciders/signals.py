@@ -112,7 +112,7 @@ class PlacementSignals(Aspect):
             # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
-    def reason_not_local(self, time: int | None) -> str:
+    def get_reason_not_local(self, time: int | None) -> str:
         """Return that signals are computed in the service only."""
         return "its signals are computed here"
 

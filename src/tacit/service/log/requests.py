@@ -423,7 +423,7 @@ def _check_metrics(content: str, placement: Any) -> None:
             )
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
         checks.number(f"metrics.{name}", amount, metrics[name].least, metrics[name].most)
-        if name not in placement.warned and (doubt := metrics[name].doubt(name, amount)):
+        if name not in placement.warned and (doubt := metrics[name].find_warning(name, amount)):
             placement.warned.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 

@@ -31,7 +31,7 @@ from tacit.service.projections.arm_results import (
     impressions,
     rewards,
 )
-from tacit.service.projections.series import ARMS, Series, UniformEstimate, uniform_estimate
+from tacit.service.projections.series import ARMS, Series, UniformEstimate, estimate_uniform_reward
 
 MOST_POINTS = 96
 MARGIN = 50
@@ -133,7 +133,7 @@ class TimeBin(NamedTuple):
     @property
     def uniform(self) -> UniformEstimate | None:
         """Estimated mean reward of uniform exploration; None if it cannot be estimated."""
-        return uniform_estimate(self.sums)
+        return estimate_uniform_reward(self.sums)
 
 
 def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:

@@ -200,7 +200,7 @@ class ArmResults:
         # Periods cannot be split, so all results are at least as wide as the widest period.
         width = max((b - begin_time for begin_time, b, _ in periods), default=WIDTHS[0])
         first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
-        width = next(w for w in _wider(width) if -(-(last - first // w * w) // w) <= most)
+        width = next(w for w in _iterate_widths(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
         for begin_time, _, row in periods:
             joined[begin_time // width] = joined.get(begin_time // width, 0.0) + row
@@ -244,7 +244,7 @@ class ArmResults:
         self._rows = [{period: np.array(row) for period, row in rows} for rows in saved["rows"]]
 
 
-def _wider(width: int) -> Iterator[int]:
+def _iterate_widths(width: int) -> Iterator[int]:
     """Yield the allowed widths of at least ``width``, without end.
 
     Each is a multiple of the finer periods.

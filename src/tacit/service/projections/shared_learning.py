@@ -67,9 +67,7 @@ class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return encoded arrays of what this shard learned since the last call.
-
-        Of all it learned with ``everything``.
+        """Return encoded arrays of what this shard learned since the last call, or ever with ``everything``.
 
         They are by key, or by the name of a part that belongs to all keys. They count as sent.
         """
@@ -515,10 +513,7 @@ class SharedLearning(Aspect):
             part.resize(self._policy.learner.policy)
 
     def save_state(self) -> dict[str, Any]:
-        """Return the snapshot's field "shared": a list of the states as JSON data.
-
-        Without the list if there is one.
-        """
+        """Return the snapshot's field "shared": the state as JSON data, or a list of several states."""
         states = [part.save_state() for part in self._parts]
         return {"shared": states if len(states) > 1 else states[0]}
 
