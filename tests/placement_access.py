@@ -81,7 +81,7 @@ HOMES = {
     "MIN_WORKSPACE": snapshots_module,
     "fold": fold_module,
     "load_placement": fold_module,
-    "new_spec": fold_module,
+    "to_spec": fold_module,
     "IN_ORDER": background_tasks,
     "MOST_KEPT": sticky_users,
 }

@@ -142,14 +142,14 @@ def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(before: str, now: str) -> dict[str, Any]:
+def find_differences(before: str, now: str) -> dict[str, Any]:
     """Return {key: {"before": value, "after": value}} for the settings in which two JSON texts differ.
 
     Both texts come from :func:`encode_settings`; keys are those of the configuration file, sorted.
 
     Examples
     --------
-    >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
+    >>> find_differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
     old, new = (to_config_keys(json.loads(settings)) for settings in (before, now))

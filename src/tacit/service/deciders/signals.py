@@ -43,7 +43,7 @@ class PlacementSignals(Aspect):
         """Make room for new arms of the placement."""
         self.stream.reserve_arms(len(self._policy.learner.offer.names))
 
-    def session(self, id: str | None) -> str | None:
+    def hash_session(self, id: str | None) -> str | None:
         """Return the hash of a session id as JSON for the log; None without a session.
 
         Raises

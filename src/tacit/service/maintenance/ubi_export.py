@@ -21,7 +21,7 @@ from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store, read_records
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.features import matrix
+from tacit.service.placements.features import to_matrix
 
 # ---- Rows of the log as records
 
@@ -145,7 +145,7 @@ class UbiRecords:
         # Without names, the arms are numbered by the rows of their features.
         features = json.loads(row.asked)
         counts = [
-            len(matrix(features.get(field), dim))
+            len(to_matrix(features.get(field), dim))
             for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
         ]
         return [str(arm) for arm in range(max(counts))]

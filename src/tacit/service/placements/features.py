@@ -178,7 +178,7 @@ class FeatureShows(Shows):
         decision = super().restore_decision(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
-            matrix(features.get(field), dim)
+            to_matrix(features.get(field), dim)
             for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
         )
         offered = decision.offered
@@ -377,7 +377,7 @@ def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
     return result
 
 
-def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
+def to_matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
     """Return rows of features as an array, shape (rows, dim); an empty array for None."""
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 

@@ -72,7 +72,7 @@ class ArmResults:
     ...     row = results.find_row(minute * MINUTE)
     ...     row[[DECISIONS, FIRST_ARM + 2 * (minute % 2)]] += 1.0
     >>> hour = results.sum_periods(2940 * MINUTE, 3000 * MINUTE, 60)
-    >>> len(hour.begins), impressions(hour.sums).sum(axis=0)
+    >>> len(hour.begins), get_impressions(hour.sums).sum(axis=0)
     (60, array([30., 30.]))
     >>> results.sum_periods(0, 3000 * MINUTE, 60).sums[:, DECISIONS].sum()
     np.float64(3000.0)
@@ -256,11 +256,11 @@ def _iterate_widths(width: int) -> Iterator[int]:
         yield width
 
 
-def impressions(sums: Floats) -> Floats:
+def get_impressions(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's impressions, shape (..., arms)."""
     return sums[..., FIRST_ARM::2]
 
 
-def rewards(sums: Floats) -> Floats:
+def get_rewards(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's rewards, shape (..., arms)."""
     return sums[..., FIRST_ARM + 1 :: 2]

@@ -178,7 +178,7 @@ class AmountFeedback(RewardFeedback):
         The logged reward without an amount.
         """
         amounts = json.loads(content) if content else {}
-        return self._metric.worth(amounts[self._name]) if self._name in amounts else reward
+        return self._metric.to_reward(amounts[self._name]) if self._name in amounts else reward
 
 
 class ClickFeedback(RewardFeedback):
