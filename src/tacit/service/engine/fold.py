@@ -406,17 +406,12 @@ def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bo
     Arms, features, positions, context schema, range of rewards and minimum shares must be equal. For a
     rebuild, minimum shares may differ, and the policy may ignore contexts.
     """
-    configured_shape, stored_shape = (
-        (
-            getattr(policy, "arms", None),
-            policy.feature_dims,
-            policy.action_width,
-            policy.schema,
-            policy.reward_range,
-        )
-        + (() if rebuild else (getattr(policy, "at_least", ()),))
-        for policy in (config.policy, before)
-    )
-    return configured_shape == stored_shape and (
-        not rebuild or config.policy.context_dim in (0, before.context_dim)
-    )
+
+    def list_fixed(policy: Policy) -> tuple[Any, ...]:
+        """Return the properties of a policy that must be equal."""
+        minimum_shares = () if rebuild else getattr(policy, "at_least", ())
+        dims = policy.feature_dims, policy.action_width, policy.schema
+        return getattr(policy, "arms", None), *dims, policy.reward_range, minimum_shares
+
+    fits_context = not rebuild or config.policy.context_dim in (0, before.context_dim)
+    return fits_context and list_fixed(config.policy) == list_fixed(before)

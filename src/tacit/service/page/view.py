@@ -413,16 +413,12 @@ class View:
         impressions, earned, _ = timeline.sum_arms(self._series, self.asked)
         total = max(float(impressions.sum()), 1.0)
         order = np.argsort(-impressions[: len(self._arms)], kind="stable").tolist()
-        return [
-            ArmResult(
-                self._arms[i],
-                self._arms[i] in self.retired,
-                int(impressions[i]),
-                float(impressions[i]) / total,
-                timeline.compute_rate(float(earned[i]), float(impressions[i]), self.unit),
-            )
-            for i in order
-        ]
+        results = []
+        for i in order:
+            name, count = self._arms[i], float(impressions[i])
+            rate = timeline.compute_rate(float(earned[i]), count, self.unit)
+            results.append(ArmResult(name, name in self.retired, int(count), count / total, rate))
+        return results
 
     @property
     def scale(self) -> float:

@@ -153,12 +153,15 @@ class Results:
         """Return for each decision a list of (index of the rewarded arm or None, amounts that its reward
         adds to sums)."""
         rewards = self._subtract_zero(rewards)
-        columns = self._get_rewarded_arms(rewards.entries), self._get_propensities(rewards.entries)
+        entries = rewards.entries
+        columns = (
+            self._get_rewarded_arms(entries),
+            self._get_propensities(entries),
+            self.count_offers(entries),
+        )
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
-            for arm_index, propensity, offered, value in zip(
-                *columns, self.count_offers(rewards.entries), rewards.values, strict=True
-            )
+            for arm_index, propensity, offered, value in zip(*columns, rewards.values, strict=True)
         ]
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -417,15 +417,10 @@ class _Reporter:
         holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
         assert holdout is not None
         lift = self._estimate_lift([period.reward], [holdout.share])
-        parts = [
-            wire.PartLift(
-                part.change,
-                _format_time(part.time),
-                _sum_groups([part.sums], self._scale),
-                _compute_ratio([part.sums]),
-            )
-            for part in period.subperiods
-        ]
+        parts = []
+        for part in period.subperiods:
+            groups, ratio = _sum_groups([part.sums], self._scale), _compute_ratio([part.sums])
+            parts.append(wire.PartLift(part.change, _format_time(part.time), groups, ratio))
         return wire.ChapterLift(
             number=index + 1,
             since=_format_time(period.time),
@@ -500,20 +495,10 @@ class _Reporter:
         added.
         """
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
-        earlier = [
-            mismatch
-            for period in periods
-            if period is not self._sums
-            for mismatch in self._test_shares(period)
-        ]
-        sentences = [
-            *self._warnings,
-            *(
-                _describe_mismatch(mismatch, self._holdout)
-                for mismatch in [*tests, *earlier]
-                if mismatch.alarm
-            ),
-        ]
+        earlier = [period for period in periods if period is not self._sums]
+        mismatches = [*tests, *chain.from_iterable(map(self._test_shares, earlier))]
+        alarms = [_describe_mismatch(test, self._holdout) for test in mismatches if test.alarm]
+        sentences = [*self._warnings, *alarms]
         if self._sums.excluded_shards:
             sentences.append(phrases.missing_shards_sentence(self._sums.excluded_shards))
         if self._holdout is None and not _score_uniform(self._sums).n:
