@@ -377,8 +377,7 @@ class View:
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curves of rewards per impression over time: of the policy and, if estimated, of uniform
-        exploration."""
+        """Curves of rewards per impression over time: of the policy and, if known, uniform exploration."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]

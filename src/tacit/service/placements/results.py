@@ -131,8 +131,7 @@ class Results:
             )
 
     def _subtract_zero(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the rewards minus the reward of the amount 0, because decisions without feedback add 0 to
-        sums."""
+        """Return the rewards minus the reward of the amount 0: decisions without feedback add 0 to sums."""
         zero = self.windows.params.zero
         if not zero:
             return rewards
@@ -150,8 +149,7 @@ class Results:
                 self.series.results.count_reward(time, arm_index, amounts)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision a list of (index of the rewarded arm or None, amounts that its reward
-        adds to sums)."""
+        """Return for each decision a list of (rewarded arm's index or None, amounts to add to sums)."""
         rewards = self._subtract_zero(rewards)
         entries = rewards.entries
         columns = (

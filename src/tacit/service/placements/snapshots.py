@@ -171,8 +171,7 @@ def _count_size(placement: Placement) -> int:
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:
-    """Return columns that a snapshot adds to open decisions: epochs of both policies, and states of
-    learning order."""
+    """Return a snapshot's additional columns of open decisions: both policies' epochs, learning order."""
     secondary_epochs: list[int | None] = [None] * len(entries)
     if placement.secondary is not None:
         secondary_epochs = placement.secondary.list_epochs(entries)

@@ -192,8 +192,7 @@ class ClickFeedback(RewardFeedback):
     aggregations: ClassVar[dict[str, int]] = {}
 
     def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
-        """Return the value that each decision's policy learns: its clicked positions, or the outcome of its
-        duel.
+        """Return the value that each decision's policy learns: clicked positions, or the outcome of a duel.
 
         Without feedback it is the empty list.
         """
@@ -522,8 +521,7 @@ class Attribution:
                 self.order.enqueue(entry, self.time)
 
     def _split_batches(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
-        """Yield the final rewards in the log's order, in one batch for each run of corrections or of other
-        rewards."""
+        """Yield the final rewards in the log's order; each run of corrections or other rewards is a batch."""
         (final,) = columns.is_final.nonzero()
         corrects = (columns.outcomes[final] == codes.CORRECTED).tolist()
         start = 0

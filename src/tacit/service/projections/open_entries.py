@@ -384,8 +384,7 @@ class OpenEntries:
     # Snapshots -------------------------------------------------------------------------------
 
     def export(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Return an iterator over open decisions as tuples for JSON: row, window, feedback and additional
-        columns.
+        """Return an iterator over open decisions as tuples for JSON: row, window, feedback, further columns.
 
         Columns are copied at the call, so that later changes do not affect the iterator.
         """

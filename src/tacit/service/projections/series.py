@@ -256,11 +256,10 @@ class Series:
 
 
 def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
-    """Add impressions to the sums of a bucket (``row``) and of a period of the arms' results (``fine``), in
-    place.
+    """Add impressions to the sums of a bucket and of a period of the arms' results, in place.
 
-    They are added one after the other, so that the sums do not depend on how decisions are grouped. A NaN
-    propensity adds no weight.
+    ``row`` has the sums of the bucket, ``fine`` of the period. They are added one after the other, so that
+    the sums do not depend on how decisions are grouped. A NaN propensity adds no weight.
     """
     for arm_index in arm_indices:
         row[ARMS + arm_index] += 1.0
