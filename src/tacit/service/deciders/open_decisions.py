@@ -156,7 +156,11 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch for the learner, and their actions' arm indices."""
+        """Return the impressions of decisions as a batch for the learner, and their actions' arm indices.
+
+        Offers are the ones at the time of the decisions. Of arms with features, only shown arms may be
+        stored; the indices refer to the arms in the batch.
+        """
         rows = _row_index(entries)
         plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.
