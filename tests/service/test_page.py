@@ -547,7 +547,7 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
 def test_traffic_of_seconds_is_a_line_and_no_dot():
     series = Series(arms=2)
     for i in range(1200):
-        series.count_decision(START + i * 10_000, slot=i % 2, propensity=0.5, offered=2)
+        series.count_decision(START + i * 10_000, arm_index=i % 2, propensity=0.5, offered=2)
     now = START + 60_000_000
     found = read_time_bins(series, parse_range("all", None, None, series, now))
     assert [stretch.trials for stretch in found] == [100.0] * 12
@@ -559,7 +559,7 @@ def test_all_time_ends_with_the_last_decision():
     """Or the line of a demo that has ended would shrink into a corner of its chart."""
     series, minute = Series(arms=2), 60_000_000
     for i in range(100):
-        series.count_decision(START + i * minute, slot=0, propensity=0.5, offered=2)
+        series.count_decision(START + i * minute, arm_index=0, propensity=0.5, offered=2)
     last = START + 99 * minute
     late = parse_range("all", None, None, series, last + 1000 * minute).span
     assert (late.begin, late.end) == (START, last + 99 * minute // 50)
