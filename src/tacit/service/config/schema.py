@@ -404,7 +404,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Mode of a new placement; later the log holds the mode. ``online``; ``frozen`` learns nothing;
         ``shadow`` lets a secondary policy compute counterfactual decisions.
     shadow : Policy or None
-        The secondary policy: the shadow, or that of the holdout's control.
+        The secondary policy: the shadow, or the policy of the holdout's control.
     durability : str
         ``committed`` answers once the decision is durable; ``buffered`` at once, and continues in memory
         while the store fails.

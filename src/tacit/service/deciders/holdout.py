@@ -1,4 +1,4 @@
-"""A holdout: a share of the decisions is the control's, and propensities are those of both together."""
+"""A holdout: the control makes a share of the decisions; propensities are of both together."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class HoldoutDecider:
         return replace(decisions, propensities=mixed, prefixes=prefixes, places=places)
 
     def _mix_propensities(self, policy: Floats, control: Floats) -> Floats:
-        """Return probabilities of actions over all traffic, from the ones of policy and control."""
+        """Return probabilities of actions over all traffic, from policy and control."""
         return control if self.all_control else self.assigner.mix_propensities(policy, control)
 
 

@@ -394,7 +394,7 @@ class ShardExchange:
         placement : str
             A placement whose learning is shared by shards.
         everything : bool
-            Whether to return all sums; by default only those that changed since the last call.
+            Whether to return all sums; by default only sums that changed since the last call.
 
         Raises
         ------

@@ -324,7 +324,7 @@ def create_partition_id(time: int, partition: int, place: int) -> str:
     Returns
     -------
     str
-        UUID of version 8 (RFC 9562), which sorts by time like those of version 7.
+        UUID of version 8 (RFC 9562), which sorts by time like version 7.
 
     Examples
     --------

@@ -133,7 +133,7 @@ class Placement:
     has_control_policy : bool
         Whether the control of the holdout has a policy of its own.
     restarts : bool
-        Whether the policy, or that of the holdout's control, restarts keys.
+        Whether the policy, or the control's policy, restarts keys.
     start, start_logged : StartFile or None, bool
         Start file of the placement, and whether the log has its change event.
     warned : set of str

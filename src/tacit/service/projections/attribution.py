@@ -327,8 +327,8 @@ class Attribution:
     def open_windows(self, block: Block[DecisionRow]) -> Ints:
         """Add decisions made at the current time, with their deadlines; return their entries.
 
-        The window of a deferred decision opens when it is activated; until then its deadline is that of the
-        activation.
+        The window of a deferred decision opens when it is activated; until then its deadline is the end of
+        the time for its activation.
         """
         deadline = self.time + self.params.window
         entries = self.open.add(block, deadline)

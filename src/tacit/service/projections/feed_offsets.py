@@ -18,7 +18,7 @@ MAX_FEEDS, MAX_PARTS = 100, 10_000
 
 
 class _LoggedOffsets(msgspec.Struct):
-    """The offsets of a feed as the log holds them; the name is that of :func:`make_feed_name`."""
+    """The offsets of a feed as the log holds them; the name comes from :func:`make_feed_name`."""
 
     feed: str
     offsets: Offsets

@@ -410,7 +410,7 @@ class _Reporter:
         period : LiftPeriod
             A period with a holdout.
         after : LiftPeriod or None
-            The next period, which tells the change that ended this one.
+            The next period, which shows the change that ended this one.
         counted : bool
             Whether it counts in the total lift.
         """
@@ -570,7 +570,7 @@ class _Reporter:
         share = query.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observe_rewards()
         largest = self._scale.largest
-        # The overall rate: that of the control alone is too noisy at first.
+        # The overall rate: the control's rate alone is too noisy at first.
         rate = query.rate / self._scale.span if query.rate else (rewards / n if n else 0.0)
         since = self._find_begin() if self._current_holdout is self._holdout else self._sums.time
         passed = (self._now - since) / DAY if since else 0.0
@@ -594,7 +594,7 @@ class _Reporter:
 
         With a holdout, decisions and rewards come from both groups over all comparable periods, and the
         dispersion from the last period. Without one they come from the comparison with uniformly drawn arms.
-        The dispersion is the variance of rewards relative to that of clicks with the same mean; unknown, it
+        The dispersion is the variance of rewards relative to clicks with the same mean; unknown, it
         is 1, or None if rewards have no largest value.
         """
         unknown, largest = (None if self._scale.is_open else 1.0), self._scale.largest

@@ -410,7 +410,7 @@ class RewardSums(Projection):
     ----------
     sums : LiftSums
     last_counted : (ClosedBatch, ClosedDecisions) or None
-        The decisions among those that closed last that count.
+        The counted decisions of the last closed batch, as a batch and as columns; None if none counts.
     """
 
     last_counted: tuple[ClosedBatch, ClosedDecisions] | None = None
