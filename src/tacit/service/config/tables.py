@@ -281,9 +281,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def make_parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make policy, secondary policy (or None) and options, after checks of signals.
-
-        Check that contexts are read.
+        """Check signals and contexts; make policy, secondary policy (or None) and options.
 
         Raises
         ------
