@@ -27,7 +27,6 @@ from tacit.service.page.charts import (
     choose_time_ticks,
     draw_chart,
     format_age,
-    format_ages,
 )
 from tacit.service.page.key import estimate_arms
 from tacit.service.page.timeline import TimeBin, compute_rate, merge_time_bins, parse_range, read_time_bins
@@ -379,16 +378,6 @@ def test_ages_are_told_in_words():
     second = 1_000_000
     told = [format_age(n * second) for n in (0, 59, 60, 3600, 90_000)]
     assert told == ["now", "59 s ago", "1 min ago", "1 h 0 min ago", "1 d 1 h ago"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [([90, 75, 60], ["1 min 30 s ago", "1 min 15 s ago", "1 min 0 s ago"]),
-     ([180, 120, 60], ["3 min ago", "2 min ago", "1 min ago"]),
-     ([90_060, 90_000, 0], ["1 d 1 h 1 min ago", "1 d 1 h 0 min ago", "now"])],
-)  # fmt: skip
-def test_ages_beside_each_other_differ(seconds, told):
-    assert format_ages([1_000_000 * n for n in seconds]) == told
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,6 @@ def _find_refusal(
 
 # ---- Deciding for a group: repeated requests get earlier decisions, all others are decided together
 
-StoredDecisions = Mapping[Key, DecisionWithFeedback]
 Answers = range | list[DecisionRow | int]
 """Earlier decisions, and indices of new ones in the group."""
 
