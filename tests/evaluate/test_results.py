@@ -116,7 +116,7 @@ def test_results_of_shards_add_up(told, others):
 
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
-    results.reach(4)
+    results.extend_arms(4)
     results.count_decisions(time, 1)[arm_results.FIRST_ARM + 6] += 1.0
     assert arm_results.impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
     assert arm_results.rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]

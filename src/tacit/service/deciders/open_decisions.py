@@ -34,7 +34,7 @@ class OpenDecisions:
     """
 
     def __init__(self, learner: Learner, initial_indices: Ints) -> None:
-        """Begin without decisions; stops the learner's watch for missing feedback."""
+        """Begin without decisions, and stop the learner's watch for missing feedback."""
         self._learner, self._initial_indices = learner, initial_indices
         # The watch does not see learning by entries; it would warn that nothing is ever learned.
         learner.watch.stop()
@@ -121,16 +121,17 @@ class OpenDecisions:
         ]
 
     def decisions(self, entries: Ints) -> Decisions:
-        """Return stored decisions in the form with which the learner corrects rewards, without their keys."""
+        """Return stored decisions, without their keys, as the learner takes them to correct rewards."""
         batch, actions = self._batch(entries)
         return build_decisions(
             self._learner, batch, actions, self._epochs[entries], self._propensities[entries]
         )
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
-        """Let the learner learn the rewards of decisions; large offers are split into several batches.
+        """Let the learner learn the rewards of decisions.
 
-        Returns True for each decision that was learned; False if its key has restarted since.
+        Returns True for each decision that was learned, False if its key has restarted since. Large offers
+        are split into several batches to bound memory.
 
         Parameters
         ----------
@@ -155,15 +156,17 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch, and the shown arm indices of each.
+        """Return the impressions of decisions as a batch for the learner, and the arm indices of their
+        actions.
 
-        The offers are those of the time of the decisions, without arms whose features are not stored.
+        Offers are the ones at the time of the decisions. Of arms with features, only shown arms may be
+        stored; the indices refer to the arms in the batch.
         """
         rows = _row_index(entries)
         plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.
-        same = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
-        if not self._offers and same:
+        is_initial = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
+        if not self._offers and is_initial:
             return plain, self._actions[rows]
         initial_offer = self._initial_indices, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(entry, initial_offer) for entry in entries.tolist()]
@@ -188,7 +191,10 @@ class OpenDecisions:
 
 
 def _row_index(entries: Ints) -> Ints | slice:
-    """Return an index for rows of a column; a slice for a single row, which takes a fifth of the time."""
+    """Return an index for the rows of entries in a column.
+
+    It is a slice for a single entry, which takes a fifth of the time.
+    """
     if len(entries) != 1:
         return entries
     entry = int(entries[0])

@@ -58,7 +58,7 @@ def read_plan_start(plan: str) -> StartFile | None:
 
 
 def find_start(changes: Iterable[rows.ChangeRow]) -> StartFile | None:
-    """Return the learner file in the first start event of a placement's change events; None without."""
+    """Return the learner file in a placement's first start event; None if it has no start event."""
     values = (change.value for change in changes if change.kind == rows.START)
     return next((msgspec.json.decode(value, type=StartFile) for value in values), None)
 
@@ -111,9 +111,9 @@ class PolicyVersion(msgspec.Struct, frozen=True):
         return rows.encode_json(msgspec.structs.replace(self, seq=0))
 
     def find_skip_time(self, seq: int) -> int | None:
-        """Return, for a row that the policy does not learn from, the time up to which windows had closed.
+        """Return the time up to which windows had closed before a row that the policy does not learn from.
 
-        Returns None for all other rows.
+        None for rows that it learns from.
 
         Examples
         --------

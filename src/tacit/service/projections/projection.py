@@ -41,7 +41,7 @@ class Projections:
     """
 
     def __init__(self, aspects: Sequence[Aspect]) -> None:
-        """Note which projections fold which event, so that the others cost nothing."""
+        """List for each event the projections that fold it, so that the others cost nothing."""
         self.decided, self.answered, self.closed, self.changed = (
             [getattr(aspect, event) for aspect in aspects if _folds(aspect, event)]
             for event in ("add_decisions", "add_feedback", "add_closed", "add_change")
