@@ -92,8 +92,8 @@ def release_due(
     index after the last released one.
 
     The caller learns the released decisions. The counts behind the distribution of delays are updated for the
-    ages that decisions have reached, and the distribution is estimated again after enough new clicks. Released
-    decisions no longer count as open in the policy's ``state``.
+    ages that decisions have reached, and the distribution is estimated again after enough new clicks.
+    Released decisions no longer count as open in the policy's ``state``.
     """
     pass_edges(params, state, delays, queue, open_feedback, time)
     if is_outgrown(delays):
@@ -298,7 +298,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         return html_table([{**about, "learned at": self.learning_age}])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and its argument, the window's file content, by which pickle copies a window."""
+        """Return the function and its argument, the window's file content, by which pickle copies a window.
+        """
         return _unpickle, (self._to_bytes(),)
 
     @property
@@ -647,8 +648,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         return _from_bytes(read_file(place), str(place))
 
     def _to_bytes(self) -> bytes:
-        """Return the content of the window's file: a zip archive of a header, the learner's snapshot, the open
-        decisions as JSON, and arrays.
+        """Return the content of the window's file: a zip archive of a header, the learner's snapshot, the
+        open decisions as JSON, and arrays.
 
         Closed decisions are dropped from the window's arrays first.
         """

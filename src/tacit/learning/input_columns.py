@@ -85,8 +85,8 @@ class ContextWatch:
 class UserWatch:
     """Warn of relevance features that cannot rank arms, because all arms of a decision have the same value.
 
-    Features of a user, passed as relevance, are an example: they vary between decisions, but never between the
-    arms of one. The first 30 decisions are inspected.
+    Features of a user, passed as relevance, are an example: they vary between decisions, but never between
+    the arms of one. The first 30 decisions are inspected.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,8 @@ class ImpressionReader:
         """Validate impressions and return the columns of a :class:`~tacit.learning.batch.Batch` after its
         ``lanes``.
 
-        Contexts are encoded by the policy's schema. Warns of contexts or features that do not suit the policy.
+        Contexts are encoded by the policy's schema. Warns of contexts or features that do not suit the
+        policy.
 
         Parameters
         ----------
@@ -333,10 +334,11 @@ def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
 def _read_features(
     policy: Policy, relevance: Any, examination: Any, rows: int
 ) -> tuple[tuple[Floats, Floats], Ints | None]:
-    """Return a pair of feature matrices, relevance and examination, and the number of arms of each impression.
+    """Return a pair of feature matrices, relevance and examination, and the number of arms of each
+    impression.
 
-    A matrix has a row per arm on offer, all impressions concatenated; no rows if the policy does not read these
-    features. The numbers are None if it reads neither. Raises InvalidValue if features are invalid.
+    A matrix has a row per arm on offer, all impressions concatenated; no rows if the policy does not read
+    these features. The numbers are None if it reads neither. Raises InvalidValue if features are invalid.
     """
     blocks, sizes = [NO_FEATURES, NO_FEATURES], None
     names = "relevance", "examination"
@@ -400,12 +402,12 @@ def _is_single(data: Any, rows: int) -> bool:
 def _read_offers(
     offer: Offer, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the indices of the arms on offer, all impressions in one array, and where in it each impression's
-    arms start and stop.
+    """Return the indices of the arms on offer, all impressions in one array, and where in it each
+    impression's arms start and stop.
 
-    ``arms`` are their names per impression, None for all arms. ``sizes`` is the number of feature rows of each
-    impression, None without features. Raises UnknownName or InvalidValue if an arm is not on offer, or the
-    numbers of arms and of feature rows differ.
+    ``arms`` are their names per impression, None for all arms. ``sizes`` is the number of feature rows of
+    each impression, None without features. Raises UnknownName or InvalidValue if an arm is not on offer, or
+    the numbers of arms and of feature rows differ.
     """
     if arms is None and sizes is None:
         stops = np.empty(rows, np.int64)
@@ -634,7 +636,8 @@ def require_decision(decision: Any) -> None:
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
-    """Raise InvalidValue if two decisions have the same id; ``Decisions`` are not checked, their ids differ."""
+    """Raise InvalidValue if two decisions have the same id; ``Decisions`` are not checked, their ids differ.
+    """
     if isinstance(decisions, Decisions):
         return
     ids = [decision.id for decision in decisions]
@@ -652,8 +655,9 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 def order_by_id(decisions: Sequence[Decision], decision_count: int) -> Ints | None:
     """Return the indices that sort decisions by id, or None if they are learned in the given order.
 
-    That is so if the ids ascend already, or if an id is not below ``decision_count``, this learner's number of
-    decisions. In the latter case decisions of other learners are among them, whose order is unknown: warns.
+    That is so if the ids ascend already, or if an id is not below ``decision_count``, this learner's number
+    of decisions. In the latter case decisions of other learners are among them, whose order is unknown:
+    warns.
     """
     if isinstance(decisions, Decisions):
         return None

@@ -325,8 +325,8 @@ def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
 def _find_missing_code(counts: Counter[Any]) -> Any:
     """Return the number that stands for a missing value, such as 999 or -1; None if there is none.
 
-    ``counts`` has the number of rows by value. Such a code is −1 or made of nines, is the least or the largest
-    value, has at least 1 % of the rows, and lies apart from the other values.
+    ``counts`` has the number of rows by value. Such a code is −1 or made of nines, is the least or the
+    largest value, has at least 1 % of the rows, and lies apart from the other values.
     """
     for code in (min(counts), max(counts)):
         other_counts = {value: count for value, count in counts.items() if value != code}
@@ -566,7 +566,8 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        """Write the columns of one field's value into ``row``; raise InvalidValue for a value of another type.
+        """Write the columns of one field's value into ``row``; raise InvalidValue for a value of another
+        type.
 
         ``name`` and ``holds`` are the field's name and type, ``field`` names the context in errors. Counts an
         undeclared value, warns if it almost equals a declared one, and stores examples of hashed values.
