@@ -258,7 +258,8 @@ def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> An
 
 
 class FeaturedArms(NamedTuple):
-    """The arms whose features a decision holds, the indices of the shown arms among these, and the features.
+    """The arms whose features a decision holds, the indices of the shown arms among these, and the
+    features.
     """
 
     arms: Ints
@@ -545,7 +546,8 @@ class LearningWatch:
         self._first, self._last = -1, -1
 
     def stop(self) -> None:
-        """Stop looking for missing zeros and sorted order for good; for feedback windows, which avoid both.
+        """Stop looking for missing zeros and sorted order for good; for feedback windows, which avoid
+        both.
         """
         self.remaining, self._stopped = 0, True
 

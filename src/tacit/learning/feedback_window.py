@@ -298,7 +298,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         return html_table([{**about, "learned at": self.learning_age}])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the function and its argument, the window's file content, by which pickle copies a window.
+        """Return the function and its argument, the window's file content, by which pickle copies a
+        window.
         """
         return _unpickle, (self._to_bytes(),)
 

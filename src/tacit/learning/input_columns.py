@@ -636,7 +636,8 @@ def require_decision(decision: Any) -> None:
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
-    """Raise InvalidValue if two decisions have the same id; ``Decisions`` are not checked, their ids differ.
+    """Raise InvalidValue if two decisions have the same id; ``Decisions`` are not checked, their ids
+    differ.
     """
     if isinstance(decisions, Decisions):
         return

@@ -71,7 +71,8 @@ def update_history(history: HistoryHash, lane: int, event: int) -> None:
 
 
 def require_no_list(field: str, policy: Any) -> Policy:
-    """Return ``policy`` if it shows one arm or a duel; raise InvalidValue otherwise, also if it is no policy.
+    """Return ``policy`` if it shows one arm or a duel; raise InvalidValue otherwise, also if it is no
+    policy.
     """
     if not isinstance(policy, Policy):
         raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
@@ -324,7 +325,8 @@ class ExplorationFloor(Wrapper):
 
     @staticmethod
     def refit(params: Params, state: Any) -> None:
-        """Let the inner policy recompute the values that follow from its sums, as after states were merged.
+        """Let the inner policy recompute the values that follow from its sums, as after states were
+        merged.
         """
         refit(params.policy, state)
 
