@@ -225,8 +225,8 @@ def insert_crossing(crossings: Floats, count: int, z: float, rises: bool) -> Non
 
 @kernel
 def probability_alone(crossings: Floats, count: int, low: float, above: int) -> float:
-    """Return the probability that \\|z\\| exceeds ``low`` and that no included line is above the arm's, z being
-    normal.
+    """Return the probability that \\|z\\| exceeds ``low`` and that no included line is above the arm's, z
+    being normal.
 
     Each other line is included with probability ½. ``above`` lines are above the arm's at ``low``;
     ``crossings`` says where lines rise above it or fall below it, and is reset to 0.

@@ -35,10 +35,10 @@ class Click(NamedTuple):
 
 @kernel
 def compute_click(relevance: float, examination: float) -> Click:
-    """Return a click's logit and derivatives, for logits of relevance and examination.
+    """Return the logit of a click, and its derivatives by the logits of relevance and examination.
 
-    The derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
-    (1 − p) + p(1 − e), which avoids cancellation.
+    With p and e the probabilities of these, the derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), where
+    1 − pe is computed as (1 − p) + p(1 − e) to avoid cancellation.
     """
     skipped, unseen = gaussian.sigmoid(-relevance), gaussian.sigmoid(-examination)
     none = max(skipped + gaussian.sigmoid(relevance) * unseen, 1e-300)
@@ -48,9 +48,9 @@ def compute_click(relevance: float, examination: float) -> Click:
 
 @kernel
 def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
-    """Fill ``h`` with the gradient, by all parameters, of a click's logit at their mean; return that logit.
+    """Fill ``h`` with the gradient of a click's logit by all parameters, at their mean; return that logit.
 
-    The arm is the one at ``place`` on offer; the first ``split`` parameters belong to relevance.
+    The arm is number ``place`` on offer; the first ``split`` parameters belong to relevance.
     """
     gaussian.copy_row(impression.relevance[place], h[:split])
     gaussian.copy_row(impression.examination[place], h[split:])
@@ -66,10 +66,11 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 def laplace_update(
     impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
 ) -> float:
-    """Update mean and root, in place, with a reward of the arm at ``place``.
+    """Update mean and root, in place, with a reward of the arm that is number ``place`` on offer.
 
-    Return the probability that the model gave to the reward before. If it is known whether the result was
-    seen, seeing and relevance are separate observations of one block each. The workspace ``room`` is cleared.
+    Returns the probability that the model gave to the reward before. If it is known whether the result was
+    seen (codes UNSEEN, SKIPPED), examination and relevance are learned as separate observations. The
+    workspace ``room`` is cleared.
     """
     if reward >= 0.0:
         logit = gradient(impression, place, mean, split, room[0])
@@ -85,9 +86,9 @@ def laplace_update(
 
 @kernel
 def update_logit(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
-    """Update mean and root, in place, with an observation of a logit whose gradient is ``room[0]``.
+    """Update mean and root, in place, with an observation whose logit has the gradient ``room[0]``.
 
-    Return the probability that the model gave to the reward before; the workspace is cleared.
+    Returns the probability that the model gave to it before. The workspace is cleared.
     """
     s = gaussian.learn_logit(mean, root, room, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
@@ -166,7 +167,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def choose(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the largest click probability under drawn parameters.
+        """Draw the parameters from the posterior, and return the arm with the largest click probability.
 
         With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
         all.
@@ -181,7 +182,10 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return the click's logit at the mean parameters, and its deviation by linearisation there."""
+        """Return a click's logit at the posterior mean, and its deviation, the logit being linearized there.
+
+        ``place`` is the arm's number on offer.
+        """
         room = state.room[lane]
         logit = gradient(impression, place, state.mean[lane], params.split, room[0])
         s = gaussian.project(state.root[lane], room[0], room[1])
@@ -190,7 +194,9 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
-        """Widen the Gaussian by the discount, then update it with the shown arm's reward by Laplace steps."""
+        """Discount earlier rewards, then update the Gaussian with the shown arm's reward by a Laplace
+        step.
+        """
         mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
@@ -204,7 +210,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer under the posterior mean."""
+        """Return the click probability of an arm on offer, with parameters at the posterior mean."""
         place, mean = find_place(impression.arms, arm), state.mean[lane]
         relevance = gaussian.score_row(impression.relevance[place], mean[: params.split])
         examination = gaussian.score_row(impression.examination[place], mean[params.split :])
@@ -303,9 +309,8 @@ class LaplaceECMixture(ExaminationModel):
         return split_beliefs(mean, np.linalg.cholesky(covariance), self.split)
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
-        """Return draws of all parameters from the mixture, relevance first, of shape (draws, width).
-
-        They are ordered by component.
+        """Return posterior draws of all parameters, relevance first, of shape (draws, width), ordered by
+        component.
         """
         weights = np.exp(state.log_weight[lane])
         shares = rng.multinomial(draws, weights / weights.sum())
@@ -316,9 +321,8 @@ class LaplaceECMixture(ExaminationModel):
     def choose(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return the arm with the largest click probability under parameters drawn from one component.
-
-        The component is drawn by weight.
+        """Draw a component by weight and parameters from it; return the arm with the largest click
+        probability.
         """
         total = 0.0
         for k in range(state.log_weight.shape[1]):
@@ -338,7 +342,7 @@ class LaplaceECMixture(ExaminationModel):
 
     @staticmethod
     def learn(params: LaplaceECMixture, state: State, lane: int, outcome: Outcome) -> None:
-        """Discount, then update each component by a Laplace step.
+        """Discount earlier rewards, then update each component with the reward by a Laplace step.
 
         A component's weight is multiplied by the probability that it gave to the reward.
         """
@@ -369,7 +373,7 @@ class LaplaceECMixture(ExaminationModel):
     def believed(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer: its weighted mean over components."""
+        """Return the click probability of an arm on offer, averaged over components by weight."""
         place, total, chance = find_place(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])
