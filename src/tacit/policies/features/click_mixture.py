@@ -286,10 +286,10 @@ def fill_centre(state: Any, lane: int, split: int) -> None:
     """
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
-            root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
+            root, v, work = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
             for j in range(len(v)):
-                room[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
-            project(root, room, v)
+                work[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
+            project(root, work, v)
             for j in range(len(v)):
                 state.centre[lane, k, j] = state.mean[lane, k, j] + dot(root[j], v)
 
@@ -299,28 +299,28 @@ def logit_variances(state: Any, lane: int, k: int, split: int) -> tuple[float, f
     """Return two parts of a logit's variance: from the key's own deviation, and from the shared parameters
     θ₀.
 
-    ``room[0]`` must hold the logit's gradient h. Fills ``room[1]`` with Sᵀh for the root S of the key's
-    covariance, ``room[3]`` with the gradient by θ₀, and ``room[4]`` with that times the root of θ₀'s
+    ``work[0]`` must hold the logit's gradient h. Fills ``work[1]`` with Sᵀh for the root S of the key's
+    covariance, ``work[3]`` with the gradient by θ₀, and ``work[4]`` with that times the root of θ₀'s
     covariance.
     """
-    room, root = state.room[lane], state.root[lane, k]
-    key_part = project(root, room[0], room[1])
+    work, root = state.room[lane], state.root[lane, k]
+    key_part = project(root, work[0], work[1])
     for j in range(len(root)):
-        room[3, j] = dot(root[j], room[1]) / key_variance(k, j, split)
-    return key_part, project(state.shared.root[0, k], room[3], room[4])
+        work[3, j] = dot(root[j], work[1]) / key_variance(k, j, split)
+    return key_part, project(state.shared.root[0, k], work[3], work[4])
 
 
 @kernel
 def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
-    """Update component ``k`` with a reward of the arm whose features are in ``room[2]``.
+    """Update component ``k`` with a reward of the arm whose features are in ``work[2]``.
 
     Returns the log-probability that the component gave to the click or its absence. If it is known whether
     the result was seen (codes UNSEEN, SKIPPED), examination and relevance are learned separately.
     """
     if reward >= 0.0 or not mixture.hides(k):
         return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
-    room = state.room[lane]
-    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], mixture.CLICK)
+    work = state.room[lane]
+    logit, _ = mixture.tangent(work[2], state.centre[lane, k], split, True, 0.0, work[0], mixture.CLICK)
     key_part, shared_part = logit_variances(state, lane, k, split)
     observe_component(state, lane, k, split, reward - UNSEEN, mixture.EXAMINATION)
     if reward == SKIPPED:
@@ -332,22 +332,22 @@ def learn_component(state: Any, lane: int, k: int, split: int, reward: float) ->
 @kernel
 def observe_component(state: Any, lane: int, k: int, split: int, reward: float, kind: int) -> float:
     """Update shared and key parameters of component ``k`` with one observation, 0 to 1, of the features in
-    ``room[2]``.
+    ``work[2]``.
 
     ``kind`` says of what: CLICK, RELEVANCE or EXAMINATION. Returns the log-probability of the observation
     before the update.
     """
-    shared, room = state.shared, state.room[lane]
-    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], kind)
+    shared, work = state.shared, state.room[lane]
+    logit, _ = mixture.tangent(work[2], state.centre[lane, k], split, mixture.hides(k), 0.0, work[0], kind)
     key_part, shared_part = logit_variances(state, lane, k, split)
     c, gain = logistic_step(logit, key_part + shared_part, reward)
     # The observation minus its mean for θ₀ = 0, times c.
-    off = gain * (1.0 + c * (key_part + shared_part)) + c * dot(room[3], shared.mean[0, k])
+    off = gain * (1.0 + c * (key_part + shared_part)) + c * dot(work[3], shared.mean[0, k])
     apply_observation(
-        shared.mean[0, k], shared.root[0, k], room[4], shared_part, c / (1.0 + c * key_part), gain
+        shared.mean[0, k], shared.root[0, k], work[4], shared_part, c / (1.0 + c * key_part), gain
     )
     apply_observation(
-        state.mean[lane, k], state.root[lane, k], room[1], key_part, c, off / (1.0 + c * key_part)
+        state.mean[lane, k], state.root[lane, k], work[1], key_part, c, off / (1.0 + c * key_part)
     )
     return mixture.log_predictive(logit, key_part + shared_part, reward)
 
@@ -520,10 +520,10 @@ class HybridClickMixture(mixture.Mixture):
         Before that, in the first 100 decisions, the scaling of features is fitted to the arms on offer.
         """
         impression, shared = outcome.impression, state.shared
-        weights, room = shared.weight[0], state.room[lane]
+        weights, work = shared.weight[0], state.room[lane]
         place = find_place(impression.arms, outcome.shown)
-        mixture.measure_offer(shared.inputs, 0, impression, params.split, room[2])
-        mixture.read_features(shared.inputs, 0, impression, place, params.split, room[2])
+        mixture.measure_offer(shared.inputs, 0, impression, params.split, work[2])
+        mixture.read_features(shared.inputs, 0, impression, place, params.split, work[2])
         fill_centre(state, lane, params.split)
         for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
@@ -533,7 +533,7 @@ class HybridClickMixture(mixture.Mixture):
                 weights[k] = -np.inf
         mixture.normalize(weights)
         clear(state.centre[lane])
-        clear(room)
+        clear(work)
 
     @staticmethod
     def restart(params: HybridClickMixture, state: State, lane: int) -> None:

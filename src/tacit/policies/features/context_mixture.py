@@ -47,13 +47,13 @@ def read_context(state: ContextState, model: int, context: Floats, flags: Ints |
 
     Missing numbers, by ``flags``, count as average.
     """
-    room, scaling = state.room, state.measure
-    context_inputs.scale_context(scaling, model, context, room.scaled[0])
+    work, scaling = state.room, state.measure
+    context_inputs.scale_context(scaling, model, context, work.scaled[0])
     if flags is not None:
-        context_inputs.zero_missing(flags, context, room.scaled[0])
-    context_inputs.fill_features(scaling, model, room.scaled[0], room.features[0])
-    dense = context_models.context_layout(len(room.scaled[0])).dense
-    context_models.fill_products(room.features[0], dense, room.squares[0], room.products[0])
+        context_inputs.zero_missing(flags, context, work.scaled[0])
+    context_inputs.fill_features(scaling, model, work.scaled[0], work.features[0])
+    dense = context_models.context_layout(len(work.scaled[0])).dense
+    context_models.fill_products(work.features[0], dense, work.squares[0], work.products[0])
 
 
 @kernel
@@ -63,12 +63,12 @@ def mix_belief(state: Any, model: int, arm: int, base: Base) -> tuple[float, flo
 
     Hypotheses of negligible weight are left out; ``base`` is the prior of a new arm's constant.
     """
-    models, room, weights = state.models, state.room, state.tally.weights[model]
+    models, work, weights = state.models, state.room, state.tally.weights[model]
     least, total = context_weights.weight_in_use(weights)
     mean, square = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         if weights[h] >= least:
-            logit, variance = context_models.compute_belief(models, room, model, arm, h, base)
+            logit, variance = context_models.compute_belief(models, work, model, arm, h, base)
             mean += weights[h] / total * logit
             square += weights[h] / total * (variance + logit * logit)
     return mean, square - mean * mean
@@ -126,13 +126,13 @@ def refit_scaling(state: ContextState, model: int, events: int, prior: Any) -> N
 
     The caller must learn these events again.
     """
-    room, buffer, scaling = state.room, state.kept, state.measure
+    work, buffer, scaling = state.room, state.kept, state.measure
     context_inputs.fit_scales(scaling, buffer, model, events)
     if scaling.directions.shape[1] > 0:
         context_inputs.find_directions(
-            scaling, buffer, model, events, room.raw[0], room.scaled[0], room.turned[0]
+            scaling, buffer, model, events, work.raw[0], work.scaled[0], work.turned[0]
         )
-    context_weights.forget_all(state, model, context_models.context_layout(len(room.raw[0])), prior)
+    context_weights.forget_all(state, model, context_models.context_layout(len(work.raw[0])), prior)
 
 
 @dataclass(frozen=True)
@@ -435,7 +435,7 @@ class ContextMixture(PriorsPolicy):
         The first 128 events are also stored; when a fit of the scaling is due, all stored events are learned
         again. Where keys have levels, the arm's level for the key is updated, too.
         """
-        model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
+        model, context, work = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events
         if events < context_inputs.BUFFER_SIZE:
@@ -449,11 +449,11 @@ class ContextMixture(PriorsPolicy):
             arm, reward = outcome.shown, outcome.reward
             if events < context_inputs.BUFFER_SIZE:
                 arm, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
-                context_inputs.load_context(state.kept, model, event, room.raw[0])
+                context_inputs.load_context(state.kept, model, event, work.raw[0])
             else:
-                for j in range(room.raw.shape[1]):
-                    room.raw[0, j] = context[j]
-            read_context(state, model, room.raw[0], params.flags)
+                for j in range(work.raw.shape[1]):
+                    work.raw[0, j] = context[j]
+            read_context(state, model, work.raw[0], params.flags)
             times = 1.0
             if not context_weights.is_binary(state.tally, model, reward):
                 mean = expected_click(state, model, arm)
@@ -466,9 +466,9 @@ class ContextMixture(PriorsPolicy):
                 logit, variance = mix_belief(state, model, arm, base)
                 key_levels.learn_level(state.levels, lane, arm, logit, variance, reward, times)
             context_weights.learn_event(
-                state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
+                state, model, arm, reward, times, context_models.context_layout(work.raw.shape[1])
             )
-        context_models.clear_workspace(room)
+        context_models.clear_workspace(work)
 
 
 # ---- Beliefs in many contexts at once

@@ -176,17 +176,17 @@ def clear_row(row: Singles) -> None:
 
 
 @kernel
-def clear_workspace(room: Workspace) -> None:
+def clear_workspace(work: Workspace) -> None:
     """Set all arrays of the workspace to zeros, except ``turned``, which is overwritten before use."""
-    clear_row(room.raw[0])
-    clear_row(room.scaled[0])
-    clear_row(room.features[0])
-    clear_row(room.squares[0])
-    clear_row(room.along[0])
-    clear_row(room.products[0])
-    for i in range(room.lines.shape[1]):
-        room.lines[0, i, 0] = 0.0
-        room.lines[0, i, 1] = 0.0
+    clear_row(work.raw[0])
+    clear_row(work.scaled[0])
+    clear_row(work.features[0])
+    clear_row(work.squares[0])
+    clear_row(work.along[0])
+    clear_row(work.products[0])
+    for i in range(work.lines.shape[1]):
+        work.lines[0, i, 0] = 0.0
+        work.lines[0, i, 1] = 0.0
 
 
 @kernel
@@ -371,18 +371,18 @@ def first_variance(models: Models, model: int, arm: int, h: int) -> float:
 
 @kernel
 def compute_belief(
-    models: Models, room: Workspace, model: int, arm: int, h: int, base: Base
+    models: Models, work: Workspace, model: int, arm: int, h: int, base: Base
 ) -> tuple[float, float]:
     """Return mean and variance of the logit of an arm's click under hypothesis ``h``, for the workspace's
     features.
 
     The constant of an arm before its first event is ``base``, combined with the arm's prior.
     """
-    logit = np.float64(dot_single(models.mean[model, arm, h], room.features[0]))
+    logit = np.float64(dot_single(models.mean[model, arm, h], work.features[0]))
     if h == NO_EFFECT:
-        variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
+        variance = np.float64(dot_single(models.narrow[model, arm], work.squares[0]))
     else:
-        variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
+        variance = np.float64(dot_single(models.spread[model, arm, h], work.products[0]))
     # An arm without events starts at the current base rate: mean and variance of its constant are replaced.
     if not models.met[model, arm, h]:
         first = initial_constant(models, model, arm, h, base)
@@ -494,7 +494,7 @@ def hidden_step(logit: float, s: float, reward: float, examination: float) -> An
 
 @kernel
 def learn_arm(
-    models: Models, room: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
+    models: Models, work: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
 ) -> tuple[float, float, float, float]:
     """Update an arm under hypothesis ``h`` with a reward, in place, for the features in the workspace.
 
@@ -508,7 +508,7 @@ def learn_arm(
     precision, gain : float
         Precision and gain of the update along the features.
     """
-    x, y, dense, spread = room.features[0], room.along[0], layout.dense, models.narrow[model, arm]
+    x, y, dense, spread = work.features[0], work.along[0], layout.dense, models.narrow[model, arm]
     if h == NO_EFFECT:
         dense = 2 * layout.order
         width = dense if dense > 0 else len(spread)

@@ -338,8 +338,8 @@ class ECBandit(ExaminationModel):
     def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         """Return the arm with the largest click probability under parameters drawn from the posterior."""
         for block in (state.relevance, state.examination):
-            mean, root, room = block.mean[lane], block.root[lane], block.room[lane]
-            gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
+            mean, root, work = block.mean[lane], block.root[lane], block.room[lane]
+            gaussian.draw_gaussian(mean, root, 1.0, rng, work[0], work[1])
         arm = most_clicked(impression, state.relevance.room[lane, 1], state.examination.room[lane, 1])
         gaussian.clear(state.relevance.room[lane])
         gaussian.clear(state.examination.room[lane])

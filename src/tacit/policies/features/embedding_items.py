@@ -201,17 +201,17 @@ def read_event(
     user: Floats,
     order: float,
     layout: Design,
-    room: Workspace,
+    work: Workspace,
 ) -> None:
     """Fill ``room.features`` with the features of an item for a user, from their raw numbers.
 
     ``order`` is the feature of the item's place on offer; unused if the layout has none.
     """
-    leading, wide, features = layout.leading, layout.wide, room.features[0]
+    leading, wide, features = layout.leading, layout.wide, work.features[0]
     first = 1 + layout.order
     item_features = np.zeros(1 + leading + layout.residual, np.float32)
-    context_inputs.scale_context(state.items, model, item, room.scaled[0])
-    context_inputs.fill_features(state.items, model, room.scaled[0], item_features)
+    context_inputs.scale_context(state.items, model, item, work.scaled[0])
+    context_inputs.fill_features(state.items, model, work.scaled[0], item_features)
     product = np.float32(0.0)
     if wide > first + leading:
         product = scaled_product(state, model, user, item)
@@ -498,12 +498,12 @@ def compute_beliefs(
 
 
 @kernel
-def expected_click(state: EmbeddingState, model: int, layout: Design, room: Workspace) -> float:
+def expected_click(state: EmbeddingState, model: int, layout: Design, work: Workspace) -> float:
     """Return the probability of a click on the item in the workspace, averaged over hypotheses by weight.
 
     Overwrites the workspace's ``along``.
     """
-    models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
+    models, x, y, mean = state.models, work.features[0], work.along[0], 0.0
     base = compute_base(state.tally, model)
     for h in range(HYPOTHESES):
         logit, variance = np.float64(context_inputs.dot_single(models.mean[model, 0, h], x)), 0.0
@@ -552,9 +552,9 @@ def refit_scaling(state: EmbeddingState, model: int, users: int, each: int) -> N
         context_inputs.fit_scales(sides[side], buffers[side], model, events)
         turned, dim = sides[side].directions.shape[1:]
         if turned > 0:
-            scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
+            scaled, work = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
             context_inputs.find_directions(
-                sides[side], buffers[side], model, events, np.zeros(dim), scaled, room
+                sides[side], buffers[side], model, events, np.zeros(dim), scaled, work
             )
     if state.products.shape[1] > 0:
         measure_products(state, model, users, each)

@@ -240,11 +240,11 @@ class EmbeddingMixture(EmbeddingPolicy):
         stored events are learned again.
         """
         model, layout, tally = lane if params.per_key else 0, params.layout, state.tally
-        impression, room = outcome.impression, embedding_items.make_workspace(params.layout)
-        item, user, reward = room.raw[0], np.zeros(layout.user), outcome.reward
+        impression, work = outcome.impression, embedding_items.make_workspace(params.layout)
+        item, user, reward = work.raw[0], np.zeros(layout.user), outcome.reward
         copy_row(impression.relevance[find_place(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
-        learning = context_weights.ContextState(state.models, tally, state.items, state.kept, room)
+        learning = context_weights.ContextState(state.models, tally, state.items, state.kept, work)
         events = int(tally.rounds[model])
         first = events
         if events < BUFFER_SIZE:
@@ -262,10 +262,10 @@ class EmbeddingMixture(EmbeddingPolicy):
                 reward = state.kept.rewards[model, event]
                 load_context(state.kept, model, event, item)
                 load_context(state.kept_users, model, event, user)
-            embedding_items.read_event(state, model, item, user, 0.0, layout, room)
+            embedding_items.read_event(state, model, item, user, 0.0, layout, work)
             times = 1.0
             if not context_weights.is_binary(tally, model, reward):
                 times = context_weights.equivalent_clicks(
-                    tally, model, embedding_items.expected_click(state, model, layout, room), reward
+                    tally, model, embedding_items.expected_click(state, model, layout, work), reward
                 )
             context_weights.learn_event(learning, model, 0, reward, times, layout)

@@ -163,11 +163,11 @@ def stack_features(*blocks: Any, width: int) -> Floats:
 
 
 @kernel
-def clear(room: Floats) -> None:
+def clear(work: Floats) -> None:
     """Set all numbers of a workspace (a matrix) to zero."""
-    for i in range(room.shape[0]):
-        for j in range(room.shape[1]):
-            room[i, j] = 0.0
+    for i in range(work.shape[0]):
+        for j in range(work.shape[1]):
+            work[i, j] = 0.0
 
 
 # One Gaussian --------------------------------------------------------------------------------
@@ -214,17 +214,17 @@ def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float,
 
 
 @kernel
-def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> float:
+def learn_logit(mean: Floats, root: Floats, work: Floats, logit: float, reward: float) -> float:
     """Update mean and root, in place, with a reward in [0, 1]; return the variance of the click's logit
     before.
 
-    ``logit`` is the click's logit at the mean, and ``room[0]`` its gradient. The workspace ``room`` is
+    ``logit`` is the click's logit at the mean, and ``work[0]`` its gradient. The workspace ``work`` is
     cleared.
     """
-    s = project(root, room[0], room[1])
+    s = project(root, work[0], work[1])
     c, gain = logistic_step(logit, s, reward)
-    apply_observation(mean, root, room[1], s, c, gain)
-    clear(room)
+    apply_observation(mean, root, work[1], s, c, gain)
+    clear(work)
     return s
 
 

@@ -64,33 +64,33 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 
 @kernel
 def laplace_update(
-    impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
+    impression: Impression, place: int, reward: float, mean: Floats, root: Floats, work: Floats, split: int
 ) -> float:
     """Update mean and root, in place, with a reward of the arm that is number ``place`` on offer.
 
     Returns the probability that the model gave to the reward before. If it is known whether the result was
     seen (codes UNSEEN, SKIPPED), examination and relevance are learned as separate observations. The
-    workspace ``room`` is cleared.
+    workspace ``work`` is cleared.
     """
     if reward >= 0.0:
-        logit = gradient(impression, place, mean, split, room[0])
-        return update_logit(logit, reward, mean, root, room)
-    was_seen, h = reward - UNSEEN, room[0]
+        logit = gradient(impression, place, mean, split, work[0])
+        return update_logit(logit, reward, mean, root, work)
+    was_seen, h = reward - UNSEEN, work[0]
     gaussian.copy_row(impression.examination[place], h[split:])
-    chance = update_logit(gaussian.dot(h[split:], mean[split:]), was_seen, mean, root, room)
+    chance = update_logit(gaussian.dot(h[split:], mean[split:]), was_seen, mean, root, work)
     if was_seen == 1.0:
         gaussian.copy_row(impression.relevance[place], h[:split])
-        chance *= update_logit(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, room)
+        chance *= update_logit(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, work)
     return chance
 
 
 @kernel
-def update_logit(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
-    """Update mean and root, in place, with an observation whose logit has the gradient ``room[0]``.
+def update_logit(logit: float, reward: float, mean: Floats, root: Floats, work: Floats) -> float:
+    """Update mean and root, in place, with an observation whose logit has the gradient ``work[0]``.
 
     Returns the probability that the model gave to it before. The workspace is cleared.
     """
-    s = gaussian.learn_logit(mean, root, room, logit, reward)
+    s = gaussian.learn_logit(mean, root, work, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
     chance = gaussian.sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
     return reward * chance + (1.0 - reward) * (1.0 - chance)
@@ -174,10 +174,10 @@ class LaplaceEC(Coupled, ExaminationModel):
         """
         if params.coupled:
             return choose_coupled(params, state, lane, impression, rng)
-        room = state.room[lane]
-        gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, room[0], room[1])
-        arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        gaussian.clear(room)
+        work = state.room[lane]
+        gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, work[0], work[1])
+        arm = most_clicked(impression, work[1, : params.split], work[1, params.split :])
+        gaussian.clear(work)
         return arm
 
     @staticmethod
@@ -186,10 +186,10 @@ class LaplaceEC(Coupled, ExaminationModel):
 
         ``place`` is the arm's number on offer.
         """
-        room = state.room[lane]
-        logit = gradient(impression, place, state.mean[lane], params.split, room[0])
-        s = gaussian.project(state.root[lane], room[0], room[1])
-        gaussian.clear(room)
+        work = state.room[lane]
+        logit = gradient(impression, place, state.mean[lane], params.split, work[0])
+        s = gaussian.project(state.root[lane], work[0], work[1])
+        gaussian.clear(work)
         return logit, np.sqrt(s)
 
     @staticmethod
@@ -197,11 +197,11 @@ class LaplaceEC(Coupled, ExaminationModel):
         """Discount earlier rewards, then update the Gaussian with the shown arm's reward by a Laplace
         step.
         """
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
         place = find_place(impression.arms, outcome.shown)
-        laplace_update(impression, place, reward, mean, root, room, params.split)
+        laplace_update(impression, place, reward, mean, root, work, params.split)
 
     @staticmethod
     def restart(params: LaplaceEC, state: Gaussian, lane: int) -> None:
@@ -294,8 +294,8 @@ class LaplaceECMixture(ExaminationModel):
         root = np.zeros((*shape, self.width))
         every = range(self.width)
         root[..., every, every] = math.sqrt((1.0 - self.spread) * self.prior_variance)
-        weights, room = np.zeros(shape[:2]), np.zeros((lanes, 3, self.width))
-        return self.State(start.copy(), root, start, weights, room)
+        weights, work = np.zeros(shape[:2]), np.zeros((lanes, 3, self.width))
+        return self.State(start.copy(), root, start, weights, work)
 
     def posterior(self, state: State, lane: int) -> Beliefs:
         """Return mean and covariance of the mixture in a lane: of each block, and jointly."""
@@ -333,11 +333,11 @@ class LaplaceECMixture(ExaminationModel):
             component = k
             if remainder < 0.0:
                 break
-        room = state.room[lane]
+        work = state.room[lane]
         mean, root = state.mean[lane, component], state.root[lane, component]
-        gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
-        arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        gaussian.clear(room)
+        gaussian.draw_gaussian(mean, root, 1.0, rng, work[0], work[1])
+        arm = most_clicked(impression, work[1, : params.split], work[1, params.split :])
+        gaussian.clear(work)
         return arm
 
     @staticmethod
@@ -347,12 +347,12 @@ class LaplaceECMixture(ExaminationModel):
         A component's weight is multiplied by the probability that it gave to the reward.
         """
         impression, reward = outcome.impression, outcome.reward
-        place, room = find_place(impression.arms, outcome.shown), state.room[lane]
+        place, work = find_place(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
             gaussian.fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
-            chance = laplace_update(impression, place, reward, mean, root, room, params.split)
+            chance = laplace_update(impression, place, reward, mean, root, work, params.split)
             weight = params.discount * state.log_weight[lane, k] + np.log(max(chance, 1e-300))
             state.log_weight[lane, k] = weight
             largest = max(largest, weight)

@@ -52,14 +52,14 @@ def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: f
     """Draw parameters from the Gaussian, with deviations times ``scale``; return the arm with the highest
     score.
     """
-    room = state.room[lane]
-    gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
+    work = state.room[lane]
+    gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, work[0], work[1])
     best, leader = -np.inf, 0
     for i in range(len(impression.arms)):
-        score = linear_score(impression, i, room[1])
+        score = linear_score(impression, i, work[1])
         if score > best:
             best, leader = score, i
-    gaussian.clear(room)
+    gaussian.clear(work)
     return int(impression.arms[leader])
 
 
@@ -71,10 +71,10 @@ def linear_line(
 
     ``place`` is the arm's number on offer.
     """
-    room = state.room[lane]
-    fill_features(impression, place, room[0])
-    mean = gaussian.dot(state.mean[lane], room[0])
-    return mean, scale * np.sqrt(gaussian.project(state.root[lane], room[0], room[1]))
+    work = state.room[lane]
+    fill_features(impression, place, work[0])
+    mean = gaussian.dot(state.mean[lane], work[0])
+    return mean, scale * np.sqrt(gaussian.project(state.root[lane], work[0], work[1]))
 
 
 class LinearModel(FeaturePolicy, abstract=True):
@@ -212,12 +212,12 @@ class LogisticTS(SampledLinear):
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         """Discount earlier rewards, then update the Gaussian with the reward by a Laplace step."""
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         fill_features(
-            outcome.impression, click_model.find_place(outcome.impression.arms, outcome.shown), room[0]
+            outcome.impression, click_model.find_place(outcome.impression.arms, outcome.shown), work[0]
         )
-        gaussian.learn_logit(mean, root, room, gaussian.dot(mean, room[0]), outcome.reward)
+        gaussian.learn_logit(mean, root, work, gaussian.dot(mean, work[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
@@ -240,14 +240,14 @@ class LeastSquares(LinearModel, abstract=True):
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         """Discount earlier rewards, then update the Gaussian with the reward by recursive least squares."""
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         place = click_model.find_place(outcome.impression.arms, outcome.shown)
-        fill_features(outcome.impression, place, room[0])
-        s = gaussian.project(root, room[0], room[1])
-        gain = (outcome.reward - gaussian.dot(mean, room[0])) / (1.0 + s)
-        gaussian.apply_observation(mean, root, room[1], s, 1.0, gain)
-        gaussian.clear(room)
+        fill_features(outcome.impression, place, work[0])
+        s = gaussian.project(root, work[0], work[1])
+        gain = (outcome.reward - gaussian.dot(mean, work[0])) / (1.0 + s)
+        gaussian.apply_observation(mean, root, work[1], s, 1.0, gain)
+        gaussian.clear(work)
 
 
 @dataclass(frozen=True)

@@ -440,44 +440,44 @@ def compute_logit(component: Component, arm_row: int, x: Floats, h: Floats, kind
 
 
 @kernel
-def learn_reward(component: Component, arm_row: int, reward: float, room: Floats) -> float:
-    """Update a component, in place, with a reward of the arm whose features are in ``room[2]``.
+def learn_reward(component: Component, arm_row: int, reward: float, work: Floats) -> float:
+    """Update a component, in place, with a reward of the arm whose features are in ``work[2]``.
 
     Returns the log-probability that it gave before to the click or its absence. That ignores whether the
     result was seen, so it is comparable between all components.
     """
     if reward >= 0.0 or not component.hides:
-        return observe(component, arm_row, max(reward, 0.0), room, CLICK)
-    arm_logit = compute_logit(component, arm_row, room[2], room[0], CLICK)
-    s = gaussian.project(component.root, room[0], room[1]) + arm_logit.by_offset**2 * arm_logit.variance
-    observe(component, arm_row, reward - UNSEEN, room, EXAMINATION)
+        return observe(component, arm_row, max(reward, 0.0), work, CLICK)
+    arm_logit = compute_logit(component, arm_row, work[2], work[0], CLICK)
+    s = gaussian.project(component.root, work[0], work[1]) + arm_logit.by_offset**2 * arm_logit.variance
+    observe(component, arm_row, reward - UNSEEN, work, EXAMINATION)
     if reward == SKIPPED:
-        observe(component, arm_row, 0.0, room, RELEVANCE)
+        observe(component, arm_row, 0.0, work, RELEVANCE)
     return log_predictive(arm_logit.logit, s, 0.0)
 
 
 @kernel
-def observe(component: Component, arm_row: int, reward: float, room: Floats, kind: int) -> float:
+def observe(component: Component, arm_row: int, reward: float, work: Floats, kind: int) -> float:
     """Update the arm's offset, if it has a row, and then θ, in place, with an observation of the features
-    ``room[2]``.
+    ``work[2]``.
 
     ``kind`` says of what: CLICK, RELEVANCE or EXAMINATION. Returns the log-probability of the observation
     before. For θ, the offset's variance is additional noise: an observation of precision c along the gradient
     counts with c/(1 + c·variance).
     """
-    logit, by_offset, variance = compute_logit(component, arm_row, room[2], room[0], kind)
+    logit, by_offset, variance = compute_logit(component, arm_row, work[2], work[0], kind)
     offset_spread = by_offset * by_offset * variance
-    s = gaussian.project(component.root, room[0], room[1])
+    s = gaussian.project(component.root, work[0], work[1])
     c, gain = gaussian.logistic_step(logit, s + offset_spread, reward)
     if arm_row >= 0:
         share = by_offset * variance / (1.0 + c * offset_spread)
         # The observation minus its mean for θ = 0, times c.
-        off = gain * (1.0 + c * (s + offset_spread)) + c * gaussian.dot(room[0], component.mean)
+        off = gain * (1.0 + c * (s + offset_spread)) + c * gaussian.dot(work[0], component.mean)
         component.offset[arm_row] += share * off
         component.variance[arm_row] = variance / (1.0 + c * offset_spread)
         for j in range(len(component.mean)):
-            component.slope[arm_row, j] += share * c * room[0, j]
+            component.slope[arm_row, j] += share * c * work[0, j]
     gaussian.apply_observation(
-        component.mean, component.root, room[1], s, c / (1.0 + c * offset_spread), gain
+        component.mean, component.root, work[1], s, c / (1.0 + c * offset_spread), gain
     )
     return log_predictive(logit, s + offset_spread, reward)

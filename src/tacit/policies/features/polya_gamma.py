@@ -227,9 +227,9 @@ class PolyaGammaTS(LinearModel, ClickModel):
     @staticmethod
     def choose(params: PolyaGammaTS, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         """Draw parameters by Gibbs sampling, and return the arm with the highest score."""
-        room, precision = state.laplace.room[lane], state.precision[lane]
-        theta, linear = room[1], room[2]
-        gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
+        work, precision = state.laplace.room[lane], state.precision[lane]
+        theta, linear = work[1], work[2]
+        gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, work[0], theta)
         stored_count = min(state.seen[lane], state.rows.shape[1])
         for _ in range(params.sweeps):
             for i in range(len(theta)):
@@ -249,7 +249,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
             score = linear_score(impression, i, theta)
             if score > best:
                 best, leader = score, i
-        gaussian.clear(room)
+        gaussian.clear(work)
         gaussian.clear(precision)
         return int(impression.arms[leader])
 
@@ -258,16 +258,16 @@ class PolyaGammaTS(LinearModel, ClickModel):
         """Store the observation, in place of the oldest one if the memory is full; update the Laplace
         approximation.
         """
-        mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
+        mean, root, work = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         at = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, at]
         fill_features(outcome.impression, find_place(outcome.impression.arms, outcome.shown), row)
         state.rewards[lane, at] = outcome.reward
         state.seen[lane] += 1
-        s = gaussian.project(root, row, room[1])
+        s = gaussian.project(root, row, work[1])
         c, gain = gaussian.logistic_step(gaussian.dot(mean, row), s, outcome.reward)
-        gaussian.apply_observation(mean, root, room[1], s, c, gain)
-        gaussian.clear(room)
+        gaussian.apply_observation(mean, root, work[1], s, c, gain)
+        gaussian.clear(work)
 
     @staticmethod
     def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
