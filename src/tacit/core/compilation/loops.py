@@ -41,7 +41,9 @@ ARRAY_FUNCTIONS = {"arange", "array", "empty", "empty_like", "full", "ones", "ze
 def creates_arrays(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> bool:
-    """True if a loop certainly creates arrays, provided that no argument is None, which prunes branches.
+    """True if a loop certainly creates arrays.
+
+    It is assumed that no argument is None, as numba would prune branches.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ class _NoCode:
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """Do nothing: the loop's code defines the environment under the same name."""
+        """Do nothing: the loop that the kernel is linked into defines the environment under the same name."""
 
 
 class InlinedLibrary(JITCodeLibrary):
@@ -96,7 +98,9 @@ class InlinedLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """A replacement for numba's code generator, as kernels that are inlined have no machine code."""
+        """A replacement of numba's code generator that does nothing, as inlined kernels have no machine
+        code.
+        """
         return _NoCode
 
     def _optimize_functions(self, module: Any) -> None:
@@ -107,7 +111,7 @@ class InlinedLibrary(JITCodeLibrary):
             passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        """Do nothing, as the loop that the code is linked into is optimised as a whole."""
+        """Do nothing: the loop that the code is linked into is optimised as a whole."""
 
     def _finalize_final_module(self) -> None:
         """Mark the code as finished without generating machine code."""
@@ -128,7 +132,7 @@ class KernelCompiler(CompilerBase):
 
 
 def set_environments(loop: Any) -> None:
-    """Set the addresses of the kernels' environments in a loop's machine code.
+    """Set the addresses of the kernels' environments in the machine code of a newly compiled loop.
 
     Parameters
     ----------
@@ -152,7 +156,9 @@ FIELDS = "state_address", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_
 
 
 def _unbox_generator(typ: Any, generator: Any, c: Any) -> NativeValue:
-    """Return numba's record of a generator without a reference; the caller holds the generator."""
+    """Emit code that reads a generator into numba's record without taking a reference; the caller holds the
+    generator.
+    """
     builder, api = c.builder, c.pyapi
     failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
     record = cgutils.create_struct_proxy(typ)(c.context, builder)
