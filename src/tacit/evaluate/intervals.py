@@ -122,9 +122,9 @@ class Sums(NamedTuple):
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
     def to_unit(self, reward_range: RewardRange, length: float = 1.0) -> Sums:
-        """Return the sums of the same units with rewards mapped to [0, 1]; their values must be w·r.
+        """Return the sums of the same units with rewards mapped from their range to [0, 1].
 
-        ``length`` is the number of positions of a unit. Groups and cubes stay as they are.
+        Values must be w·r. ``length`` is the number of positions of a unit. Groups and cubes stay unchanged.
         """
         low, width = reward_range.low or 0.0, reward_range.width
         least, most = ((end - length * low) / width for end in (self.least, self.most))
@@ -259,7 +259,7 @@ def _find_largest(weights: Floats) -> Floats:
         largest[: len(weights)] = weights
     else:
         blocks = len(weights) // MAXIMA
-        if blocks > 1:  # of so many maxima the fifth is at most the fifth of all
+        if blocks > 1:  # the fifth largest of these maxima is at most the fifth largest weight
             maxima = weights[: blocks * MAXIMA].reshape(blocks, MAXIMA).max(axis=0)
             weights = weights.compress(weights >= np.partition(maxima, -LARGEST)[-LARGEST])
         largest = np.partition(weights, len(weights) - LARGEST)[-LARGEST:]
@@ -278,7 +278,7 @@ BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
 BETS_OF_ANY_UNIT = 2.0 ** np.arange(-40, 41)
-"""The same for values without a largest one, in whatever unit they are."""
+"""Bets per unit of value, for values without an upper bound and in any unit."""
 
 Bounds = tuple[float, float]
 
@@ -407,9 +407,10 @@ def normal(
 
 
 def _central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, float, float]:
-    """Return the second and third moment of what an estimate averages, about 0, and the number averaged.
+    """Return the mean square and mean cube of an estimate's residuals, and the number of residuals.
 
-    It averages y − θ, for a ratio y − θw, of units, or of groups of clusters.
+    With θ the estimate, a residual is y − θ, or y − θw for a ratio, of each unit or, if ``clustered``, each
+    group of clusters.
     """
     value = compute_estimate(sums, ratio)
     if clustered:
@@ -465,7 +466,7 @@ def correct_skewness(
 
 
 def _solve_bent(bend: float, quantile: float) -> Bounds:
-    """Return the ends of the t around 0 for which t + bend·(1 + 2t²) is within the quantile; bend ≥ 0."""
+    """Return the interval of t around 0 in which |t + bend·(1 + 2t²)| ≤ ``quantile``, for bend ≥ 0."""
     if bend < 1e-12:
         return -quantile, quantile
     high = (-1 + math.sqrt(max(1 - 8 * bend * (bend - quantile), 0.0))) / (4 * bend)
@@ -620,6 +621,7 @@ def score(
     if confidence not in ANY_TIME or sums.rr <= 0 or sums.least >= sums.most:
         return None
     mean, squares = sums.r / sums.n, sums.ww / length**2
+    # d and dd are the sums of the scores w·(r − m) and of their squares.
     d = sums.y - mean * sums.w / length
     dd = sums.yy - 2 * mean * sums.wy / length + mean**2 * squares
     scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
@@ -632,16 +634,14 @@ def score(
 def anytime(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
-    """Return a confidence sequence for the target's mean reward, valid at all times simultaneously.
+    """Return lower and upper bound of the target's mean reward that hold at all times simultaneously.
 
-    It is a pair of lower and upper bound, from importance weights.
-
-    For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1) ∏(1 + λ(yᵢ − θ)) is a
-    martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ), V = Σ(y − θ)² and ψ(λ) = −log(1 −
-    λ) − λ. A mixture over fixed λ exceeds 2/α at any time with probability at most α/2, so every θ at which
-    it does is below the interval. The same for w·(1 − r), whose mean is 1 − θ, gives the upper bound.
-    Neither needs a bound on the weights. Weights clipped from above only lower both means, so the interval
-    stays valid for the value itself.
+    The bounds are a confidence sequence. For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For
+    every λ in (0, 1) ∏(1 + λ(yᵢ − θ)) is a martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y −
+    θ), V = Σ(y − θ)² and ψ(λ) = −log(1 − λ) − λ. A mixture over fixed λ exceeds 2/α at any time with
+    probability at most α/2, so every θ at which it does is below the interval. The same for w·(1 − r), whose
+    mean is 1 − θ, gives the upper bound. Neither needs a bound on the weights. Weights clipped from above
+    only lower both means, so the interval stays valid for the value itself.
 
     Units need not be independent: it is enough that each unit's mean given all earlier ones is θ.
 
@@ -684,9 +684,9 @@ def anytime(
 
 
 def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
-    """Return a lower bound, valid at all times, of the target's mean reward, and infinity.
+    """Return a lower bound of the target's mean reward, valid at all times, and infinity as the upper bound.
 
-    As :func:`anytime`, of rewards that have no bound but 0: nothing then bounds their mean from above.
+    As :func:`anytime`, for rewards ≥ 0 without an upper bound: their mean then has no upper bound, either.
 
     Parameters
     ----------
@@ -738,9 +738,9 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
 
 
 def evidence_against_weights(sums: Sums) -> float:
-    """Return the log of the evidence that the mean weight is not 1, so that propensities are wrong.
+    """Return the log of the evidence that the mean weight is not 1, and propensities therefore are wrong.
 
-    If the mean is 1, the evidence exceeds log 1/α with probability at most α, at any time. An observed mean
+    If the mean is 1, the result ever exceeds log 1/α with probability at most α. An observed mean
     below 1 counts only if the largest possible weight, ``sums.possible``, is known: heavy weights may be
     yet to come.
 
@@ -759,7 +759,7 @@ def evidence_against_weights(sums: Sums) -> float:
     above = _evidence(n, sums.w, sums.ww, np.ones(1))[0]
     if not most:
         return float(above)
-    # The gap of each weight to the largest possible one, as a share of that.
+    # Sums of 1 − w/most, the relative distance of each weight to the largest possible one, and its squares.
     below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
     return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
@@ -817,10 +817,10 @@ def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
 
 
 def _evidence_of_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
-    """Return the same for values without a largest one; a bet is used for means of at most half its inverse.
+    """Return the result of :func:`_evidence` for values ≥ 0 without an upper bound.
 
-    With a bet b and a mean m, λ = b·m bets on the values in units of m, which is a martingale for every mean
-    of at most m: log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².
+    A bet b on the mean m is λ = b·m on values in units of m; it is used if b·m ≤ ½. The wealth is a
+    supermartingale for every mean of at most m, as log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².
     """
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     bets = BETS_OF_ANY_UNIT[:, None]

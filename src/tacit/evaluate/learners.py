@@ -463,9 +463,7 @@ class Ranking(Restartable):
         self._position_chances: Floats = np.zeros((0, 0, 0))
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return an untrained copy; raise InvalidValue if probabilities of all arms are needed.
-
-        A list policy has no probabilities of single arms.
+        """Return an untrained copy.
 
         Raises
         ------

@@ -39,8 +39,8 @@ SEGMENT_COLUMNS = (
     Column("matched a pass", "{matched:,.1f}"),
 )
 PerPass = tuple[tuple[float, ...], ...]
-"""For each of MOMENTS sums over matched rows, such as their number and the sum of their rewards, its values
-per pass."""
+"""One element for each of the MOMENTS sums over matched rows (their number, the sum of their rewards, …): its
+values, one for each pass."""
 
 
 class ReplaySegment(NamedTuple):
@@ -277,19 +277,21 @@ class ReplayCounts(NamedTuple):
 
 def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     """Return the mean reward of each pass's matched rows; NaN without a match."""
-    return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
+    return [reward / rows if rows else math.nan for reward, rows in zip(clicks, matched, strict=True)]
 
 
 def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int = 1) -> ReplaySegment:
-    """Return the mean over passes with its interval, and matches per pass; NaN without a match.
+    """Return the mean reward over passes with its interval, and the mean number of matches per pass.
 
-    The interval is Wilson's; if the range has an open end, the one by the central limit theorem, corrected
-    for skewness. With ``segments``, it is one of so many that hold simultaneously.
+    Mean and interval are NaN without a match. ``counts`` are the sums of one segment. The interval is
+    Wilson's; if the range of rewards has an open end, it is by the central limit theorem, corrected for
+    skewness. It is one of ``segments`` intervals that hold simultaneously.
     """
     ratios = [ratio for ratio in _ratios(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
+        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
         if matched < 2:
             return ReplaySegment(estimate, math.nan, math.nan, matched)
@@ -477,7 +479,7 @@ def replay_passes(
         reader.rows,
         reader.unanswered,
         reader.reward,
-        _contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
+        _list_contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
         _list_sums([replay_pass.tally.sum(axis=0) for replay_pass in passes]),
         tuple(tuple(replay_pass.largest.tolist()) for replay_pass in passes),
         {
@@ -488,11 +490,11 @@ def replay_passes(
 
 
 def _list_sums(passes: Sequence[Floats]) -> PerPass:
-    """Return the sums of each pass, an array each, as a tuple of values per pass for each of the sums."""
+    """Return, for each sum, a tuple of its values per pass; ``passes`` has an array of sums per pass."""
     return tuple(map(tuple, np.transpose(passes).tolist()))
 
 
-def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
+def _list_contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
     """Return warnings from the policy's diagnostics, and one if the log contradicts uniform choice."""
     diagnostics = getattr(policy, "diagnostics", None)
     policy_warnings = (

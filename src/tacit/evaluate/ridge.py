@@ -79,7 +79,7 @@ class Products(NamedTuple):
 
 
 def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
-    """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward)."""
+    """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward), of context x and reward r."""
     size = len(by) + 2
     matrix: Floats = np.eye(size)
     matrix[1:-1, 0], matrix[-1, 0] = by, -reward
@@ -231,7 +231,7 @@ class ArmRidges(ArmValues, ModelOfLog):
     def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
         """Return center and scale of contexts, and each arm's weights, fitted to sums of products.
 
-        ``sums`` has the shape (arms, size, size).
+        ``sums`` has the shape (arms, size, size). Features that do not vary get scale 0.
         """
         total = sums.sum(axis=0)
         n = max(total[0, 0], 1.0)
@@ -249,22 +249,23 @@ class ArmRidges(ArmValues, ModelOfLog):
     def _weights(self, moved: Floats) -> Floats:
         """Return each arm's ridge weights, intercept first, from sums of products of standardised contexts.
 
-        Unless the penalty is given, it is the one with the least generalised cross-validation criterion.
+        ``moved`` are sums as in :class:`Products`, shape (arms, size, size). Unless the penalty is set, it is
+        the candidate with the smallest generalised cross-validation criterion.
         """
-        products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
+        products, targets, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
         rows = float(products[:, 0, 0].sum())
-        best, least = np.zeros_like(aims), np.inf
+        best, smallest = np.zeros_like(targets), np.inf
         width = products.shape[1]
         for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
             penalties = np.diag([self.strength, *[penalty] * (width - 1)])
             inverse = np.linalg.inv(products + penalties)
-            weights = np.einsum("aij,aj->ai", inverse, aims)
-            freedom = float(np.einsum("aij,aji->", inverse, products))
-            errors = squares - 2 * (weights * aims).sum(axis=1)
+            weights = np.einsum("aij,aj->ai", inverse, targets)
+            degrees_of_freedom = float(np.einsum("aij,aji->", inverse, products))
+            errors = squares - 2 * (weights * targets).sum(axis=1)
             errors += np.einsum("ai,aij,aj->a", weights, products, weights)
-            criterion = float(errors.sum()) / max(rows - freedom, 1e-9) ** 2
-            if criterion < least:
-                best, least = weights, criterion
+            criterion = float(errors.sum()) / max(rows - degrees_of_freedom, 1e-9) ** 2
+            if criterion < smallest:
+                best, smallest = weights, criterion
         return best
 
     def _evaluate(self, rows: LoggedRows) -> Floats:

@@ -160,9 +160,9 @@ def positions(rows: LoggedRows) -> Ints:
 
 
 def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
-    """Return the rows to evaluate, and the number of rows without feedback.
+    """Return the rows to evaluate, and the number of rows without feedback, whose reward is null.
 
-    Without feedback are rows with a null reward; they are left out only if ``missing_reward`` is None.
+    All rows are returned, unless ``missing_reward`` is None: then the ones with feedback.
 
     Parameters
     ----------
@@ -199,7 +199,10 @@ PROPENSITY_NAME = re.compile(r"prop|prob|pscore|^p$|(^|_)p(_|$)|chance|share", r
 
 
 def list_unread_columns(log: Any) -> tuple[str, ...]:
-    """Return the columns of a log of which none is the propensity; () if one is, or a constant."""
+    """Return all column names of a log without propensities, for an error message; () if it has them.
+
+    Propensities are a column or a constant.
+    """
     reader = log
     while not isinstance(reader, LogReader):
         reader = reader.log
@@ -330,9 +333,9 @@ class RowReader:
                 yield rows
 
     def _rows(self, chunk: Chunk) -> LoggedRows:
-        """Convert a chunk to :class:`LoggedRows`, with codes in place of names; new names get new codes.
+        """Return a chunk as :class:`LoggedRows`, with codes in place of names; new names get new codes.
 
-        Raises UnfitLog if propensities are needed and a row has none. Updates ``given_above``.
+        Updates ``given_above``. Raises UnfitLog if propensities are needed and a row has none.
         """
         batch = chunk.batch
         offer = self._find_offer_indices(batch)
@@ -463,7 +466,7 @@ class Lists(NamedTuple):
 
 def check_first_position(rows: LoggedRows, place: Ints) -> None:
     """Raise UnfitLog if all positions are above 0, as when they count from 1."""
-    refuse_rows(rows.locate_row, [_list_from_one(place)])
+    refuse_rows(rows.locate_row, [_check_counts_from_zero(place)])
 
 
 def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
@@ -489,18 +492,18 @@ def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
     return lists
 
 
-def _list_from_one(place: Ints) -> Refusal:
-    """Return the rule by which positions are refused if all are above 0, as when they count from 1."""
+def _check_counts_from_zero(place: Ints) -> Refusal:
+    """Return the check that refuses positions if all are above 0, as when they count from 1."""
     is_wrong = np.full(len(place), bool(place.min(initial=1) > 0))
     text = "none of the lists has a row at position 0, this row is at {}; " + REMEDY[FROM_ONE]
     return Refusal("position", is_wrong, lambda row: text.format(place[row]))
 
 
 def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
-    """Yield the rules by which rows are refused that are no lists of at most ``length`` positions."""
+    """Yield the checks that positions are below ``length``, if given, and that no list has one twice."""
     place = lists.place
     if length is not None and len(place) and place.max() >= length:
-        yield _list_from_one(place)
+        yield _check_counts_from_zero(place)
         text = f"is none of a list of slots={length}; give as many slots as a page has positions, which count"
         yield Refusal("position", place >= length, lambda row: f"{place[row]} {text} from 0")
     order = lists.sorted_rows

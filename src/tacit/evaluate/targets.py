@@ -52,8 +52,10 @@ class Target(Protocol):
         """
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
-        """Return the probability of each arm, shape (rows, arms), in the order of
-        ``rows.arm.names``; called after :meth:`evaluate_shown` of the same batch."""
+        """Return the probability of each arm, shape (rows, arms), in the order of ``rows.arm.names``.
+
+        Called after :meth:`evaluate_shown` of the same batch.
+        """
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return the arms that the target may have shown in the rows so far; empty if unknown."""
@@ -181,8 +183,8 @@ class ArmTables(Restartable):
     def look_up_rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return all tables as one array (tables, arms), and the index of each row's table in it.
 
-        New values of ``per`` and new arms extend the array; arms that a table lacks have the default.
-        Raises if the tables do not fit the rows.
+        New values of ``per`` and new arms extend the stored array; arms that a table lacks have the default.
+        Raises the errors of :meth:`_check` if the tables do not fit the rows.
         """
         table_codes = self._code_column(rows)
         arms = rows.arm.names
@@ -205,7 +207,10 @@ class ArmTables(Restartable):
         return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
 
     def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
-        """Return the numbers of the arms in the table of a value; the default where there is none."""
+        """Return the number of each arm in the table of ``value``; the default for arms that it lacks.
+
+        Without such a table, all are the default.
+        """
         table = self.tables.get(value, {})
         return [table.get(arm, self._default) for arm in arms]
 
@@ -224,7 +229,7 @@ class ArmTables(Restartable):
 
 
 def _text(value: Any) -> str:
-    """Return a value as the text that a column has for it: booleans as "true" and "false"."""
+    """Return a value as text, as columns are converted to text: booleans become "true" and "false"."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -311,7 +316,7 @@ class Table(ArmTables):
 
 
 class ArmValues(Restartable):
-    """Base of functions with a number for every arm in each row, cached for the latest batch."""
+    """Base of targets and models that compute a number per arm and row, cached for the latest batch."""
 
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 

@@ -60,7 +60,7 @@ class ReplayConfig(Options):
         refuse_options(self._list_refusals())
 
     def _list_refusals(self) -> Iterator[Refusal]:
-        """Yield the rules by which policies are refused that a log of single arms cannot replay."""
+        """Yield the checks that the policy is one, and that it shows single arms."""
         policy = self.policy
         yield Refusal("policy", not isinstance(policy, Policy), "give a policy, such as UCB1(arms=5)", policy)
         text = (
@@ -241,10 +241,10 @@ class WindowReader:
             counts = [np.bincount(shown_arms, sizes**power, len(self._names)) for power in range(3)]
             self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
         contexts, shown_arms = self._contexts(chunk), shown_arms.astype(np.int64)
-        segments = self._segments(chunk)
+        segments = self._number_segments(chunk)
         return _WindowPart(np.array(lanes), starts, stops, contexts, shown_arms, rewards, segments)
 
-    def _segments(self, chunk: Chunk) -> Ints:
+    def _number_segments(self, chunk: Chunk) -> Ints:
         """Return the segment number of each row, 0 without segments; number new segments.
 
         Raises UnfitLog if there are too many segments.
@@ -282,7 +282,8 @@ class WindowReader:
     def _contexts(self, chunk: Chunk) -> Floats:
         """Return the contexts of rows, shape (rows, dim); dim is 0 if the policy reads none.
 
-        Raises LogError if a row's context has another length than the policy's.
+        Warns of the first context that the policy's classifier cannot handle. Raises LogError if a row's
+        context has another length than the policy's.
         """
         dim = self._config.policy.context_dim
         if dim == 0:
@@ -518,6 +519,6 @@ class Pass:
         parts: Any = ((window, order[start : start + STRIDE]) for start in range(0, rows, STRIDE))
         if isinstance(window, ItemWindow):
             parts = window.split(order)
-        for part, stretch in parts:
-            driver(params, self.state, part, stretch, self.rng, self._matches)
-            yield len(stretch)
+        for part, part_order in parts:
+            driver(params, self.state, part, part_order, self.rng, self._matches)
+            yield len(part_order)
