@@ -77,6 +77,39 @@ def test_witnesses_teach_faster():
     assert runs[16]["contaminated"] == runs[0]["contaminated"] == 0.0
 
 
+@pytest.mark.interpreted
+@pytest.mark.parametrize("reading", study.READINGS)
+def test_each_reading_changes_one_choice(reading):
+    queries, rng = study.environment(1.0, 3, reading), np.random.default_rng(1)
+    world = queries.world(rng, 3_000_000)
+    apart = [np.diff(rounds) for rounds in event_rounds(world.segment, world.starts)]
+    assert (np.concatenate(apart).min() >= 1000) == (reading == "spaced")
+    world, contexts = queries.world(rng, 20_000), []
+    for round in range(4000):
+        queries.arrive(queries.params, world, round, rng)
+        contexts.append(world.impression.context.copy())
+    *signals, event = np.array(contexts).T
+    largest = np.abs(signals).max(axis=0)
+    assert largest[event == 1].min() >= 0.6
+    assert largest[event == 0].max() <= 0.5
+    assert np.mean(np.array(signals) < 0) == (pytest.approx(0.5, abs=0.02) if reading == "ball" else 0)
+    bwc = study.policies(3, reading)[1]
+    assert bwc.merge_phases == (reading != "faithful")
+    assert bwc.classifier.diameter == 1 + 3 * (19 if reading == "ball" else 9)
+    assert bwc.classifier.feasible(np.array([[-1.0, 0.0, 1.0]])) == (reading == "ball")
+
+
+@pytest.mark.interpreted
+def test_figure_2b_has_all_readings(monkeypatch, written):
+    monkeypatch.setattr(study, "HORIZON", 300)
+    monkeypatch.setattr(study, "PAPER_FRACTIONS", {0.5: study.PAPER_FRACTIONS[0.5]})
+    cells, report = written("syed2009-figure2b", study.figure_2b(Setup(2, seed=1, workers=1)))
+    assert [(cell["reading"], cell["policy"]) for cell in cells] == [
+        (reading, name) for reading in study.READINGS for name in study.NAMES
+    ]
+    assert all(f"| {reading} | BWC |" in report for reading in study.READINGS)
+
+
 def test_the_item_writes_its_files(monkeypatch, written):
     monkeypatch.setattr(item, "HORIZON", 3000)
     _, report = written("syed2009-labels", item.reproduce(Setup(2, seed=1, workers=2)))
