@@ -302,7 +302,7 @@ class Guard:
             if path.routes and not self._keys.allow(name, scope):
                 what = f"this needs the scope {scope!r}, which key {name!r} has not: send one that has it"
                 return _refuse("forbidden", "authorization", what)
-            visit.caller = self._keys.caller(name)
+            visit.caller = self._keys.get_caller(name)
         if hurried := self._check_rate(visit, client):
             return hurried
         if not messages.is_json_request(method, headers, messages.CLOUD_EVENTS if signed else ()):

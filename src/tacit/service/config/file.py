@@ -104,12 +104,12 @@ def encode_settings(config: schema.PlacementConfig) -> str:
     return json.dumps({name: _to_json_value(value) for name, value in fields.items()}, sort_keys=True)
 
 
-def policy_name(settings: str) -> Any:
+def get_policy_name(settings: str) -> Any:
     """Return the policy's name in the JSON text of :func:`encode_settings`; "auto" for a recommended policy.
 
     Examples
     --------
-    >>> policy_name('{"policy": {"name": "UCB1"}}'), policy_name('{"policy": "auto"}')
+    >>> get_policy_name('{"policy": {"name": "UCB1"}}'), get_policy_name('{"policy": "auto"}')
     ('UCB1', 'auto')
     """
     policy = json.loads(settings)["policy"]
@@ -142,14 +142,14 @@ def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(before: str, now: str) -> dict[str, Any]:
+def find_differences(before: str, now: str) -> dict[str, Any]:
     """Return {key: {"before": value, "after": value}} for the settings in which two JSON texts differ.
 
     Both texts come from :func:`encode_settings`; keys are those of the configuration file, sorted.
 
     Examples
     --------
-    >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
+    >>> find_differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
     old, new = (to_config_keys(json.loads(settings)) for settings in (before, now))
@@ -741,6 +741,6 @@ def _read_placement(name: str, table: Any, source: str, retention: float | None)
     _check_inner_tables(table, get_kind(kind).table.__struct_fields__, key, source)
     raw: PlacementTable = _convert_table(table, get_kind(kind).table, source, key)
     with add_location(f"{source}: {key}: "):
-        parts = raw.parts()
+        parts = raw.make_parts()
     with add_location(f"{source}: {key}."):
         return raw.configuration(*parts, retention)

@@ -182,14 +182,14 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Width of the range, high − low; inf without an end or a range."""
         return self.range[1] - self.range[0] if self.range and len(self.range) == 2 else math.inf
 
-    def above_low(self, amount: float) -> float:
+    def subtract_low(self, amount: float) -> float:
         """Return a decision's amount minus the least one, clipped to [0, width of the range].
 
         Without a least amount, the amount itself is returned.
         """
         return min(max(amount - self.low, 0.0), self.largest) if self.has_low else amount
 
-    def worth(self, amount: float) -> float:
+    def to_reward(self, amount: float) -> float:
         """Convert an amount to a reward: its place in the range, or x/(x + half), both in [0, 1].
 
         Without a largest amount, the reward is the amount minus the least one. Amounts that may be negative
@@ -197,16 +197,16 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Examples
         --------
-        >>> MetricConfig(range=[0, 200]).worth(50.0), MetricConfig(half=20.0).worth(60.0)
+        >>> MetricConfig(range=[0, 200]).to_reward(50.0), MetricConfig(half=20.0).to_reward(60.0)
         (0.25, 0.75)
-        >>> MetricConfig(range=[0]).worth(50.0), MetricConfig(range=[-100, 100]).worth(-150.0)
+        >>> MetricConfig(range=[0]).to_reward(50.0), MetricConfig(range=[-100, 100]).to_reward(-150.0)
         (50.0, -0.25)
         """
         if self.half is not None:
             return amount / (amount + self.half)
         if self.is_open:
             return amount - self.low
-        return (amount - self.low if self.low < 0 else self.above_low(amount)) / self.largest
+        return (amount - self.low if self.low < 0 else self.subtract_low(amount)) / self.largest
 
     @property
     def attribution(self) -> dict[str, Any]:
@@ -215,12 +215,12 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Empty for a range with a largest amount that begins at 0 or above.
         """
         if self.is_open:
-            return {"default": self.worth(0.0), "version": OPEN_AMOUNTS}
+            return {"default": self.to_reward(0.0), "version": OPEN_AMOUNTS}
         if self.low < 0 < self.largest:
-            return {"default": self.worth(0.0), "version": SIGNED_AMOUNTS}
+            return {"default": self.to_reward(0.0), "version": SIGNED_AMOUNTS}
         return {}
 
-    def doubt(self, name: str, amount: float) -> str | None:
+    def find_warning(self, name: str, amount: float) -> str | None:
         """Return a warning if an amount lies beyond the range of metric ``name``; None otherwise."""
         if not self.range or min(self.low, 0.0) <= amount <= self.low + self.largest:
             return None
@@ -317,7 +317,7 @@ class RewardScale(NamedTuple):
         """Largest reward in the sums of the log: 1, or inf without one."""
         return math.inf if self.is_open else 1.0
 
-    def amount(self, total: float, count: float = 1.0) -> float:
+    def convert(self, total: float, count: float = 1.0) -> float:
         """Convert the sum of ``count`` rewards in [0, 1] to the unit: total · span + count · low."""
         return float(total) * self.span + float(count) * self.low
 

@@ -151,7 +151,7 @@ class Keys:
                 match = name
         return match
 
-    def caller(self, name: str) -> Caller:
+    def get_caller(self, name: str) -> Caller:
         """Return the caller that sends the key of this name; raise KeyError if there is no such key."""
         return self._callers[name]
 

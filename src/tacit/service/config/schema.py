@@ -518,7 +518,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         """Raise ConfigError if the rule or a policy cannot have the amounts of the learned metric as
         rewards."""
         metric = self.metrics[learned]
-        if metric.attribution and self.rule.default != metric.worth(0.0):
+        if metric.attribution and self.rule.default != metric.to_reward(0.0):
             raise ConfigError("default_reward: leave it out: without feedback the amount is 0")
         for policy in filter(None, (self.policy, self.shadow)):
             if metric.is_open != policy.reward_range.is_open:

@@ -195,7 +195,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise InvalidValue("policy", policy.label, remedy)
         return policy
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make policy, secondary policy and the kind's options from the table, and return them.
 
         The secondary policy is the shadow or the policy of the holdout's control; None without either.
@@ -282,7 +282,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context: dict[str, str | list[str]] | None = None
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make policy, secondary policy (or None) and options, after checks of signals.
 
         Check that contexts are read.
@@ -298,7 +298,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
                 'leave it out: beside a context clients send signals in it, as fields that hold a "signal"'
             )
             raise InvalidValue(field, getattr(self, field), remedy)
-        policy, secondary, options = super().parts()
+        policy, secondary, options = super().make_parts()
         policies = [policy] if secondary is None else [policy, secondary]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
         if self.context and not any(

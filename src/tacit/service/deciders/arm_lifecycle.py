@@ -167,7 +167,7 @@ class ArmLifecycle(Aspect):
         """Return the index of an arm, as an array of length one."""
         return self._index_arrays[arm]
 
-    def as_offered(self, arms: list[Any]) -> list[str | None]:
+    def format_offers(self, arms: list[Any]) -> list[str | None]:
         """Format the offers of requests as JSON for the log; None means that a request names no arms.
 
         None stays None until the placement's arms have changed; after that it becomes the current full offer.

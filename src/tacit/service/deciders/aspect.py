@@ -72,7 +72,7 @@ class Aspect:
 
     # Decisions
 
-    def reason_not_local(self, time: int | None) -> str | None:
+    def get_reason_not_local(self, time: int | None) -> str | None:
         """Return why clients must not decide locally, with replicas of the policy; None if they may.
 
         With a time (microseconds) the state at that time counts; with None only the configuration.
@@ -94,7 +94,7 @@ class Aspect:
         """Return the aspect's fields of ``PlacementSummary`` in the list of placements."""
         return {}
 
-    def remark(self, now: int) -> str | None:
+    def make_remark(self, now: int) -> str | None:
         """Return a text for the placement's page, next to its mode; None to show nothing."""
         return None
 

@@ -141,24 +141,24 @@ class ListControl(Control):
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return, for each row, the probability that the control shows the row's whole list."""
-        return self.prefix_probabilities(actions, offers)[:, -1]
+        return self.compute_prefix_probabilities(actions, offers)[:, -1]
 
-    def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return for each position the probability of all arms down to it, in this order, shape (rows,
-        width)."""
-        return np.asarray(np.cumprod(self._conditional_probabilities(actions, offers), axis=1), np.float64)
+    def compute_prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return the probability of all arms down to each position, in their order, shape (rows, width)."""
+        conditional = self._compute_conditional_probabilities(actions, offers)
+        return np.asarray(np.cumprod(conditional, axis=1), np.float64)
 
-    def position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+    def compute_position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability that the control shows each arm at its position, shape (rows, width).
 
-        Unlike :meth:`prefix_probabilities`, whatever the other positions show.
+        Unlike in :meth:`compute_prefix_probabilities`, the other positions may show any arms.
         """
         if self._is_baseline:
-            return self._conditional_probabilities(actions, offers)
+            return self._compute_conditional_probabilities(actions, offers)
         sizes = _pad_offers(offers)[1][:, None]
-        return np.where(actions >= 0, 1.0 / sizes, self._conditional_probabilities(actions, offers))
+        return np.where(actions >= 0, 1.0 / sizes, self._compute_conditional_probabilities(actions, offers))
 
-    def _conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+    def _compute_conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return the probability of each arm at its position, given the arms above it."""
         padded, sizes = _pad_offers(offers)
         if self._is_baseline:

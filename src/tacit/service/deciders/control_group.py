@@ -110,7 +110,7 @@ class ControlGroup(Aspect):
         """Set the holdout to the one in the merged reward sums of all shards."""
         self._set_holdout(parse_holdout(self._read_terms().terms))
 
-    def reason_not_local(self, time: int | None) -> str | None:
+    def get_reason_not_local(self, time: int | None) -> str | None:
         """Return that only the service can assign decisions to the holdout; None without a holdout."""
         return None if self.assigner is None else REASON_NOT_LOCAL
 

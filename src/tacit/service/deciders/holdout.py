@@ -76,14 +76,11 @@ class HoldoutDecider:
         mixed = self._mix_propensities(decisions.propensities, control.compute_probabilities(actions, offers))
         if not len(decisions.prefixes) or not isinstance(control, ListControl):
             return replace(decisions, propensities=mixed)
-        return replace(
-            decisions,
-            propensities=mixed,
-            prefixes=self._mix_propensities(
-                decisions.prefixes, control.prefix_probabilities(actions, offers)
-            ),
-            places=self._mix_propensities(decisions.places, control.position_probabilities(actions, offers)),
-        )
+        by_prefix = control.compute_prefix_probabilities(actions, offers)
+        by_position = control.compute_position_probabilities(actions, offers)
+        prefixes = self._mix_propensities(decisions.prefixes, by_prefix)
+        places = self._mix_propensities(decisions.places, by_position)
+        return replace(decisions, propensities=mixed, prefixes=prefixes, places=places)
 
     def _mix_propensities(self, policy: Floats, control: Floats) -> Floats:
         """Return the probabilities of actions over all traffic from the probabilities of policy and

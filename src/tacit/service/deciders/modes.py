@@ -67,7 +67,7 @@ class Modes(Aspect):
         """Return {"mode": mode}."""
         return {"mode": self.mode}
 
-    def reason_not_local(self, time: int | None) -> str | None:
+    def get_reason_not_local(self, time: int | None) -> str | None:
         """Return that the service compares each decision, if the mode is ``shadow`` and a time is given.
 
         Else None.

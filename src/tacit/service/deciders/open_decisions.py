@@ -94,24 +94,24 @@ class OpenDecisions:
         """Size of the columns in bytes."""
         return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
-    def epochs(self, entries: Ints) -> Ints:
-        """Return the epochs of decisions."""
+    def get_epochs(self, entries: Ints) -> Ints:
+        """Return the epochs of decisions: how often their keys had restarted when they were made."""
         epochs: Ints = self._epochs[entries]
         return epochs
 
-    def lanes(self, entries: Ints) -> Ints:
+    def get_lanes(self, entries: Ints) -> Ints:
         """Return the learner's lanes of the keys of decisions."""
         return self._lanes[entries]
 
-    def actions(self, entries: Ints) -> Ints:
+    def get_actions(self, entries: Ints) -> Ints:
         """Return the arm indices that decisions showed, shape (rows, width)."""
         return self._actions[entries]
 
-    def propensities(self, entries: Ints) -> Floats:
+    def get_propensities(self, entries: Ints) -> Floats:
         """Return the propensities of decisions; NaN if unknown."""
         return self._propensities[entries]
 
-    def offers(self, entries: Ints) -> list[Ints]:
+    def get_offers(self, entries: Ints) -> list[Ints]:
         """Return the indices of the arms that were on offer to each decision, one array each."""
         initial_indices = self._initial_indices
         if not self._offers:
@@ -120,8 +120,8 @@ class OpenDecisions:
             self._offers[entry][0] if entry in self._offers else initial_indices for entry in entries.tolist()
         ]
 
-    def decisions(self, entries: Ints) -> Decisions:
-        """Return stored decisions, without their keys, as the learner takes them to correct rewards."""
+    def get_decisions(self, entries: Ints) -> Decisions:
+        """Return stored decisions, without their keys, as the learner needs them to correct rewards."""
         batch, actions = self._batch(entries)
         return build_decisions(
             self._learner, batch, actions, self._epochs[entries], self._propensities[entries]
@@ -143,7 +143,7 @@ class OpenDecisions:
         if not self._offers:
             return self._learn(entries, feedback)
         pieces = split_by_size(
-            list(map(len, self.offers(entries))), count_features_per_arm(self._learner.policy)
+            list(map(len, self.get_offers(entries))), count_features_per_arm(self._learner.policy)
         )
         return np.concatenate([self._learn(entries[part], feedback[part]) for part in pieces])
 

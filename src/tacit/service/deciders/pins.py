@@ -92,12 +92,12 @@ class Pins(Aspect):
         pin = self.get_pin(now)
         return {"pinned": None if pin is None else pin.arms}
 
-    def remark(self, now: int) -> str | None:
+    def make_remark(self, now: int) -> str | None:
         """Return the arms that are pinned now as text; None without a pin."""
         pin = self.get_pin(now)
         return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
 
-    def reason_not_local(self, time: int | None) -> str | None:
+    def get_reason_not_local(self, time: int | None) -> str | None:
         """Return that a pin holds at the time; None if none holds or no time is given."""
         return "it shows what is pinned" if time is not None and self.get_pin(time) is not None else None
 

@@ -130,7 +130,7 @@ class PolicyDecider:
         """
         # If the policy cannot replace a reward, the late one is learned in addition.
         if previous is not None and is_correctable(self.learner.policy):
-            self.learner.correct_many(self.open.decisions(entries), previous, values)
+            self.learner.correct_many(self.open.get_decisions(entries), previous, values)
             return np.ones(len(entries), np.bool_)
         # The control's policy may not learn examination.
         if examined is not None and self.learner.policy.learns_seen:
@@ -140,7 +140,7 @@ class PolicyDecider:
     def list_epochs(self, entries: Ints) -> list[int | None]:
         """Return the epoch of each open decision's key; None if this policy does not learn the decision."""
         unlearned = self.unlearned.get(entries)
-        epochs = iter(self.open.epochs(entries[~unlearned]).tolist())
+        epochs = iter(self.open.get_epochs(entries[~unlearned]).tolist())
         return [None if is_unlearned else next(epochs) for is_unlearned in unlearned.tolist()]
 
     # The fold --------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ class PlacementSignals(Aspect):
         """Make room for new arms of the placement."""
         self.stream.reserve_arms(len(self._policy.learner.offer.names))
 
-    def session(self, id: str | None) -> str | None:
+    def hash_session(self, id: str | None) -> str | None:
         """Return the hash of a session id as JSON for the log; None without a session.
 
         Raises
@@ -112,7 +112,7 @@ class PlacementSignals(Aspect):
             # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
-    def reason_not_local(self, time: int | None) -> str:
+    def get_reason_not_local(self, time: int | None) -> str:
         """Return that signals are computed in the service only."""
         return "its signals are computed here"
 

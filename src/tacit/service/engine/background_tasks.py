@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tacit.service.config.file import add_location, differences, encode_settings
+from tacit.service.config.file import add_location, encode_settings, find_differences
 from tacit.service.config.lift_terms import parse_holdout, parse_look_time
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
@@ -199,7 +199,7 @@ class ConfigurationLogger:
                 if before == now:
                     continue
                 if before is not None:
-                    changed = differences(before, now)
+                    changed = find_differences(before, now)
                     if "mode" in changed and mode != placement.mode and self._is_leader:
                         logger.warning(
                             "configuration: placements.%s.mode: %s is for a placement without decisions; "
@@ -326,7 +326,7 @@ class SubjectEraser:
                 if placement.sticky is not None:
                     # What the log without this user would give.
                     salt, number = placement.reader.hash_key
-                    placement.sticky.forget(subject.units(salt, number, placement.seed))
+                    placement.sticky.forget(subject.hash_units(salt, number, placement.seed))
                 placement.apply_change(rows.ChangeRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done

@@ -464,7 +464,7 @@ class Engine(Verbs):
             ready=self.writer.failure is None and not self.writer.stopping,
             events=pending.seq,
             bytes=self.store.size(),
-            rate=commits.rate(self.clock()),
+            rate=commits.compute_rate(self.clock()),
             committed=commits.last,
             commit_seconds=commits.seconds,
             buffered=pending.memory_rows,

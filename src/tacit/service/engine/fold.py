@@ -31,7 +31,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.context import schema_text
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tacit.service.config.file import encode_settings, policy_name, start_learner
+from tacit.service.config.file import encode_settings, get_policy_name, start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
@@ -83,7 +83,7 @@ def load_placement(
     StoreError
         If the store fails, or the base of the log is damaged.
     """
-    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, to_spec(config.policy), new_seed if config.seed is None else config.seed)
     changes = store.changes(stored.id)
     # The last policy version holds, whatever is configured: a start must not undo a rebuild.
     versions = read_policy_versions(changes)
@@ -189,13 +189,13 @@ def store_start_learner(name: str, config: PlacementConfig, store: Store, new_se
     if stored is not None:
         config = with_stored_policy(name, config, stored)
     start_file, learner = start_learner(name, config)
-    stored = store.placement(name, new_spec(learner.policy), new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, to_spec(learner.policy), new_seed if config.seed is None else config.seed)
     placement = open_placement(name, with_stored_policy(name, config, stored), stored)
     for _ in store.snapshots.save_in_steps(draft_start(placement, start_file, learner), BASES):
         pass
 
 
-def new_spec(policy: Policy) -> str:
+def to_spec(policy: Policy) -> str:
     """Return a new placement's policy, with the newest rule for learning feedback, as JSON for the store."""
     return json.dumps({**policy_to_spec(policy), FEEDBACK_RULE: IN_ORDER})
 
@@ -342,7 +342,7 @@ def with_stored_policy(
         config = _with_first_arms(config, before)
     policies = [before, *map(policy_from_stored, rebuilt)]
     # A policy that is newly named in the file is intended; one that a new version recommends is not.
-    named_anew = noted is not None and policy_name(noted) != policy_name(encode_settings(config))
+    named_anew = noted is not None and get_policy_name(noted) != get_policy_name(encode_settings(config))
     is_same = any(
         is_compatible(config.policy, stored_policy)
         for stored_policy in (policies[-1:] if named_anew else policies)

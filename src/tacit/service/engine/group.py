@@ -117,7 +117,7 @@ class _Recorder:
         placement = self._placement
         entries = self._find_open_entries(feedback)
         if entries is not None:
-            seqs = placement.windows.open.seqs(entries)
+            seqs = placement.windows.open.get_seqs(entries)
             rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
             return list(placement.learning.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
@@ -195,7 +195,7 @@ class _Recorder:
         placement, windows, id = self._placement, self._placement.windows.open, feedback.decision
         entry = windows.find(id)
         if entry is not None:
-            decision, contents = windows.row(entry), windows.contents(entry)
+            decision, contents = windows.get_row(entry), windows.get_named_feedback(entry)
             times = windows.count_feedback(entry)
         else:
             before = self._find_closed(id)
@@ -508,8 +508,8 @@ def _add_closing_decisions(
         windows = placement.windows.open
         for id in ids:
             entry = windows.find(id)
-            if entry is not None and windows.deadline(entry) <= now:
-                row, contents = windows.row(entry), windows.contents(entry)
+            if entry is not None and windows.get_deadline(entry) <= now:
+                row, contents = windows.get_row(entry), windows.get_named_feedback(entry)
                 times = windows.count_feedback(entry)
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [

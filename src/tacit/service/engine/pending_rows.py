@@ -207,7 +207,7 @@ class PendingLog:
         """Return a decision that is open or not committed; None for other ids."""
         entry = placement.windows.open.find(id)
         if entry is not None:
-            return placement.windows.open.row(entry)
+            return placement.windows.open.get_row(entry)
         # A short window may have closed before its decision was committed.
         uncommitted = self._uncommitted.get((placement.id, id))
         return None if uncommitted is None else uncommitted.decision

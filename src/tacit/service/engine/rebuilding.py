@@ -30,7 +30,7 @@ from tacit.service.engine.segments import reads_user_contexts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
-from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, read_policy_versions, state_name
+from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, name_state, read_policy_versions
 from tacit.service.log.rows import POLICY, UNLEARNED_MODES, DecisionRow, Event, select_propensities
 from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement
@@ -116,7 +116,7 @@ class Rebuilder:
             policy, number, aside = json.loads(stored.spec), stored.policy, []
             if before:
                 policy, number, aside = before[-1].policy, before[-1].number, before[-1].aside
-            states.append(State(state_name(time, policy), time, seq, policy, number, aside))
+            states.append(State(name_state(time, policy), time, seq, policy, number, aside))
         return states
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
@@ -165,7 +165,7 @@ class Rebuilder:
             to = next(reversed(states)) if placement.policy_version is None else placement.policy_version.left
         # Early versions of 0.3 did not name nested policies.
         earlier = {
-            state_name(stored_state.time, {"name": stored_state.policy["name"]}): stored_state
+            name_state(stored_state.time, {"name": stored_state.policy["name"]}): stored_state
             for stored_state in states.values()
         }
         state = (earlier | states).get(to)
@@ -273,7 +273,7 @@ class Rebuilder:
         steps = engine.store.snapshots.save_in_steps(drafts[0], STATES)
         while await self._writer.call_store(next, steps, steps) is not steps:
             pass
-        return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
+        return name_state(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
     async def _switch(self, config: Any, fold: _Fold, version: PolicyVersion, who: str | None) -> None:
         """Apply the remaining rows of the log to the new placement, and replace the old placement by it.

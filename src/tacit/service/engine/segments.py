@@ -185,7 +185,7 @@ class _SegmentReport:
         """
         if bands is None or arm not in self._arm_indices:
             return None, None, None
-        mean, low, high = (self._sample.scale.amount(values[self._arm_indices[arm]]) for values in bands)
+        mean, low, high = (self._sample.scale.convert(values[self._arm_indices[arm]]) for values in bands)
         return mean, low, high
 
 

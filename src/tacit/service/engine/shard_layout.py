@@ -17,7 +17,7 @@ from psycopg import sql
 
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fold import new_spec, with_stored_policy
+from tacit.service.engine.fold import to_spec, with_stored_policy
 from tacit.service.errors import Fenced, NoStore, StoreError
 from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore, lock_number
 from tacit.service.log.sql import check_version
@@ -181,7 +181,7 @@ def _with_stored_policy(
     store: PostgresStore, name: str, config: PlacementConfig, new_seed: int
 ) -> PlacementConfig:
     """Return a placement's configuration with its stored policy and seed; create it in the store if new."""
-    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, to_spec(config.policy), new_seed if config.seed is None else config.seed)
     return with_stored_policy(name, config, stored)
 
 

@@ -122,7 +122,7 @@ class DuelLog:
 
     def _store_closed(self, rewards: TrainingBatch) -> None:
         """Store closed windows as searches, by sequence number of the decision, until they are counted."""
-        rows = self._windows.open.rows(rewards.entries)
+        rows = self._windows.open.get_rows(rewards.entries)
         for row, feedback in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._make_search(row, feedback)
 

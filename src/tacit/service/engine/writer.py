@@ -87,7 +87,7 @@ class Commits:
         while self._recent[0][0] <= second - RATE_SECONDS:
             self._recent.popleft()
 
-    def rate(self, now: int) -> float:
+    def compute_rate(self, now: int) -> float:
         """Return the number of committed rows per second, over the last 10 seconds.
 
         ``now`` is in microseconds.

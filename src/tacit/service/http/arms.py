@@ -131,12 +131,12 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
             "sums": self.spread,
         }
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make the policy, with minimum shares of arms if configured, the secondary policy and options.
 
         Both policies get an open range of rewards if the learned metric has one.
         """
-        policy, secondary, options = super().parts()
+        policy, secondary, options = super().make_parts()
         if self._metric is not None and self._metric.is_open:
             policy, secondary = self._with_open_range(policy), secondary and self._with_open_range(secondary)
         if self.at_least:
@@ -158,10 +158,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Fields of the attribution rule: default, aggregation, late, correction in µs.
-
-        Range of the metric.
-        """
+        """Fields of the attribution rule, with the correction window in µs, and the metric's range."""
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,

@@ -95,9 +95,9 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
         """Settings on which the recommended policy depends: that it shows duels."""
         return {"shows": "duel"}
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make the policy, with minimum shares of rankers if configured, the secondary policy and options."""
-        policy, secondary, options = super().parts()
+        policy, secondary, options = super().make_parts()
         if self.at_least:
             policy = MinimumDuelShares(policy, at_least=self.at_least)
         return policy, secondary, options

@@ -24,7 +24,7 @@ from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.projections.lift_report import make_lift_report
-from tacit.service.projections.series import ARMS, uniform_estimate
+from tacit.service.projections.series import ARMS, estimate_uniform_reward
 from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples
 
 def _read_uniform_reward(placement: Placement) -> float | None:
     """Return the estimated mean reward of uniform exploration; None if it cannot be estimated."""
-    estimate = uniform_estimate(placement.series.table[:, :ARMS].sum(axis=0))
+    estimate = estimate_uniform_reward(placement.series.table[:, :ARMS].sum(axis=0))
     return None if estimate is None else estimate.value
 
 
@@ -345,13 +345,13 @@ OF_LEARNED: Table = (
      lambda placement: _read_order(placement, lambda order, now: order.waiting_count)),
     (GAUGE, "tacit_learning_age_seconds",
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
-     lambda placement: _read_order(placement, lambda order, now: order.age(now) / 1e6)),
+     lambda placement: _read_order(placement, lambda order, now: order.get_learning_age(now) / 1e6)),
     (GAUGE, "tacit_click_delay_seconds", "Time within which 95 % of clicks come; from 100 clicks on.", "",
      lambda placement: _read_order(placement, lambda order, now: _convert_to_seconds(order.click_delay))),
     (GAUGE, "tacit_attribution_window_seconds", "For how long clicks count.", "",
      lambda placement: _read_order(placement, lambda order, now: order.rule.window / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
-     lambda placement: _read_order(placement, lambda order, now: order.waiting_time(now) / 1e6)),
+     lambda placement: _read_order(placement, lambda order, now: order.get_waiting_time(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
      lambda placement: byte_count(placement.learner.state)),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",

@@ -70,12 +70,12 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
         """Fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
         """Make the policy, with minimum shares of arms if configured, the secondary policy and options.
 
         Raises ``InvalidValue`` if minimum shares are configured for a policy that cannot guarantee them.
         """
-        policy, secondary, options = super().parts()
+        policy, secondary, options = super().make_parts()
         if self.at_least:
             if not isinstance(policy, ListMix | SafeListMix):
                 remedy = f"leave it out: lists of {policy.label} promise nothing; those of list-mix can"
@@ -86,7 +86,7 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
     def fit_policy(self, policy: Policy) -> Policy:
         """Check a policy, and return it with the table's number of positions.
 
-        A policy not for lists unchanged.
+        Policies that do not show lists are returned unchanged.
         """
         super().fit_policy(policy)
         if not isinstance(policy, SlatePolicy):

@@ -249,9 +249,9 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
             return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
     if not metrics:
         return None
-    metric_configs = placement.config.metrics
+    configs = placement.config.metrics
     warnings = (
-        metric_configs[name].doubt(name, amount) for name, amount in metrics.items() if name in metric_configs
+        configs[name].find_warning(name, amount) for name, amount in metrics.items() if name in configs
     )
     return next(filter(None, warnings), None)
 
@@ -280,7 +280,7 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
         if amount:
             what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
             return f"{what}; aggregation = 'sum' learns all that a decision earns"
-        if reward is not None and reward > placement.windows.open.reward(entry):
+        if reward is not None and reward > placement.windows.open.get_reward(entry):
             remedy = "send none until it is known, or give aggregation = 'max'"
             return f"reward: {reward:g} is not learned, as a lower one came first; {remedy}"
     return None
@@ -305,7 +305,7 @@ def _compute_learning_delay(placement: Placement, id: str) -> float | None:
     """Return the seconds until the window of an open decision ends; None if the decision is not open."""
     windows = placement.windows
     entry = windows.open.find(id)
-    return None if entry is None else max(0, windows.open.deadline(entry) - windows.time) / 1e6
+    return None if entry is None else max(0, windows.open.get_deadline(entry) - windows.time) / 1e6
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:

@@ -97,7 +97,7 @@ def blank_archived_rows(
     """
     done = {}
     for name, stored in placements.items():
-        units = subject.units(stored.salt, stored.id, stored.seed)
+        units = subject.hash_units(stored.salt, stored.id, stored.seed)
         counts = BlankedRows(
             _blank_column(folder / name, "decisions", "asked", partial(_blank_units, units)),
             _blank_column(folder / name, "records", "content", partial(_blank_subject, subject)),

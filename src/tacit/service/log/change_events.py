@@ -138,12 +138,12 @@ def read_policy_version(change: rows.ChangeRow) -> PolicyVersion:
     return msgspec.structs.replace(version, seq=change.seq)
 
 
-def state_name(time: int, policy: Mapping[str, Any]) -> str:
+def name_state(time: int, policy: Mapping[str, Any]) -> str:
     """Return the name of a policy's learned state at a time, for rollbacks.
 
     Examples
     --------
-    >>> state_name(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
+    >>> name_state(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
     '2023-11-14T22:13:20.123456Z-UCB1'
     """
     return f"{as_text(time).removesuffix('+00:00')}Z-{format_policy_name(policy)}"

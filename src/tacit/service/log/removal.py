@@ -123,7 +123,7 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
 def _forget_decisions(store: Store, writer: Any, subject: Subject, stored: StoredPlacement) -> int:
     """Remove the hashes of a subject from a placement's decisions; return the number of changed rows."""
     blank = []
-    for unit in subject.units(stored.salt, stored.id, stored.seed):
+    for unit in subject.hash_units(stored.salt, stored.id, stored.seed):
         rows = store.run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
         for row in map(store.parse_decision, rows):
             blanked_row = row._replace(asked=remove_unit(row.asked))

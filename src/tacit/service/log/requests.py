@@ -397,12 +397,12 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
         raise InvalidValue(
             f"metrics.{name}", None, f"send its amount, or 0, as {example}: it is what is learned"
         )
-    worth = metric.worth(amounts[name])
+    reward = metric.to_reward(amounts[name])
     # In a shard, the ingress has already set the reward.
-    if feedback.reward not in (None, worth):
+    if feedback.reward not in (None, reward):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)
-    return feedback._replace(reward=None if metric.attribution else worth)
+    return feedback._replace(reward=None if metric.attribution else reward)
 
 
 def _check_metrics(content: str, placement: Any) -> None:
@@ -423,7 +423,7 @@ def _check_metrics(content: str, placement: Any) -> None:
             )
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
         checks.number(f"metrics.{name}", amount, metrics[name].least, metrics[name].most)
-        if name not in placement.warned and (doubt := metrics[name].doubt(name, amount)):
+        if name not in placement.warned and (doubt := metrics[name].find_warning(name, amount)):
             placement.warned.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 

@@ -115,7 +115,7 @@ class Subject(NamedTuple):
     kind: str
     name: str
 
-    def units(self, salt: str, placement: int, seed: int) -> list[str]:
+    def hash_units(self, salt: str, placement: int, seed: int) -> list[str]:
         """Return the two possible hashes of the subject in decisions of a placement; [] for a client.
 
         The first is by :func:`hash_unit`, the second is the one of versions up to 0.2.

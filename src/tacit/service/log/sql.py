@@ -435,7 +435,7 @@ class SnapshotTables:
         self._unfinished.add(number)
         try:
             checksum = Checksum(draft[:4])
-            for batch in draft.batches():
+            for batch in draft.split_into_batches():
                 checksum.add(batch)
                 with self._database.transaction() as writer:
                     self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])

@@ -101,7 +101,7 @@ class Draft(NamedTuple):
     plan: str
     pieces: Iterator[tuple[str, bytes]]
 
-    def batches(self) -> Iterator[list[tuple[str, bytes]]]:
+    def split_into_batches(self) -> Iterator[list[tuple[str, bytes]]]:
         """Yield the pieces in lists of at least :data:`BATCH` bytes each; the last list may be smaller.
 
         Pieces are encoded now, and can be iterated once.

@@ -103,7 +103,7 @@ def has_user_data(path: Path, kind: str, name: str) -> bool:
             units = [
                 f'%"unit":"{unit}"%'
                 for _, id, _, _, seed, _ in backup.execute(PLACEMENT)
-                for unit in subject.units(salt, id, seed)
+                for unit in subject.hash_units(salt, id, seed)
             ]
             query = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
             return any(backup.execute(query, (unit,)).get for unit in units)

@@ -368,7 +368,7 @@ def follow(
         If the log does not reach so far.
     """
     while not stopping():
-        lines = list(lines_after(store, after))
+        lines = list(iterate_lines(store, after))
         # An open read transaction keeps the service from shortening its write-ahead log, which it tries
         # at each commit.
         store.renew()
@@ -381,7 +381,7 @@ def follow(
             time.sleep(POLL_SECONDS)
 
 
-def lines_after(store: Store, after: int) -> Iterator[LogLine]:
+def iterate_lines(store: Store, after: int) -> Iterator[LogLine]:
     """Yield the next rows after row ``after`` as JSON lines, at most 5000; none if the log ends there.
 
     Warns if the log's first rows were dropped.

@@ -142,7 +142,7 @@ class NewShard:
             self._last_values[placement, change.kind] = change.value
             self.add(change._replace(placement=placement))
 
-    def lacks(self, placement: int, change: rows.ChangeRow) -> bool:
+    def lacks_change(self, placement: int, change: rows.ChangeRow) -> bool:
         """True if a change event of arms is newer than the last one of the placement in this shard."""
         before = self._last_values.get((placement, rows.ARMS))
         return before is None or parse_arms(before).changes < parse_arms(change.value).changes
@@ -179,21 +179,21 @@ class Source:
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
 
-    def events(self) -> Iterator[tuple[Source, rows.Event]]:
+    def iterate_events(self) -> Iterator[tuple[Source, rows.Event]]:
         """Yield this source with each event of its log, in order."""
         for event in self.store.events(0):
             yield self, event
 
-    def before(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
-        """Close the windows of followed placements up to an event's time; yield updates of their classifiers.
+    def close_windows(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
+        """Close the windows of followed placements that end by an event's time.
 
-        Each update comes with the name of its placement.
+        Yield updates of their classifiers with the placements' names.
         """
         for placement in self._followed.values():
             placement.advance(event.time)
         yield from self._export_updates(event.time)
 
-    def after(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
+    def apply_event(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
         """Apply an event to the followed placements.
 
         Yield updates of their classifiers with the placements' names.
@@ -222,13 +222,13 @@ def _distribute(
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
     end = 0
     merged = heapq.merge(
-        *(source.events() for source in sources), key=lambda pair: (pair[1].time, pair[0].number)
+        *(source.iterate_events() for source in sources), key=lambda pair: (pair[1].time, pair[0].number)
     )
     for source, event in merged:
         end = event.time
-        _write_updates(targets, source.before(event))
+        _write_updates(targets, source.close_windows(event))
         _write_event(config, source, event, targets, alone=len(sources) == 1)
-        _write_updates(targets, source.after(event))
+        _write_updates(targets, source.apply_event(event))
     for source in sources:
         _distribute_records(source, targets)
     for target in targets:
@@ -292,7 +292,7 @@ def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *,
         stored = target.placements[name]
         # Each shard logged all changes of arms, by its own clock.
         if change.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
-            change.kind == rows.ARMS and (alone or target.lacks(stored.id, change))
+            change.kind == rows.ARMS and (alone or target.lacks_change(stored.id, change))
         ):
             target.switch(stored.id, change)
 

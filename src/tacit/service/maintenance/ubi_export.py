@@ -21,7 +21,7 @@ from tacit.service.log.requests import parse_action
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store, read_records
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.features import matrix
+from tacit.service.placements.features import to_matrix
 
 # ---- Rows of the log as records
 
@@ -51,7 +51,7 @@ def list_items(row: DecisionRow) -> list[str | None] | None:
     return [None if item is None else str(item) for item in items]
 
 
-def shows_one(row: DecisionRow) -> bool:
+def is_single_item(row: DecisionRow) -> bool:
     """True if a decision showed one arm, so that its feedback is a reward."""
     content = None if row.shown is None else json.loads(row.shown)
     return (isinstance(content, dict) and not {"pair", "slate"} & set(content)) or content is None
@@ -86,7 +86,7 @@ class UbiRecords:
         """Return a decision as a UBI query record, with its policy and propensities in tacit's attributes."""
         items = list_items(row)
         record: dict[str, Any] = {
-            "query_id": query_id(row),
+            "query_id": make_query_id(row),
             "user_query": row.key,
             "timestamp": ubi_records.format_time(row.time),
             "query_attributes": {
@@ -116,7 +116,7 @@ class UbiRecords:
             attributes["deferred"] = True
         if row.context is not None:
             attributes["context"] = json.loads(row.context)
-        if shows_one(row):
+        if is_single_item(row):
             attributes["arms"] = self._list_arms(row)
             return attributes
         items, teams = list_items(row), _make_team_attributes(row)
@@ -145,7 +145,7 @@ class UbiRecords:
         # Without names, the arms are numbered by the rows of their features.
         features = json.loads(row.asked)
         counts = [
-            len(matrix(features.get(field), dim))
+            len(to_matrix(features.get(field), dim))
             for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
         ]
         return [str(arm) for arm in range(max(counts))]
@@ -183,14 +183,14 @@ class UbiRecords:
             }
             yield {
                 "action_name": action,
-                "query_id": query_id(row),
+                "query_id": make_query_id(row),
                 "user_query": row.key,
                 "timestamp": ubi_records.format_time(feedback.time),
                 "event_attributes": attributes,
             }
 
 
-def query_id(row: DecisionRow) -> str:
+def make_query_id(row: DecisionRow) -> str:
     """Return the UBI query id of a decision: its own id, or a digest of an id too long for UBI."""
     if len(row.id) <= ubi_records.LONGEST_NAME:
         return row.id

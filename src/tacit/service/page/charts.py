@@ -352,7 +352,7 @@ def reward(share: float, scale: RewardScale) -> str:
     >>> reward(0.25, SHARES), reward(0.25, RewardScale(0.0, 200.0, "revenue"))
     ('25.0 %', '50')
     """
-    return format_reward(scale.amount(share), scale)
+    return format_reward(scale.convert(share), scale)
 
 
 def interval(ends: Sequence[float], scale: RewardScale) -> str:

@@ -309,7 +309,7 @@ def label_policy(policy: Policy) -> str:
 
 def describe_mode(placement: Placement, now: int) -> str:
     """Return a placement's mode in a word or two, followed by the remarks of its aspects."""
-    remarks = (aspect.remark(now) for aspect in placement.aspects.values())
+    remarks = (aspect.make_remark(now) for aspect in placement.aspects.values())
     return ", ".join([MODE_LABELS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 

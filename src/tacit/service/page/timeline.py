@@ -28,10 +28,10 @@ from tacit.service.projections.arm_results import (
     SECOND,
     WIDTHS,
     R,
-    impressions,
-    rewards,
+    get_impressions,
+    get_rewards,
 )
-from tacit.service.projections.series import ARMS, Series, UniformEstimate, uniform_estimate
+from tacit.service.projections.series import ARMS, Series, UniformEstimate, estimate_uniform_reward
 
 MOST_POINTS = 96
 MARGIN = 50
@@ -133,7 +133,7 @@ class TimeBin(NamedTuple):
     @property
     def uniform(self) -> UniformEstimate | None:
         """Estimated mean reward of uniform exploration; None if it cannot be estimated."""
-        return uniform_estimate(self.sums)
+        return estimate_uniform_reward(self.sums)
 
 
 def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:
@@ -151,7 +151,7 @@ def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -
     else:
         begin = 0 if time_range.whole else time_range.span.begin
         periods = zip(*series.results.sum_periods(begin, time_range.span.end + 1, most), strict=True)
-        rows = [(int(begin), int(end), row, impressions(row)) for begin, end, row in periods]
+        rows = [(int(begin), int(end), row, get_impressions(row)) for begin, end, row in periods]
     time_bins = [TimeBin(begin, end, row[:ARMS], counts) for begin, end, row, counts in rows
              if counts.any()]  # fmt: skip
     return time_bins
@@ -200,13 +200,13 @@ def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Ra
         mean = scale.convert_logged(total, trials) / trials if trials > 0 else 0.0
         return Rate(mean, mean, mean, int(trials))
     if trials <= 0:
-        return Rate(0.0, scale.low, scale.amount(1.0), 0)
+        return Rate(0.0, scale.low, scale.convert(1.0), 0)
     n, mean = trials, scale.convert_logged(total, trials) / trials
     share = min(max((mean - scale.low) / scale.span, 0.0), 1.0)
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     margin = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
-    low, high = (scale.amount(end) for end in (middle - margin, middle + margin))
-    return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.amount(1.0)), mean), int(n))
+    low, high = (scale.convert(end) for end in (middle - margin, middle + margin))
+    return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.convert(1.0)), mean), int(n))
 
 
 def make_rate_points(
@@ -272,7 +272,7 @@ def sum_arms(series: Series, time_range: Range) -> ArmSums:
     results = series.results
     begin = max(time_range.span.begin if not time_range.whole else 0, results.time)
     sums = results.sum_range(begin) if time_range.whole else results.sum_range(begin, time_range.span.end)
-    return ArmSums(impressions(sums), rewards(sums), results.time)
+    return ArmSums(get_impressions(sums), get_rewards(sums), results.time)
 
 
 def count_decisions(series: Series, begin: int) -> int:

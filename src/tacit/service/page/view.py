@@ -431,7 +431,8 @@ class View:
         It is above the intervals of arms with many impressions, and at most the greatest reward.
         """
         rates = [result.rate for result in self.results if result.shown]
-        most = max((rate.high for rate in rates), default=1.0) if self.unit.is_open else self.unit.amount(1.0)
+        largest = max((rate.high for rate in rates), default=1.0)
+        most = largest if self.unit.is_open else self.unit.convert(1.0)
         highs = [min(rate.high, 2 * rate.value + 0.01 * self.unit.span) for rate in rates]
         return min(max(highs, default=most), most) or 1.0
 

@@ -28,7 +28,7 @@ def check_client_side(placement: Placement, time: int | None = None) -> None:
     if placement.config.kind != ARMS:
         why = f"placements of kind {placement.config.kind!r} decide here"
     for aspect in placement.aspects.values():
-        why = why or aspect.reason_not_local(time)
+        why = why or aspect.get_reason_not_local(time)
     if why is not None:
         raise InvalidValue("placement", placement.name, f"ask the service for decisions: {why}")
 

@@ -367,9 +367,9 @@ class DuelResults(Results):
         The last batch is cached, as it is read several times.
         """
         open, duels = self.windows.open, self._duels
-        pairs = list(zip(open.seqs(rewards.entries), rewards.values, strict=True))
+        pairs = list(zip(open.get_seqs(rewards.entries), rewards.values, strict=True))
         if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):
-            rows = open.rows(rewards.entries)
+            rows = open.get_rows(rewards.entries)
             read = list(map(read_duel, rows, rewards.values))
             self._duels = {seq: (feedback, duel) for (seq, feedback), duel in zip(pairs, read, strict=True)}
             return read

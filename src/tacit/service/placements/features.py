@@ -37,7 +37,7 @@ from tacit.service.log.requests import Impression
 from tacit.service.log.rows import DecisionRow, encode_json, encode_list
 from tacit.service.placements.lists import ListResults, ListShows
 from tacit.service.placements.requests import RequestReader
-from tacit.service.placements.results import Results, weighable_propensities
+from tacit.service.placements.results import Results, get_weighable_propensities
 from tacit.service.placements.shows import LogTexts, Shows
 
 MAX_ARMS = 10_000
@@ -178,7 +178,7 @@ class FeatureShows(Shows):
         decision = super().restore_decision(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
-            matrix(features.get(field), dim)
+            to_matrix(features.get(field), dim)
             for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
         )
         offered = decision.offered
@@ -330,7 +330,7 @@ class FeatureResults(Results):
         """Count the shown arm of each decision in the series; as arm 0 if arms come with requests."""
         indices = [self._lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self.shows.count_offered, rows))
-        self.series.count_decisions(rows[0].time, indices, weighable_propensities(rows), offered)
+        self.series.count_decisions(rows[0].time, indices, get_weighable_propensities(rows), offered)
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
         """Return for each open decision the index of its rewarded arm; None if arms come with requests."""
@@ -377,7 +377,7 @@ def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
     return result
 
 
-def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
+def to_matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
     """Return rows of features as an array, shape (rows, dim); an empty array for None."""
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 

@@ -186,11 +186,11 @@ class FeedbackLearning:
         lanes = np.full(len(entries), -1, np.int64)
         # Decisions that the policy does not learn from are not counted as open in its belief.
         if order.counts_open and not self.learns_nothing and not self._modes.frozen:
-            lanes = open_decisions.lanes(entries)
+            lanes = open_decisions.get_lanes(entries)
             for flags in (self._unlearned, self._policy.unlearned):
                 if flags:
                     lanes = np.where(flags.get(entries), -1, lanes)
-        order.begin(entries, lanes, open_decisions.actions(entries)[:, 0], self._windows.time)
+        order.begin(entries, lanes, open_decisions.get_actions(entries)[:, 0], self._windows.time)
         if self._unlearned and (unlearned := self._unlearned.get(entries)).any():
             order.skip(entries[unlearned])
             # At once, so that later decisions of the same moment do not depend on the grouping.
@@ -220,8 +220,8 @@ class FeedbackLearning:
         # Signals count answers at the end of the window, not at the next request: a replay has other
         # requests, and must compute the same numbers.
         if signals is not None:
-            keys = self._open.values(rewards.entries, "key")
-            ends = list(map(self._open.deadline, rewards.entries.tolist()))
+            keys = self._open.get_column(rewards.entries, "key")
+            ends = list(map(self._open.get_deadline, rewards.entries.tolist()))
             signals.count_answers(keys, ends, self._open.is_clicked(rewards.entries))
         self.counts.outcomes[CLOSED] += len(rewards.values)
         learned = self._select_learnable(rewards)
@@ -265,7 +265,7 @@ class FeedbackLearning:
         order = self._windows.order
         if order is None or not rewards.values:
             return rewards, self._learn_batch(rewards)
-        turns = order.turns(rewards.entries)
+        turns = order.get_turns(rewards.entries)
         late = (turns == LEARNED_IN_TURN) & (order.learns_late and bool(rewards.row_indices))
         if late.any() and not order.rule.only_examined:
             # The default was already learned in their turn.
@@ -306,7 +306,7 @@ class FeedbackLearning:
         time = feedback.column("time")[0]
         for rewards in parts:
             if self._signals is not None and rewards.previous is None:
-                keys = self._open.values(rewards.entries, "key")
+                keys = self._open.get_column(rewards.entries, "key")
                 clicked = self._open.is_clicked(rewards.entries)
                 self._signals.count_answers(keys, [time] * len(keys), clicked)
             self._learn_final(rewards, outcomes)
@@ -328,7 +328,7 @@ class FeedbackLearning:
         row_indices = [row_index for rewards in parts for row_index in rewards.row_indices]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
         restarted_entries = learned.entries[~has_same_epoch] if self.restarts else learned.entries[:0]
-        waits = order.turns(entries) == WAITING
+        waits = order.get_turns(entries) == WAITING
         for row_index, is_waiting, is_late in zip(
             row_indices, waits.tolist(), np.isin(entries, restarted_entries).tolist(), strict=True
         ):
@@ -353,7 +353,7 @@ class FeedbackLearning:
         """
         learned = self._select_learnable(rewards)
         if len(learned.values) < len(rewards.values):
-            entry_modes = self._windows.open.values(rewards.entries, "mode")
+            entry_modes = self._windows.open.get_column(rewards.entries, "mode")
             modes = dict(zip(rewards.row_indices, entry_modes, strict=True))
             for row_index in set(rewards.row_indices).difference(learned.row_indices):
                 outcomes[row_index] = NOTED if modes[row_index] == KEPT else NOT_LEARNING

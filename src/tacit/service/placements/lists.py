@@ -144,8 +144,8 @@ class ListResults(Results):
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add the clicks of decisions to the series, and their lists and clicks to the tally by position."""
-        times = self.windows.open.values(rewards.entries, "time")
-        actions = self.policy.open.actions(rewards.entries)
+        times = self.windows.open.get_column(rewards.entries, "time")
+        actions = self.policy.open.get_actions(rewards.entries)
         for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
             for position in clicks:
                 self.series.count_reward(time, None, 1, 1.0, self._get_click_arm(indices[position]))
@@ -155,7 +155,7 @@ class ListResults(Results):
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision a reward of 1 for the arm at each clicked position."""
-        listed = self.policy.open.actions(rewards.entries).tolist()
+        listed = self.policy.open.get_actions(rewards.entries).tolist()
         return [
             [(self._get_click_arm(indices[position]), [1.0]) for position in clicks]
             for indices, clicks in zip(listed, rewards.values, strict=True)

@@ -207,7 +207,7 @@ class Placement:
         self.recall = Recall(self.policy, self.secondary, self.shows, self.learning, self.modes, self.signals)
         self.restarts = self.learning.restarts
         self.snapshot_seq = self.snapshot_size = 0
-        self.compose()
+        self.build_deciders()
 
     def _make_secondary(self) -> PolicyDecider | None:
         """Return the secondary policy in its state before the first decision; None without one."""
@@ -230,7 +230,7 @@ class Placement:
         if self.windows.order is not None:
             self.windows.order.compile()
 
-    def compose(self) -> None:
+    def build_deciders(self) -> None:
         """Compose the chain of deciders from the current mode, holdout and pin.
 
         Called after each change event; also sets ``decides_alone``.
@@ -479,7 +479,7 @@ class Placement:
         holds_users = self.kind.showing.compared or self.sticky is not None
         if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and holds_users):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
-        self.compose()
+        self.build_deciders()
 
     def set_arms(self, value: str, seq: int, time: int) -> None:
         """Change the arms of learners, aspects, series and lift to the ones in a change event's JSON.

@@ -64,15 +64,15 @@ class Results:
         self.series.count_decisions(
             rows.column("time")[0],
             list(map(self._lifecycle.arm_indices.__getitem__, rows.column("arm"))),
-            weighable_propensities(rows),
+            get_weighable_propensities(rows),
             offered,
         )
 
     def count_offers(self, entries: Ints) -> list[int]:
         """Return the number of arms on offer to each open decision."""
-        if self.shows.has_plain_arms and not any(self.windows.open.values(entries, "offered")):
+        if self.shows.has_plain_arms and not any(self.windows.open.get_column(entries, "offered")):
             return [len(self._lifecycle.initial_indices)] * len(entries)
-        return list(map(self.shows.count_offered, self.windows.open.rows(entries)))
+        return list(map(self.shows.count_offered, self.windows.open.get_rows(entries)))
 
     # Rewards ---------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Results:
             if len(indices) < len(entries):
                 entries = entries[indices]
             self.series.count_rewards(
-                self.windows.open.values(entries, "time"),
+                self.windows.open.get_column(entries, "time"),
                 self._get_propensities(entries),
                 self.count_offers(entries),
                 [rewards.values[i] for i in indices],
@@ -144,7 +144,7 @@ class Results:
         unlearned = rewards.select(
             [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
         )
-        times = self.windows.open.values(unlearned.entries, "time")
+        times = self.windows.open.get_column(unlearned.entries, "time")
         for time, arm_rewards in zip(times, self._attribute_rewards(unlearned), strict=True):
             for arm_index, amounts in arm_rewards:
                 self.series.results.count_reward(time, arm_index, amounts)
@@ -163,11 +163,11 @@ class Results:
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
         """Return for each open decision the index of the arm that its reward counts for; None if no arm."""
-        return self.policy.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
+        return self.policy.open.get_actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
 
     def _get_propensities(self, entries: Ints) -> list[float | None]:
         """Return the logged propensities of open decisions; None where an arm was always shown."""
-        propensities, modes = self.windows.open.columns(entries, "propensity", "mode")
+        propensities, modes = self.windows.open.get_columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(UNWEIGHTED_MODES):
             return propensities
         pairs = zip(propensities, modes, strict=True)
@@ -192,7 +192,7 @@ class Results:
         """Set the kind's counts to the sum of :meth:`export_counts` over all shards; here nothing."""
 
 
-def weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+def get_weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
     """Return the logged propensities of decisions of one mode.
 
     None for each if the mode always shows one arm.

@@ -189,7 +189,7 @@ class Shows:
         """
         if arms.count(None) == len(arms) and not self.lifecycle.full_offers:
             return arms
-        return self.lifecycle.as_offered(arms)
+        return self.lifecycle.format_offers(arms)
 
     def format_shown(
         self,

@@ -178,7 +178,7 @@ def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | lis
         secondary_epochs = placement.secondary.list_epochs(entries)
     order = placement.windows.order
     turns = [] if order is None else [order.export_entries(entries)]
-    return placement.policy.open.epochs(entries), secondary_epochs, *turns
+    return placement.policy.open.get_epochs(entries), secondary_epochs, *turns
 
 
 def _list_learners(placement: Placement) -> dict[str, Learner]:
@@ -377,7 +377,7 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     # The base of a start file has time 0.
     placement.snapshot_seq, placement.snapshot_time = snapshot.seq, snapshot.time or None
     placement.snapshot_size = _count_size(placement)
-    placement.compose()
+    placement.build_deciders()
 
 
 def _reopen(
@@ -392,7 +392,7 @@ def _reopen(
         return
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
     entries = windows.restore(saved, defaulted=defaulted)
-    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.rows(entries))
+    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.get_rows(entries))
     epochs, secondary_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
     if is_new_learner:
         learner = policy.learner
@@ -404,7 +404,7 @@ def _reopen(
     decisions = placement.recall.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
     if turns and not defaulted and windows.order is not None:
-        windows.order.reopen(entries, policy.open.lanes(entries), turns[0], is_new_learner=is_new_learner)
+        windows.order.reopen(entries, policy.open.get_lanes(entries), turns[0], is_new_learner=is_new_learner)
     for i, epoch in enumerate(secondary_epochs):
         if epoch is not None and secondary is not None:
             row = rows[i : i + 1]

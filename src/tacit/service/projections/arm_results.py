@@ -72,7 +72,7 @@ class ArmResults:
     ...     row = results.find_row(minute * MINUTE)
     ...     row[[DECISIONS, FIRST_ARM + 2 * (minute % 2)]] += 1.0
     >>> hour = results.sum_periods(2940 * MINUTE, 3000 * MINUTE, 60)
-    >>> len(hour.begins), impressions(hour.sums).sum(axis=0)
+    >>> len(hour.begins), get_impressions(hour.sums).sum(axis=0)
     (60, array([30., 30.]))
     >>> results.sum_periods(0, 3000 * MINUTE, 60).sums[:, DECISIONS].sum()
     np.float64(3000.0)
@@ -200,7 +200,7 @@ class ArmResults:
         # Periods cannot be split, so all results are at least as wide as the widest period.
         width = max((b - begin_time for begin_time, b, _ in periods), default=WIDTHS[0])
         first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
-        width = next(w for w in _wider(width) if -(-(last - first // w * w) // w) <= most)
+        width = next(w for w in _iterate_widths(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
         for begin_time, _, row in periods:
             joined[begin_time // width] = joined.get(begin_time // width, 0.0) + row
@@ -244,7 +244,7 @@ class ArmResults:
         self._rows = [{period: np.array(row) for period, row in rows} for rows in saved["rows"]]
 
 
-def _wider(width: int) -> Iterator[int]:
+def _iterate_widths(width: int) -> Iterator[int]:
     """Yield the allowed widths of at least ``width``, without end.
 
     Each is a multiple of the finer periods.
@@ -256,11 +256,11 @@ def _wider(width: int) -> Iterator[int]:
         yield width
 
 
-def impressions(sums: Floats) -> Floats:
+def get_impressions(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's impressions, shape (..., arms)."""
     return sums[..., FIRST_ARM::2]
 
 
-def rewards(sums: Floats) -> Floats:
+def get_rewards(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's rewards, shape (..., arms)."""
     return sums[..., FIRST_ARM + 1 :: 2]

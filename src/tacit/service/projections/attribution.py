@@ -178,7 +178,7 @@ class AmountFeedback(RewardFeedback):
         The logged reward without an amount.
         """
         amounts = json.loads(content) if content else {}
-        return self._metric.worth(amounts[self._name]) if self._name in amounts else reward
+        return self._metric.to_reward(amounts[self._name]) if self._name in amounts else reward
 
 
 class ClickFeedback(RewardFeedback):
@@ -417,7 +417,7 @@ class Attribution:
         if self.params.corrects and is_correctable.any():
             self._queue_defaults(closed.select(is_correctable))
             entries = entries[~is_correctable]
-        self.open.free(entries)
+        self.open.mark_free(entries)
 
     def _drop_deferred(self, due: DueDecisions) -> None:
         """Drop the decisions that were due for activation and have not been activated."""
@@ -446,7 +446,7 @@ class Attribution:
         """Drop defaults that can no longer be corrected, and free their entries."""
         if len(entries):
             self.open.windows.defaulted[entries] = False
-            self.open.free(entries)
+            self.open.mark_free(entries)
 
     def forbid_correction(self, entries: Ints) -> None:
         """Mark decisions whose default was not learned, so that no late reward corrects it."""
@@ -544,7 +544,7 @@ class Attribution:
 
     def iterate_rewards(self, rewards: TrainingBatch) -> Iterator[tuple[int, Any]]:
         """Yield (row number in the log, reward) of each decision of a batch."""
-        return zip(self.open.seqs(rewards.entries), rewards.values, strict=True)
+        return zip(self.open.get_seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 

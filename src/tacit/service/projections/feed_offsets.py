@@ -83,7 +83,7 @@ class FeedOffsets(Aspect):
 
     def merge_parts(self, parts: Sequence[dict[str, Offsets]]) -> None:
         """Replace the offsets by the smallest over all shards, up to which every shard has the events."""
-        self.offsets = min_offsets(parts)
+        self.offsets = find_least_offsets(parts)
 
 
 def _keep_last(entries: dict[str, Any], most: int) -> dict[str, Any]:
@@ -108,14 +108,14 @@ def merge_offsets(feed: str, aspects: Iterable[FeedOffsets]) -> Offsets:
     return offsets
 
 
-def min_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
+def find_least_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
     """Return, by feed and partition, the smallest offset over several logs.
 
     Feeds and partitions that are missing in one log are left out.
 
     Examples
     --------
-    >>> min_offsets([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
+    >>> find_least_offsets([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
     {'clicks': {'0': 5}}
     """
     first, *remaining = parts

@@ -150,7 +150,7 @@ class FeedbackRule(Aspect):
         if self._windows.order is not None:
             self._windows.order.extend_arms(self._policy.learner.policy.arm_count)
 
-    def remark(self, now: int) -> str | None:
+    def make_remark(self, now: int) -> str | None:
         """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""
         order = self._windows.order
         if order is None or order.click_delay is None:
@@ -159,7 +159,7 @@ class FeedbackRule(Aspect):
         report = compare_delays(self._name, delay / 1e6, order.rule.window / 1e6)
         if report.remedy:
             return f"{report.text}; {report.remedy}"
-        learned_then = order.age(self._windows.time) == delay
+        learned_then = order.get_learning_age(self._windows.time) == delay
         return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
     def save_state(self) -> dict[str, Any]:

@@ -178,7 +178,7 @@ class Guardrail(Projection):
         counted, closed = self._reward_sums.last_counted
         self._unchecked_count += len(closed.rewards)
         if not batch.has_holdout:
-            self._queued.append((closed, counted.offers, hash_keys(counted.values("key"))))
+            self._queued.append((closed, counted.offers, hash_keys(counted.get_column("key"))))
             self._queued_count += len(closed.rewards)
             if self._queued_count >= BLOCK_SIZE:
                 self.settle()

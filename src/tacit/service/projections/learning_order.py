@@ -220,12 +220,12 @@ class LearningOrder:
         """Number of decisions that are not learned yet."""
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
-    def waiting_time(self, time: int) -> int:
+    def get_waiting_time(self, time: int) -> int:
         """Return how long the first decision has waited to be learned, in microseconds; 0 if none waits."""
         first = self._queue.cursor[RELEASED]
         return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
 
-    def age(self, time: int) -> int:
+    def get_learning_age(self, time: int) -> int:
         """Return the age, in microseconds, at which decisions are learned: at most the window."""
         return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
@@ -257,7 +257,7 @@ class LearningOrder:
         self._answers.arm[entries] = arms if self._single else -1
         self.enqueue(entries[self._open.windows.active[entries]], time)
 
-    def turns(self, entries: Ints) -> Ints:
+    def get_turns(self, entries: Ints) -> Ints:
         """Return when each decision is learned: ``AT_ONCE``, ``WAITING`` (queued) or ``LEARNED_IN_TURN``."""
         return self._open.windows.turn[entries].astype(np.int64)
 

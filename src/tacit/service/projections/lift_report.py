@@ -152,7 +152,7 @@ def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
     checks.number("shown", query.lift, 0.0, 100.0, open_low=True)
     for field, value, most in (
         ("share", query.share, 0.5),
-        ("rate", query.rate, MAX_OPEN if scale.is_open else scale.amount(1.0)),
+        ("rate", query.rate, MAX_OPEN if scale.is_open else scale.convert(1.0)),
         ("daily", query.daily, MAX_DAILY),
     ):
         if value is not None:
@@ -378,7 +378,7 @@ class _Reporter:
         """Return number of decisions and rewards of control and policy; without a holdout of the policy."""
         if self._holdout is None:
             n, rewards = _score_control(self._sums, self._control, self._offer)[:2]
-            return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
+            return {"policy": wire.Group(int(n), self._scale.convert(rewards, n))}
         empty = HoldoutSums.empty()
         return _sum_groups([stratum.reward for stratum in self._strata] or [empty], self._scale)
 
@@ -602,7 +602,7 @@ class _Reporter:
         days = None if daily is None else max(decision_count - past_count, 0.0) / daily
         total_days = None if daily is None else decision_count / daily
         verdict = phrases.plan_sentence(decision_count, total_days, query.lift, share)
-        return wire.Plan(query.lift, decision_count, days, share, self._scale.amount(rate), daily, verdict)
+        return wire.Plan(query.lift, decision_count, days, share, self._scale.convert(rate), daily, verdict)
 
     def _observe_rewards(self) -> tuple[float, float, float | None]:
         """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
@@ -801,7 +801,7 @@ def _sum_groups(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wi
     counts = np.sum([part.counts for part in sums], axis=0)
     totals = np.sum([part.totals for part in sums], axis=0)
     return {
-        name: wire.Group(int(n), scale.amount(total, n))
+        name: wire.Group(int(n), scale.convert(total, n))
         for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
     }
 

@@ -42,7 +42,7 @@ class OpenRows:
     >>> rows = OpenRows()
     >>> block = Block.from_rows(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
     >>> number, place = rows.append_small(block, np.array([40]))
-    >>> rows.find_entry(7), rows.find_entry(8), rows.block(number)[place].id
+    >>> rows.find_entry(7), rows.find_entry(8), rows.get_block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
     >>> rows.find_entry(7) is None
@@ -142,7 +142,7 @@ class OpenRows:
         """Return a copy of the current blocks by number."""
         return dict(self._blocks)
 
-    def block(self, number: int) -> Block[DecisionRow]:
+    def get_block(self, number: int) -> Block[DecisionRow]:
         """Return a block by its number."""
         return self._blocks[number]
 
@@ -230,14 +230,14 @@ class OpenEntries:
         is_learnable = self.windows.open | self.windows.defaulted
         return int(self.windows.seq[is_learnable].min()) if is_learnable.any() else None
 
-    def row(self, entry: int) -> DecisionRow:
+    def get_row(self, entry: int) -> DecisionRow:
         """Return the row of a decision by its entry."""
-        block = self._rows.block(int(self.windows.block[entry]))
+        block = self._rows.get_block(int(self.windows.block[entry]))
         return block[int(self.windows.place[entry])]
 
     def find_row(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its sequence number; the decision must be open."""
-        return self.row(self.find_entry(seq))
+        return self.get_row(self.find_entry(seq))
 
     def find_entry(self, seq: int) -> int:
         """Return the entry of a decision by its sequence number.
@@ -249,9 +249,9 @@ class OpenEntries:
             return -1
         return entry if windows.open[entry] or windows.defaulted[entry] else -1
 
-    def rows(self, entries: Ints) -> list[DecisionRow]:
+    def get_rows(self, entries: Ints) -> list[DecisionRow]:
         """Return the rows of decisions by their entries."""
-        blocks = map(self._rows.block, self.windows.block[entries].tolist())
+        blocks = map(self._rows.get_block, self.windows.block[entries].tolist())
         row_indices = self.windows.place[entries].tolist()
         return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
 
@@ -259,15 +259,15 @@ class OpenEntries:
         """Replace a field of every open decision's row by the result of a function."""
         self._rows.apply_to_field(field, function)
 
-    def values(self, entries: Ints, field: str) -> list[Any]:
+    def get_column(self, entries: Ints, field: str) -> list[Any]:
         """Return a field of the rows of decisions, one value for each entry."""
-        return self.columns(entries, field)[0]
+        return self.get_columns(entries, field)[0]
 
-    def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
+    def get_columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
         """Return a list of values for each field, with one value for each entry's row."""
         numbers = self.windows.block[entries].tolist()
         row_indices = self.windows.place[entries].tolist()
-        blocks = {number: self._rows.block(number) for number in set(numbers)}
+        blocks = {number: self._rows.get_block(number) for number in set(numbers)}
         lists = []
         for field in fields:
             columns = {number: block.column(field) for number, block in blocks.items()}
@@ -275,18 +275,17 @@ class OpenEntries:
             lists.append([columns[number][row_index] for number, row_index in pairs])
         return lists
 
-    def seqs(self, entries: Ints) -> list[int]:
+    def get_seqs(self, entries: Ints) -> list[int]:
         """Return the sequence numbers of decisions (their rows in the log)."""
         numbers: list[int] = self.windows.seq[entries].tolist()
         return numbers
 
-    def deadline(self, entry: int) -> int:
+    def get_deadline(self, entry: int) -> int:
         """Return the time at which a decision's window closes, in microseconds since 1970."""
         return int(self.windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
-        """Return for each decision whether it has a click, or so far another reward than that of the
-        amount 0."""
+        """True for each decision that has a click, or so far a reward other than that of the amount 0."""
         rewards, clicks = np.nan_to_num(self.windows.reward[entries], nan=self.zero), self.clicks
         flags: list[bool] = (rewards != self.zero).tolist()
         if not clicks:
@@ -298,7 +297,7 @@ class OpenEntries:
         """Return the number of feedback rows for a decision."""
         return int(self.windows.answers[entry])
 
-    def reward(self, entry: int) -> float:
+    def get_reward(self, entry: int) -> float:
         """Return the reward of a decision so far; NaN without feedback."""
         return float(self.windows.reward[entry])
 
@@ -307,7 +306,7 @@ class OpenEntries:
         times: list[int] = self.windows.answers[entries].tolist()
         return max(times) < most
 
-    def contents(self, entry: int) -> dict[str, Content]:
+    def get_named_feedback(self, entry: int) -> dict[str, Content]:
         """Return the contents of a decision's feedback that came with an id: {feedback id: content}."""
         return self._ids.get(entry, {})
 
@@ -373,12 +372,12 @@ class OpenEntries:
     def forget_ids(self, entries: Ints) -> None:
         """Drop the ids of closed decisions and of their feedback; rows, windows and clicks stay."""
         # Ids are unique in a placement.
-        for id in self.values(entries, "id"):
+        for id in self.get_column(entries, "id"):
             del self._by_id[id]
         for entry in entries.tolist() if self._ids else ():
             self._ids.pop(entry, None)
 
-    def free(self, entries: Ints) -> None:
+    def mark_free(self, entries: Ints) -> None:
         """Mark the entries of closed decisions, which become free when the next decisions are added."""
         self._closed_entries.append(entries)
 

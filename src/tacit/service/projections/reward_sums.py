@@ -246,7 +246,7 @@ class LiftSums(lift_periods.LiftPeriod):
         amounts_by_row = [self._amounts.pop(seq, {}) for seq in seqs]
         return {
             name: np.minimum(
-                [config.above_low(amounts.get(name, 0.0)) for amounts in amounts_by_row], MAX_AMOUNT
+                [config.subtract_low(amounts.get(name, 0.0)) for amounts in amounts_by_row], MAX_AMOUNT
             )
             for name, config in self._configs.items()
         }
@@ -476,8 +476,8 @@ class RewardSums(Projection):
         metrics = self.sums.pop_amounts(seqs.tolist())
         counts = seqs >= self.sums.seq
         # In these modes the policy does not choose the arm.
-        counts &= [mode not in log_rows.FIXED_MODES for mode in batch.values("mode")]
-        draws = np.array([mode != log_rows.KEPT for mode in batch.values("mode")], np.bool_)
+        counts &= [mode not in log_rows.FIXED_MODES for mode in batch.get_column("mode")]
+        draws = np.array([mode != log_rows.KEPT for mode in batch.get_column("mode")], np.bool_)
         self._count_shown(batch.select(counts & draws & (seqs >= self.sums.first_scored_seq)))
         counts &= batch.rewards == batch.rewards
         counted = batch.select(counts)
@@ -485,11 +485,11 @@ class RewardSums(Projection):
             return None
         closed = ClosedDecisions(
             seqs[counts].tolist(),
-            counted.values("time"),
+            counted.get_column("time"),
             counted.scaled_rewards,
             counted.is_answered,
-            counted.values("control"),
-            counted.values("bucket"),
+            counted.get_column("control"),
+            counted.get_column("bucket"),
             counted.arm_indices,
             np.array(counted.offered_counts),
             *self._compute_propensities(counted),
@@ -504,7 +504,7 @@ class RewardSums(Projection):
         the weight.
         """
         logged, policy = batch.compute_propensities(sticky=self.sums.clustered)
-        repeats = [mode == log_rows.KEPT for mode in batch.values("mode")]
+        repeats = [mode == log_rows.KEPT for mode in batch.get_column("mode")]
         return np.where(repeats, np.nan, logged), np.where(repeats, np.nan, policy)
 
     def _count_shown(self, batch: ClosedBatch) -> None:

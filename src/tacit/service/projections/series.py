@@ -2,7 +2,7 @@
 
 # 1. ``Series``: buckets that double their width when time outgrows them.
 # 2. ``count_rows``: counts impressions, as a compiled loop.
-# 3. ``weigh_reward``, ``uniform_estimate``: reward of uniform exploration, by importance weights.
+# 3. ``weigh_reward``, ``estimate_uniform_reward``: reward of uniform exploration, by importance weights.
 
 from __future__ import annotations
 
@@ -295,10 +295,10 @@ def weigh_reward(propensity: float | None, offered: int, reward: float, before: 
     return [gain, weight * gain, weight * weight * gain, more]
 
 
-def uniform_estimate(sums: Floats) -> UniformEstimate | None:
+def estimate_uniform_reward(sums: Floats) -> UniformEstimate | None:
     """Estimate the mean reward of uniform exploration from logged decisions.
 
-    The self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
+    It is the self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
 
     Parameters
     ----------

@@ -67,9 +67,7 @@ class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return encoded arrays of what this shard learned since the last call.
-
-        Of all it learned with ``everything``.
+        """Return encoded arrays of what this shard learned since the last call, or ever with ``everything``.
 
         They are by key, or by the name of a part that belongs to all keys. They count as sent.
         """
@@ -208,16 +206,16 @@ class KeySums:
 
         None if they are only rounding errors.
         """
-        whole = sums = compute_delta(_lane(learner, key), self._prior)
+        whole = sums = compute_delta(_view_lane(learner, key), self._prior)
         for updates in self._received.values():
             if key in updates:
                 sums = _subtract(sums, updates[key])
-        return None if _max_abs(sums) <= NOISE * _max_abs(whole) else sums
+        return None if _find_largest(sums) <= NOISE * _find_largest(whole) else sums
 
     def _note_changed_keys(self, learner: Learner, keys: Iterable[str]) -> None:
         """Add the keys whose state has changed since the last call to the keys changed on this shard."""
         for key in keys:
-            now = _to_bytes(_lane(learner, key))
+            now = _to_bytes(_view_lane(learner, key))
             before = self._last_lanes.get(key)
             if now != before and (before is not None or now != _to_bytes(self._prior)):
                 self._changed_keys.add(key)
@@ -243,7 +241,7 @@ class KeySums:
         self._note_changed_keys(learner, update.parts)
         for key, value in update.parts.items():
             sums = decode_arrays(value, self._zeros)
-            lane = _lane(learner, key)
+            lane = _view_lane(learner, key)
             try:
                 whole = add_deltas(lane, [_subtract(sums, updates.get(key, self._zeros))])
             except InvalidValue as error:
@@ -268,7 +266,7 @@ class KeySums:
         }
 
 
-def _lane(learner: Learner, key: str) -> Any:
+def _view_lane(learner: Learner, key: str) -> Any:
     """Return the view of one key's lane, with a lane axis of 1."""
     return learner.lanes.view(learner.lane(key))
 
@@ -284,7 +282,7 @@ def _subtract(first: Any, second: Any) -> Any:
     return rebuild_state(first, (a - b for (_, a), (_, b) in pairs))
 
 
-def _max_abs(arrays: Any) -> float:
+def _find_largest(arrays: Any) -> float:
     """Return the largest absolute value in the arrays of a state; 0 if they are empty."""
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
@@ -515,10 +513,7 @@ class SharedLearning(Aspect):
             part.resize(self._policy.learner.policy)
 
     def save_state(self) -> dict[str, Any]:
-        """Return the snapshot's field "shared": a list of the states as JSON data.
-
-        Without the list if there is one.
-        """
+        """Return the snapshot's field "shared": the state as JSON data, or a list of several states."""
         states = [part.save_state() for part in self._parts]
         return {"shared": states if len(states) > 1 else states[0]}
 

@@ -136,11 +136,11 @@ class StickyUsers(Projection):
         self._arms = dict(msgspec.convert(saved_arms, list[tuple[tuple[str, str], KeptArm]]))
         self._unlearned = {arm.seq: owner for owner, arm in self._arms.items() if not arm.is_learned}
 
-    def reason_not_local(self, time: int | None) -> str | None:
+    def get_reason_not_local(self, time: int | None) -> str | None:
         """Return why clients cannot decide locally: only the service knows the arms that users keep."""
         return REASON_NOT_LOCAL
 
-    def remark(self, now: int) -> str:
+    def make_remark(self, now: int) -> str:
         """Return the number of users whose arms are kept, as text."""
         return f"users who keep their arms: {self.count:,}"
 
