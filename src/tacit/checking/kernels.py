@@ -236,7 +236,8 @@ TOLERANCES = {"rtol": 1e-6, "atol": 1e-8}
 
 
 def check_python(trial: Trial) -> str:
-    """Test that kernels run in plain Python, where an index out of bounds raises; return what was tested.
+    """Test that kernels run in plain Python, where an index out of bounds raises; return a line for the
+    report.
 
     Raises ``Failed`` or, after a division by zero, ``LeftOut``.
     """
@@ -297,7 +298,7 @@ def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generat
 
 
 def check_compilation(trial: Trial) -> str:
-    """Test that the loops for choosing and learning compile; return what was tested.
+    """Test that the loops for choosing and learning compile; return a line for the report.
 
     Raises ``LeftOut`` if compilation is switched off.
     """
@@ -308,7 +309,8 @@ def check_compilation(trial: Trial) -> str:
 
 
 def check_compiled(trial: Trial) -> str:
-    """Test that compiled kernels make the same choices and state as plain Python; return what was tested.
+    """Test that compiled kernels make the same choices and state as plain Python; return a line for the
+    report.
 
     Raises ``Failed`` otherwise.
     """
@@ -326,7 +328,7 @@ def check_compiled(trial: Trial) -> str:
 
 
 def check_subsets(trial: Trial) -> str:
-    """Test that the policy shows only arms on offer when some are not on offer; return what was tested.
+    """Test that the policy shows only arms on offer when some are not on offer; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or has fewer than three arms.
     """
@@ -346,7 +348,8 @@ def check_subsets(trial: Trial) -> str:
 
 
 def check_new_arms(trial: Trial) -> str:
-    """Test that an arm can be added to a learner in use, and that no array shrinks; return what was tested.
+    """Test that an arm can be added to a learner in use, and that no array shrinks; return a line for the
+    report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or takes no more arms.
     """
@@ -372,7 +375,7 @@ def check_new_arms(trial: Trial) -> str:
 
 
 def check_seed(trial: Trial) -> str:
-    """Test that two runs with the same seed make the same decisions and states; return what was tested.
+    """Test that two runs with the same seed make the same decisions and states; return a line for the report.
 
     Raises ``Failed`` otherwise.
     """
@@ -444,7 +447,7 @@ def _sample_actions(
 
 
 def check_propensities(trial: Trial) -> str:
-    """Test that propensities equal the frequencies of actions, in three states; return what was tested.
+    """Test that propensities equal the frequencies of actions, in three states; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if propensities are unknown.
     """
@@ -488,7 +491,7 @@ def _compute_divergence(share: float, chance: float) -> float:
 
 
 def check_ties(trial: Trial) -> str:
-    """Test that new keys are shown each arm equally often; return what was tested.
+    """Test that new keys are shown each arm equally often; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` for policies with features, with lists, or that begin in turn.
     """
@@ -515,7 +518,7 @@ def check_ties(trial: Trial) -> str:
 
 
 def check_lanes(trial: Trial) -> str:
-    """Test that a key's decisions and state do not depend on other keys; return what was tested.
+    """Test that a key's decisions and state do not depend on other keys; return a line for the report.
 
     Raises ``Failed`` otherwise. If keys share arrays, only the rows of the key's own lane are tested.
     """
@@ -578,7 +581,8 @@ def _learn_checked(
 
 
 def check_unlearning(trial: Trial) -> str:
-    """Test that correcting wrong rewards gives the state of learning the right ones; return what was tested.
+    """Test that correcting wrong rewards gives the state of learning the right ones; return a line for the
+    report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy cannot unlearn.
     """
@@ -602,7 +606,7 @@ def check_unlearning(trial: Trial) -> str:
 
 
 def check_snapshot(trial: Trial) -> str:
-    """Test that a loaded learner continues exactly as the saved one; return what was tested.
+    """Test that a loaded learner continues exactly as the saved one; return a line for the report.
 
     Raises ``Failed`` otherwise. Uses a temporary file.
     """

@@ -50,8 +50,8 @@ MICROSECONDS = 1_000_000
 def check_simulation(trial: Trial) -> str:
     """Test that a simulation and a learner reach the same state by the same impressions and feedback.
 
-    Returns what was tested. Raises ``Failed`` if the states differ, ``LeftOut`` if no environment fits the
-    policy.
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` if no environment fits
+    the policy.
     """
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _find_environment(trial)
@@ -124,8 +124,8 @@ def check_clicks_only(trial: Trial) -> str:
     """Test that delayed clicks as the only feedback earn nearly as much as immediate feedback, in 30 paired
     runs.
 
-    Returns what was tested. Raises ``Failed`` if too many runs earn less than 97 %. If half of all possible
-    runs earn more, each run is below with a probability of at most ½, so a binomial tail bounds the
+    Returns a line for the report. Raises ``Failed`` if too many runs earn less than 97 %. If half of all
+    possible runs earn more, each run is below with a probability of at most ½, so a binomial tail bounds the
     probability of an error.
     """
     policy, horizon = trial.policy, 10 * trial.rounds
@@ -163,8 +163,8 @@ def _compute_binomial_tail(count: int) -> float:
 def check_replay(trial: Trial) -> str:
     """Test that a replay of a uniform log reaches the state of a learner that learns the matching rows.
 
-    Returns what was tested. Raises ``Failed`` if the states differ, ``LeftOut`` unless the policy shows one
-    of fixed arms.
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` unless the policy shows
+    one of fixed arms.
     """
     import pyarrow as pa
 
@@ -209,7 +209,7 @@ def check_replay(trial: Trial) -> str:
 def check_service(trial: Trial) -> str:
     """Test that the service's engine, a replay of its log, and a learner reach the same state.
 
-    Returns what was tested. Raises ``Failed`` if the states differ, ``LeftOut`` if the service is not
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` if the service is not
     installed or refuses the policy. Uses a temporary database.
     """
     if trial.policy.showing.compared:

@@ -228,7 +228,7 @@ def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector in the ``with`` block."""
+    """Pause the garbage collector in the ``with`` block: it would only slow down a compilation."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -255,6 +255,7 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
     if cached is not None:
         _clear_caches()
     driver = Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
+    # Functions are edited in place: their code object is replaced.
     reach = [(fn, fn.__code__) for fn in find_functions(function, parts, GENERICS) if hasattr(fn, "__code__")]
     _drivers[function, parts] = driver, reach
     return driver

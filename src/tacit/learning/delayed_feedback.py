@@ -375,6 +375,8 @@ def refit_delays(delays: Delays) -> None:
     longest = 0.0
     # The first round estimates all arms together.
     for k in range(-1, classes):
+        # From the last bin to the first: ``share`` of clicks that have come by the bin's end, ``upper`` by
+        # the next one's; ``reached`` is the delay by which 95 % have come.
         share, reached, upper = 1.0, -1.0, 1.0
         for b in range(EDGES - 1, -1, -1):
             risk, clicked, took = 0.0, 0.0, 0.0

@@ -326,18 +326,16 @@ def learn_log(
     reader = _BatchReader(learner, placement, missing_reward, logged_features)
     count_before = learner.decisions
     try:
-        reward_hash, largest_reward = _learn_rows(learner, reader.read(logged_features.open_log(log)))
+        reward_hash, largest = _learn_rows(learner, reader.read(logged_features.open_log(log)))
     except _TimesGoBack:
         # All rows are read into memory only if the log is not sorted by time.
         reader = _BatchReader(learner, placement, missing_reward, logged_features)
-        reward_hash, largest_reward = _learn_rows(
-            learner, reader.read(logged_features.open_log(log), by_time=True)
-        )
+        reward_hash, largest = _learn_rows(learner, reader.read(logged_features.open_log(log), by_time=True))
         getattr(log, "log", log).report.drop_order_warnings()
     count = learner.decisions - count_before
     is_unit = learner.policy.reward_range == UNIT_RANGE
-    if count >= SECOND_CHECK and is_unit and describe_small_rewards(largest_reward):
-        warnings.warn(f"log: {describe_small_rewards(largest_reward)}", AssumptionWarning, stacklevel=3)
+    if count >= SECOND_CHECK and is_unit and describe_small_rewards(largest):
+        warnings.warn(f"log: {describe_small_rewards(largest)}", AssumptionWarning, stacklevel=3)
     if (count, reward_hash) in learner.logs_learned and count >= SAME_LOG_SIZE:
         what = (
             f"log: the same {count:,} decisions in a row were learned from a log before, and count twice now"
@@ -353,20 +351,20 @@ def _learn_rows(learner: ColumnLearner, batches: Iterator[LogBatch]) -> tuple[in
 
     If an error occurs, state, keys and number of decisions of the learner are restored before it is raised.
     """
-    reward_hash, largest_reward = 0, 0.0
+    reward_hash, largest = 0, 0.0
     backup, count_before = learner.lanes.copy_all(), learner.decisions
     try:
         with report_progress("learning") as report:
             for batch in batches:
                 reward_hash = crc32(batch.feedback.tobytes(), reward_hash)
-                largest_reward = max(largest_reward, batch.feedback.max(initial=0.0))
+                largest = max(largest, batch.feedback.max(initial=0.0))
                 replay_rows(learner, batch.batch, batch.actions, batch.feedback, batch.propensities)
                 report(learner.decisions - count_before)
     except BaseException:
         learner.lanes.roll_back(backup)
         learner.decisions = count_before
         raise
-    return reward_hash, largest_reward
+    return reward_hash, largest
 
 
 def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:

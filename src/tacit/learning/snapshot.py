@@ -292,7 +292,6 @@ class _Sink:
 
     def flush(self) -> None:
         """Do nothing; zipfile requires the method."""
-        pass
 
     def take_blocks(self) -> list[bytes | memoryview]:
         """Return the blocks written since the last call."""

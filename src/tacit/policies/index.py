@@ -388,16 +388,14 @@ def highest_after(lines: Floats, count: int, highest: int, low: float) -> tuple[
     that cross at the same point, the steepest is returned; if no line is steeper than ``highest``, −1 and
     infinity.
     """
-    next_highest, high = -1, np.inf
+    found, high = -1, np.inf
     for i in range(count):
         if lines[i, 1] > lines[highest, 1]:
             crossing = (lines[highest, 0] - lines[i, 0]) / (lines[i, 1] - lines[highest, 1])
             crossing = max(crossing, low)
-            if crossing < high or (
-                crossing == high and next_highest >= 0 and lines[i, 1] > lines[next_highest, 1]
-            ):
-                next_highest, high = i, crossing
-    return next_highest, high
+            if crossing < high or (crossing == high and found >= 0 and lines[i, 1] > lines[found, 1]):
+                found, high = i, crossing
+    return found, high
 
 
 @kernel

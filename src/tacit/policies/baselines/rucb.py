@@ -242,6 +242,7 @@ class RUCB(DuelPolicy):
             return best, best
         count, among = count_possible_winners(state.bounds, lane, impression, best)
         left_arm = arms[0]
+        # The hypothesised best arm is taken alone, or with probability ½.
         if among and (count == 1 or rng.random() < 0.5):
             left_arm = best
         else:
@@ -258,6 +259,7 @@ class RUCB(DuelPolicy):
         right_arm, highest, ties = left_arm, -math.inf, 0.0
         width = params.alpha * log_round(state.bounds, lane)
         for arm in arms:
+            # An arm that surely loses to the left one has a bound below ½.
             if arm != left_arm and state.bounds.lost[lane, arm, left_arm] == 0.0:
                 bound = upper_bound(state.bounds, lane, width, arm, left_arm)
                 if bound > highest:

@@ -105,6 +105,7 @@ def probe_chance(state: DuelStandings, lane: int, arms: Ints, arm: int) -> float
     """
     now = state.rounds[lane] + 1.0
     mean, _ = standings.pair_margin(state.margins, lane, state.leader[lane], arm)
+    # Mean number of rounds between two such duels.
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
     return float(1.0 / max(wait, 0.1 * now, 1.0))
 
@@ -150,12 +151,14 @@ def rival_chance(
     if arm != leader:
         low = opening(state, lane, arm, log_round, tail)
         above = np.exp(-tail * low)
+        # From opening to opening, ``above`` is the probability that the reach is at least ``low``.
         while above > 0.0:
             count, best, low = find_open_rivals(state, lane, arms, log_round, tail, low)
             beyond = np.exp(-tail * low)
             total += (above - beyond) * (ANY_RIVAL / count + (1.0 - ANY_RIVAL) * (best == arm))
             above = beyond
     _, _, soonest = find_open_rivals(state, lane, arms, log_round, tail, -1.0)
+    # The probability that no rival is eligible.
     probe_share = 1.0 - np.exp(-tail * soonest)
     for candidate in arms:
         if candidate != leader:
@@ -210,6 +213,7 @@ def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) 
     """
     margins, wins, possible_wins = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
+    # An arm may beat another if it seems better, or if the pair is still worth a duel.
     for i in range(len(arms)):
         possible_wins[arms[i]] += wins[arms[i]]
         for j in range(i):

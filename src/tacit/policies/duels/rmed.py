@@ -342,6 +342,7 @@ def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm:
         least = min(least, state.evidence[lane, arm])
     # Algorithm 1: an arm whose evidence is within ln t + f(K) of the least may still be the best.
     limit = least + np.log(state.rounds[lane]) + slack
+    # The pass is over if no arm on offer still waits for its turn.
     over = True
     for arm in impression.arms:
         if state.waiting[lane, arm] > 0.0:
@@ -377,4 +378,5 @@ def foresee_solo_pass(state: RMED1.State, lane: int, slack: float) -> None:
     if least == 0.0 < second and unmet == 0.0 and waiting == state.waiting[lane, best]:
         state.best[lane] = best
         state.among[lane] = state.met.shape[1]
+        # Until then no other arm is within ln t + ``slack``.
         state.alone[lane] = np.exp(second - slack)

@@ -181,6 +181,7 @@ class ClickMixture(mixture.Mixture):
                 arm_logit = mixture.compute_logit(
                     get_component(state, lane, k, params.split), arm_row, x, h, mixture.CLICK
                 )
+                # Variance of the component's logit, by its parameters and the arm's offset.
                 s = project(state.root[lane, k], h, v) + arm_logit.by_offset**2 * arm_logit.variance
                 # Updated component by component (West 1979): differences of squares would cancel.
                 total += weight
@@ -444,6 +445,7 @@ class HybridClickMixture(mixture.Mixture):
         k = int(np.argmax(weights))
         root, common = state.root[lane, k], state.shared.root[0, k]
         key_variances = [key_variance(k, j, self.split) for j in range(len(root))]
+        # The key's parameters given θ₀ are normal; ``follows`` is the derivative of their mean by θ₀.
         follows = root @ root.T / np.array(key_variances)
         mean = state.mean[lane, k] + follows @ state.shared.mean[0, k]
         covariance = root @ root.T + follows @ common @ common.T @ follows.T

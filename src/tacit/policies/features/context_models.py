@@ -100,12 +100,16 @@ def prior_variance(layout: Design, h: int, i: int) -> np.float32:
     alone, the place on offer, or products with features of the user. A block's total variance is spread over
     its features.
     """
+    # ``row`` is the user feature that the parameter's feature is multiplied by (0: none), ``at`` its place in
+    # the item block.
     row, at = i // layout.wide, i % layout.wide
+    # Diagonal features: first the residual's, then the item block times further directions of the user.
     if i >= layout.dense:
         further = i - layout.dense - layout.residual * (1 + layout.crossed)
         row, at = 1, further % layout.wide
         if further < 0:
             row, at = (i - layout.dense) // layout.residual, 1 + layout.order
+    # The deviation of a logit due to the block, and the number of features that share it.
     scale, spread_over = layout.scales[h], 1
     if row > 0:
         scale, spread_over = layout.across[h], layout.user
@@ -200,6 +204,7 @@ def fill_products(x: Singles, dense: int, squares: Singles, products: Singles) -
         squares[i] = x[i] * x[i]
     k = 0
     for j in range(dense):
+        # Column j of the lower triangle: x_j·x_j, then 2·x_j·x_i, as each entry stands for two of the matrix.
         column, tail, twice = products[k : k + dense - j], x[j:dense], x[j] + x[j]
         column[0] = squares[j]
         for i in range(1, len(column)):
@@ -285,6 +290,7 @@ def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: f
     """
     clear_row(spread)
     k = 0
+    # Only variances are not 0: the diagonal of the packed triangle, then the numbers after it.
     for j in range(dense + len(spread) - dense * (dense + 1) // 2):
         spread[k] = prior_variance(layout, h, j)
         k += max(dense - j, 1)
@@ -330,6 +336,7 @@ def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
     for h in range(FULL):
         for i in range(len(spread)):
             models.spread[model, arm, h, i] = spread[i]
+    # The last hypothesis stores variances only: the diagonal of the packed covariance, then the others.
     for j in range(min(dense, len(narrow))):
         narrow[j] = spread[k]
         k += dense - j
@@ -476,10 +483,12 @@ class Observation(NamedTuple):
 
 @kernel
 def hidden_step(logit: float, s: float, reward: float, examination: float) -> Any:
-    """Return precision and gain of an observation at the posterior's mode, if the arm may not have been seen.
+    """Return precision c and gain of an observation of an arm that may not have been seen, at the posterior's
+    mode.
 
-    Like :func:`~tacit.policies.features.gaussian.logistic_step`, but a reward of 0 counts less, the less
-    likely the arm was seen (``examination``). ``logit`` and ``s`` are mean and variance of the logit before.
+    They update a Gaussian as those of :func:`~tacit.policies.features.gaussian.logistic_step` do, but a
+    reward of 0 counts less, the less likely the arm was seen (``examination``). ``logit`` and ``s`` are mean
+    and variance of the logit before.
     """
     # Newton's method in one dimension, because the posterior changes along the observation only.
     at, precision, gain = logit, 0.0, 0.0
@@ -515,6 +524,7 @@ def learn_arm(
         x, y = x[:width], y[:width]
     else:
         spread = models.spread[model, arm, h]
+    # y is Σx, and s the variance x·Σx of the logit.
     project_packed(spread, dense, x, y)
     logit = np.float64(dot_single(x, models.mean[model, arm, h]))
     # Single precision may leave a variance a little below 0.

@@ -226,6 +226,7 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
     is_reported, reported_seen = reward < 0.0, reward - UNSEEN
     reward = max(reward, 0.0)
     for _ in range(iterations):
+        # The bounds touch the likelihood at ξ, the root of the second moment.
         xi_c = np.sqrt(var_c + mean_c * mean_c)
         xi_e = np.sqrt(var_e + mean_e * mean_e)
         examination = (

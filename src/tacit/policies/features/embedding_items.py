@@ -216,6 +216,7 @@ def read_event(
     if wide > first + leading:
         product = scaled_product(state, model, user, item)
     asking = user_features(state, model, user, layout.flags)
+    # Blocks of features: the item block times each user feature, then the residual times user features.
     rows, residual_count = layout.dense // wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // wide):
         start = row * wide + (residual_count if row >= rows else 0)
@@ -271,6 +272,8 @@ def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -
     the item's features. ``spread`` and ``total`` are packed: the lower triangle column by column.
     """
     wide, dense, k = layout.wide, layout.dense, 0
+    # A block of the covariance belongs to a pair of user features: row and column of equal features are added
+    # to ``total``, of different features to ``across``, whose transpose is added, too.
     across = np.zeros((wide, wide), np.float32)
     for column in range(dense):
         row, at = column // wide, column % wide
@@ -292,6 +295,8 @@ def fill_mean(mean: Singles, asking: Singles, layout: Design, total: Singles) ->
     """Add to ``total`` the means of the item's parameters for a user whose features are ``asking``."""
     rows, residual_count = layout.dense // layout.wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // layout.wide):
+        # Each user feature has a block of item parameters; the blocks of further directions come after the
+        # residual.
         start = row * layout.wide + (residual_count if row >= rows else 0)
         context_inputs.add_times(mean[start : start + layout.wide], asking[row], total)
 
@@ -304,15 +309,18 @@ def fill_spread(spread: Singles, asking: Singles, layout: Design, covariance: Si
     """
     wide, dense, residual_variance, k = layout.wide, layout.dense, 0.0, 0
     packed, rows, half = dense * (dense + 1) // 2, dense // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
+    # The dense block, unpacked to a symmetric matrix.
     contract(spread[:packed], asking, layout, half)
     for at in range(wide):
         for i in range(at, wide):
             covariance[at, i] = half[k]
             covariance[i, at] = half[k]
             k += 1
+    # Then the variances of the residual's parameters, alone and times directions of the user.
     count = layout.residual * (1 + layout.crossed)
     residual, further = spread[packed : packed + count], spread[packed + count :]
     for row in range(len(further) // wide):
+        # Further directions of the user have variances only.
         factor = asking[rows + row] * asking[rows + row]
         for at in range(wide):
             covariance[at, at] += factor * further[row * wide + at]
@@ -338,6 +346,7 @@ def build_view(
     columns, along = np.zeros((layout.residual, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
     outside = np.zeros(layout.residual, np.float32)
     for h in range(FULL):
+        # The user's item parameters: means by hypothesis, and the covariance averaged over hypotheses.
         mean = models.mean[model, 0, h]
         fill_mean(mean, asking, layout, means[h])
         context_inputs.add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
@@ -354,6 +363,7 @@ def build_view(
             context_inputs.add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.residual):
             columns[j, leading + h] = outside[j]
+        # Before the first event, the constant is the prior one.
         if not models.met[model, 0, h]:
             first = initial_constant(models, model, 0, h, base)
             means[h, 0] += np.float32(first.logit) - mean[0]
@@ -363,6 +373,7 @@ def build_view(
             columns[j, at] = directions[at, j]
     residual_variance = fill_spread(whole, asking, layout, spread)
     spread[0, 0] += np.float32(unmet)
+    # The hypothesis that only the constant, and the place on offer, matter.
     no_effect = initial_constant(models, model, 0, NO_EFFECT, base)
     if models.met[model, 0, NO_EFFECT]:
         logit, variance = models.mean[model, 0, NO_EFFECT, 0], models.narrow[model, 0, 0]
@@ -400,6 +411,8 @@ def compute_feature_moments(
     for i in range(len(impression.arms)):
         remains = 0.0
         context_inputs.scale_context(state.items, model, impression.relevance[i], scaled)
+        # Coordinates along the item's directions and, in the same product, the residual's part of the means;
+        # then the squared length of the residual outside of these directions.
         if layout.residual > 0:
             context_inputs.multiply_columns(view.columns, scaled, turned)
             apart = context_inputs.dot_single(scaled, scaled) - context_inputs.dot_single(
@@ -414,6 +427,7 @@ def compute_feature_moments(
             features[first + leading] = scaled_product(
                 state, model, impression.context, impression.relevance[i]
             )
+        # The mean under each hypothesis, and one variance, of features and residual.
         for h in range(FULL):
             moments[i, h] = np.float64(
                 context_inputs.dot_single(features, view.means[h]) + turned[leading + h]
@@ -450,6 +464,7 @@ def candidate_moments(
     for h in range(HYPOTHESES):
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
+    # Mean and variance of a mixture of normals: the mean of squares minus the square of the mean.
     view = build_view(state, model, impression.context, layout, weights, base)
     read, share = compute_feature_moments(state, model, impression, layout, view), weights[NO_EFFECT]
     for i in range(count):

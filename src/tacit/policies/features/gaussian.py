@@ -221,6 +221,7 @@ def learn_logit(mean: Floats, root: Floats, work: Floats, logit: float, reward: 
     ``logit`` is the click's logit at the mean, and ``work[0]`` its gradient. The workspace ``work`` is
     cleared.
     """
+    # s is the logit's variance, ``work[1]`` its gradient times the root.
     s = project(root, work[0], work[1])
     c, gain = logistic_step(logit, s, reward)
     apply_observation(mean, root, work[1], s, c, gain)
@@ -258,11 +259,12 @@ def reset(mean: Floats, root: Floats, variance: float) -> None:
 
 @kernel
 def logistic_step(logit: float, s: float, reward: float) -> Any:
-    """Return precision and gain of an observed reward at the posterior's mode along the gradient of its
-    logit.
+    """Return precision and gain by which a reward updates a Gaussian (:func:`apply_observation`), for the
+    click's logit.
 
-    ``s`` is the logit's variance before. The mode solves l = logit + s·(reward − σ(l)), by safeguarded Newton
-    steps; the precision is σ(l)(1 − σ(l)), the gain (l − logit)/s.
+    ``logit`` and ``s`` are its mean and variance before. The posterior's mode l along the logit's gradient
+    solves l = logit + s·(reward − σ(l)), by safeguarded Newton steps; the precision is σ(l)(1 − σ(l)), the
+    gain (l − logit)/s.
 
     Returns
     -------

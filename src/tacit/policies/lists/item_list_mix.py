@@ -119,6 +119,7 @@ def find_effect(item: Floats, weights: Floats) -> int:
 
     Different items may share an index. It is 0 if the weighted sum of the numbers is 0 or not finite.
     """
+    # Four parallel sums are faster than one.
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
     for j in range(0, whole, 4):
@@ -152,10 +153,10 @@ def click_base(state: ItemListState, model: int) -> Base:
 
 @kernel
 def reward_likelihood(chance: float, reward: float) -> float:
-    """Return the likelihood of a reward in [0, 1] under a click probability (``chance``), which is clipped
-    away from 0 and 1.
+    """Return the likelihood of a reward in [0, 1] under a click probability, ``chance``.
 
-    A fraction is weighed as a geometric mean of click and no click.
+    A fraction is weighed as a geometric mean of click and no click. The probability is kept away from 0 and
+    1, so that no user model is ruled out.
     """
     chance = min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)
     if 0.0 < reward < 1.0:
@@ -229,12 +230,14 @@ def learn_item(
             learning.models, learning.room, model, 0, h, layout, offset_observation
         )
         chance = context_weights.click_probability(logit + offset, s + variance)
+        # Averages over hypotheses: the click probability, and gain and precision of this observation.
         mean += weights[h] * chance
         if h != context_models.NO_EFFECT:
             gain += weights[h] * g
             precision += weights[h] * c
         weights[h] *= reward_likelihood(observation.examination * chance, observation.reward)
     context_weights.share_weights(weights, 0.0)
+    # A Gaussian update of the item's effect by the averaged precision and gain.
     part = variance / (1.0 + variance * precision)
     effects[0, effect_index] += np.float32(part * gain)
     effects[1, effect_index] -= np.float32(part * variance * precision)
@@ -267,6 +270,7 @@ def learn_position(
     )
     weights, cells = state.readers[model], state.cells[model]
     for r in range(USER_MODELS):
+        # Each user model is weighed by its probability of the reward.
         weights[r] *= reward_likelihood(examination[r] * chance, reward)
     context_weights.share_weights(weights, 0.0)
     cells[0, last, k] += reward

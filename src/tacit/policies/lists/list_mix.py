@@ -177,13 +177,16 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
         order[count] = standing_arm
         count += 1
         if rank[standing_arm] >= 0:
+            # Marks an arm on offer that is in the standing list already.
             rank[standing_arm] = -2 - rank[standing_arm]
     for i in range(len(arms)):
         arm = arms[i]
         if rank[arm] < 0:
+            # It is in the list: remove the mark.
             rank[arm] = -2 - rank[arm]
             continue
         place = count
+        # Shift the arms behind its predecessor on offer; without one, all of them.
         while place > 0 and (i == 0 or order[place - 1] != arms[i - 1]):
             order[place] = order[place - 1]
             place -= 1
@@ -341,6 +344,7 @@ class SafeListMix(MixPolicy):
         k = next_place(begin, 0, count, without)
         while k < count:
             upper = order[i]
+            # Two arms of a pair, or one arm twice if it is not paired, or its partner is left out.
             paired = i >= start and i < stop and (i - start) % 2 == 0
             lower = order[i + 1] if paired else upper
             i += 2 if paired else 1
@@ -350,11 +354,13 @@ class SafeListMix(MixPolicy):
                 lower = upper
             if upper == without:
                 continue
+            # An arm without a partner has a fixed place.
             if upper == lower:
                 if begin[k] != upper:
                     return 0.0
                 k = next_place(begin, k + 1, count, without)
                 continue
+            # The pair keeps its order where the upper arm's score is at least as high; else it is exchanged.
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
             if begin[k] == upper:
                 low, high = narrow_interval(low, high, gap, slope, True)
@@ -389,6 +395,7 @@ class SafeListMix(MixPolicy):
             if models.rank[lane, lower] < 0:
                 continue
             if upper >= 0:
+                # ``upper`` is the place of the last arm on offer; arms that are not on offer are passed over.
                 above = standing[upper]
                 deviation = math.hypot(spread[above], spread[lower])
                 if mean[lower] - mean[above] > deviation:
@@ -432,6 +439,7 @@ class SafeListMix(MixPolicy):
             gap, slope = mean[lower] - mean[upper], spread[lower] - spread[upper]
             low, high = narrow_interval(0.0, np.inf, gap, slope, False)
             exchanged = interval_probability(low, high)
+        # The arm that is left out moves all arms below it up by one.
         moved = 1 if without >= 0 and find_place(order, offered, without) < i else 0
         if i - moved < len(chances):
             chances[i - moved] = 1.0 - exchanged

@@ -172,6 +172,7 @@ class MixPolicy(SlatePolicy, abstract=True):
         rank_chances, arm_chances = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for k in range(len(action)):
+            # An empty position changes no probability.
             prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
             places[k] = 1.0
             if action[k] >= 0:
@@ -399,6 +400,7 @@ class LinePolicy(MixPolicy, abstract=True):
         A forced arm of the draw is put at its place.
         """
         arms, (mean, spread, rank), (z, arm, place) = impression.arms, arranged, draw
+        # An arm that is placed, or forced, has the rank −2 − rank until the list is complete.
         if arm >= 0:
             rank[arm] = -2 - rank[arm]
         for k in range(min(len(action), len(arms))):
@@ -458,6 +460,7 @@ class LinePolicy(MixPolicy, abstract=True):
             return float(len(impression.arms))
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
+        # The interval of z in which the arms of ``begin`` are in their order.
         for k in range(1, count):
             upper, lower = begin[k - 1], begin[k]
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
@@ -469,6 +472,7 @@ class LinePolicy(MixPolicy, abstract=True):
                 candidate_count += 1
                 gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
                 least, most = narrow_interval(0.0, np.inf, gap, slope, rank[last] < rank[arm])
+                # The two highest lower ends and the two lowest upper ends that other arms set, with the arms.
                 if least > lowest:
                     low, lowest, low_arm = lowest, least, arm
                 elif least > low:
@@ -477,6 +481,7 @@ class LinePolicy(MixPolicy, abstract=True):
                     high, highest, high_arm = highest, most, arm
                 elif most < high:
                     high = most
+        # Left out, the limiting arms widen the interval to the next end; any other arm leaves it as it is.
         if low_arm == high_arm:
             limiting = 1.0 if low_arm >= 0 else 0.0
             total = limiting * interval_probability(low, high)
@@ -509,6 +514,7 @@ class LinePolicy(MixPolicy, abstract=True):
         for i in range(len(arms)):
             if arms[i] == without:
                 continue
+            # The other arm's line minus this arm's, at z = 0 and per unit of z.
             gap, slope = mean[arms[i]] - mean[arm], spread[arms[i]] - spread[arm]
             level = slope > 0.0 or (slope == 0.0 and order[arms[i]] < order[arm])
             if gap > 0.0 or (gap == 0.0 and level):
@@ -523,6 +529,7 @@ class LinePolicy(MixPolicy, abstract=True):
         crossings[rises:].sort()
         for k in range(len(chances)):
             chances[k] = 0.0
+        # Go through the crossings from z = 0 on; between two of them the rank is constant.
         low, fall, rise = 0.0, 0, rises
         while fall < falls or rise < len(arms):
             falling = rise == len(arms) or (fall < falls and crossings[fall] <= crossings[rise])

@@ -140,8 +140,8 @@ def rank_score(rank: int, arms: int) -> float:
 
 @kernel
 def prior_shift(rank: int, arms: int, doubted: bool) -> float:
-    """Return by which share of the base rate an arm's prior is above it (or below, if negative), by its rank
-    on offer.
+    """Return how far an arm's prior is above the base rate, as a share of it, by the arm's rank on offer;
+    below 0 for the last ranks.
     """
     return (DOUBTED_SHIFT if doubted else PRIOR_SHIFT) * rank_score(rank, arms)
 

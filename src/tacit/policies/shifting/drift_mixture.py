@@ -138,6 +138,7 @@ def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) ->
     arm's prior. In an open range, the width may grow.
     """
     lanes, shared, graded, ends = state.own, state.shared, state.graded, params.ends
+    # ``size`` is the reward in the caller's unit, ``scaled`` in [0, 1].
     size = reward
     if ends < 2:
         size = graded_rewards.grow_width(graded, arm, reward, ends)
@@ -147,6 +148,7 @@ def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) ->
     a, b = posterior(params, state, lane, leading, arm)
     mean = a / (a + b)
     clicks = graded_rewards.count_equivalents(graded, lane, arm, ends)
+    # Priors are fitted to data from before a key's first change.
     if lanes.found[lane] == 0 and ends == 2:
         counts = lanes.counts[lane, leading, arm]
         count_play(shared.priors, arm, float(counts[0]), float(counts[1]), scaled, 1.0 - scaled)
@@ -301,6 +303,7 @@ def find_closest_pair(
             distance = 0.0
             for arm in range(arms):
                 distance += (means[i, arm] - means[j, arm]) ** 2
+            # Merging replaces the lighter hypothesis's means by the other's.
             loss = min(lanes.weight[lane, i], lanes.weight[lane, j]) * distance
             if loss < least:
                 least, first, second = loss, i, j
@@ -484,7 +487,9 @@ class DriftMixture(shift_mixture.ShiftMixture):
         if plays > 0 or hits > 0:
             a += hits / OPEN_UNIT
             b += max(plays - hits, 0) / OPEN_UNIT
+        # Approximates the variance of ln(p/(1 − p)), p of Beta(a, b), with account of its skew.
         variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
+        # Expected number of changes while each arm is played once.
         turns = state.own.counts.shape[2] * hypotheses.change_rate(state.own, lane)
         return a, b, float(np.sqrt(variance)) / (1.0 + turns)
 
@@ -499,6 +504,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         """
         lanes = state.own
         source, h = hypotheses.find_heaviest(lanes, lane), hypotheses.find_lightest(lanes, lane)
+        # No hypothesis is lighter than the new one: make a place by merging.
         if lanes.weight[lane, h] >= weight:
             h, target = find_closest_pair(lanes, state.shared.priors, lane, state.means[0])
             lanes.weight[lane, target] += lanes.weight[lane, h]
@@ -510,6 +516,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
                 float(lanes.counts[lane, source, arm, 0]),
                 float(lanes.counts[lane, source, arm, 1]),
             )
+            # The part of the arm's counts that is taken over.
             part = min(1.0, most / max(hits + misses, 1.0))
             if epoch == EXCEPT_LEADER and arm == leader:
                 part = 1.0
@@ -555,6 +562,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
         and fit the priors and spreads that all keys share.
         """
         arm, lanes, shared = outcome.shown, state.own, state.shared
+        # The share of weight that is redistributed between memory and hypotheses.
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
         if params.by_arm:
             evidence = record_grade(params, state, lane, arm, outcome.reward)

@@ -223,6 +223,7 @@ def variance_share(sums: Any, width: float, ends: int) -> tuple[float, float, fl
     variance = click_variance(sums, width, ends)
     if fourths <= 0.0 or variance <= 0.0:
         return 1.0, 0.0, squares, max(variance, 0.0)
+    # Squares² over fourth powers is about the number of squares that matter.
     return min(squares / variance, 1.0), squares * squares / fourths, squares, variance
 
 
@@ -262,6 +263,7 @@ def arm_equivalents(sums: Any, width: float, ends: int, unknown: float, mean: fl
     raised by two standard deviations, so that evidence is rather too weak than too strong.
     """
     share, number, squares, variance = variance_share(sums, width, ends)
+    # An upper value of the share: shrunk, bounded, then raised by two deviations.
     upper = (number * share + ARM_WEIGHT * mean) / (number + ARM_WEIGHT)
     bound = (UNSEEN_EVENTS * unknown**2 + squares) / (UNSEEN_EVENTS * unknown + variance)
     upper = min(upper, bound) * (1.0 + DEVIATIONS / np.sqrt(number + ARM_WEIGHT))
@@ -378,6 +380,7 @@ def open_prior(graded: GradedRewards, ends: int) -> tuple[float, float]:
     if graded.exponent[0] == NO_WIDTH:
         return 1.0, 1.0
     number, total = graded.totals[0, 0], graded.totals[0, 1]
+    # The mean of all rewards, and of one reward of half the largest, if the lowest is known.
     mean = scale_reward(
         (total + (0.5 * graded.largest[0] if ends == 1 else 0.0)) / (number + 1.0), graded.exponent[0], ends
     )

@@ -304,6 +304,7 @@ def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
     if place == lanes.epochs[lane] and place < EPOCHS:
         lanes.epochs[lane] += 1
     arms = lanes.counts.shape[2]
+    # Epochs before the replaced one move back by one place; the latest comes first.
     for epoch in range(min(place, EPOCHS - 1), 0, -1):
         for arm in range(arms):
             for k in range(2):
@@ -312,6 +313,7 @@ def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
         plays = float(lanes.counts[lane, h, arm, 0]) + float(lanes.counts[lane, h, arm, 1])
         scale = THOUSANDTHS * min(1.0, RECALLED_PLAYS / max(plays, 1.0))
         for k in range(2):
+            # Rounded to thousandths of a play.
             part = int(scale * float(lanes.counts[lane, h, arm, k]) + 0.5)
             lanes.remembered[lane, 0, arm, k] = part
 

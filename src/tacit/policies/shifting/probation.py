@@ -169,11 +169,13 @@ class ProbationBandit(Policy):
         context = impression.context[: lanes.context.shape[1]]
         if not predict(params.classifier, state.classifier, row, context):
             return
+        # Present rate of warnings, this one included; then both counts are discounted.
         rate = (record.warnings[row] + 1.0) / record.span[row]
         record.warnings[row] = probation_odds.FORGET * (record.warnings[row] + 1.0)
         record.span[row] *= probation_odds.FORGET
         rounds = probation_odds.ANNOUNCED_WEIGHT / params.announced + record.rounds[row]
         announced_rate = (probation_odds.ANNOUNCED_WEIGHT + record.announced[row]) / rounds
+        # Probability that the warning is right, for an average lane and then for this one.
         event = min(announced_rate / rate, 0.9)
         odds = event / (1.0 - event) * probation_odds.relative_event_rate(lanes, lane)
         event = odds / (1.0 + odds)
@@ -208,6 +210,7 @@ class ProbationBandit(Policy):
         lanes, record = state.lanes, state.record
         new, old = lanes.new[lane, arm], lanes.old[lane, arm]
         plays, before = new[0] + new[1], old[0] + old[1]
+        # Predicted reward by the new counts alone (changed), and by all counts (unchanged).
         fresh = (1.0 + new[0]) / (2.0 + plays)
         steady = (1.0 + new[0] + old[0]) / (2.0 + plays + before)
         lanes.factor[lane, arm] += reward * np.log(fresh / steady) + (1.0 - reward) * np.log(
@@ -230,6 +233,7 @@ class ProbationBandit(Policy):
                 probation_odds.end_mode(params, state, lane)
             return
         row = lane if params.per_key else 0
+        # In mode ``QUIET``: the prior odds of a change without a warning, and its Bayes factor.
         rate = probation_odds.surprise_rate(params, record, row)
         odds_of_change = rate * probation_odds.relative_event_rate(lanes, lane)
         lanes.due[lane] += rate

@@ -160,9 +160,11 @@ def weigh_explanations(params: Any, state: Any, lane: int) -> Odds:
     prior, together, factors = lanes.prior[lane], 0.0, 0.0
     for arm in range(arms):
         factor = bayes_factor(lanes, lane, arm)
+        # If all arms changed, each arm changed with probability ``changes``, independently.
         together += np.log(params.changes * factor + 1.0 - params.changes)
         factors += factor
     whole = prior * share * np.exp(min(together, 300.0))
+    # If one arm changed, each is equally likely; without a warning, the one that changed is known.
     single = prior * (1.0 - share) * factors / arms if lanes.mode[lane] == WARNED else 0.0
     return Odds(float(whole), float(single), float(1.0 - prior))
 
@@ -356,6 +358,7 @@ def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impres
         rates = quiet_change_rates(params, state, lane)
     else:
         odds = weigh_explanations(params, state, lane)
+        # Which explanation ``uniform`` selects: all arms, one arm, or nothing changed.
         point = uniform * (odds.whole + odds.single + odds.nothing)
         whole = point < odds.whole
         if odds.whole <= point < odds.whole + odds.single:
@@ -365,6 +368,7 @@ def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impres
     for arm in impression.arms:
         changed = arm == single
         if quiet or whole:
+            # Each arm may have changed on its own.
             change, unchanged = arm_odds(params, lanes, lane, arm, rates)
             changed = rng.random() * (change + unchanged) < change
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
@@ -459,6 +463,7 @@ def choice_chance(params: Any, state: Any, lane: int, impression: Impression, sh
     scores = ArmScores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
     total = odds.whole + odds.single + odds.nothing
     remaining, chance = total, 0.0
+    # −1 stands for "all arms changed", an arm's place for "this arm changed".
     for place in range(-1, count + 1):
         # The last weight is that of "nothing has changed" and of a change in an arm that is not on offer.
         weight = remaining

@@ -173,6 +173,7 @@ def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impressio
         return 0.0
     arm_log_odds, lowest_z = np.log(arm_odds), 0.0
     if not is_leader:
+        # From this z on the arm scores at least as high as the leader.
         lowest_z = (np.log(leader_odds) - arm_log_odds) / (deviation - leader_deviation)
     above, count, ties = 0, 0, 0
     for i in range(len(impression.arms)):
@@ -180,6 +181,8 @@ def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impressio
             continue
         rival_a, rival_b, rival_deviation = odds(params, state, lane, h, impression.arms[i])
         rival_odds = rival_a / rival_b
+        # Count the arms that score higher at ``lowest_z``, and collect the points where an arm's line crosses
+        # this arm's.
         slope = rival_deviation - deviation
         if rival_odds == arm_odds and rival_a == a:
             ties += 1
@@ -192,6 +195,7 @@ def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impressio
             if lowest_z < crossing < FAR:
                 insert_crossing(crossings, count, crossing, slope > 0.0)
                 count += 1
+    # The probability that this arm, or one that is equal to it, takes part.
     entry_chance = 1.0 if is_leader else 1.0 - math.ldexp(1.0, -ties)
     return probability_alone(crossings, count, lowest_z, above) * entry_chance / ties
 
