@@ -301,6 +301,7 @@ def _feed(
         report = Reporter(report_client, reading.name or default_name(source), tally)
 
         def progress() -> None:
+            """Update the line on the terminal, and send the service a report if one is due."""
             line()
             report()
 

@@ -157,10 +157,10 @@ class Reporter:
 
 
 def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Return a refused batch in parts, in order, none of them empty.
+    """Return a refused batch cut into parts, in order, none of them empty.
 
-    If ``field`` names an index, such as ``feedback[7].reward``, these are the messages before it, that
-    message, and those after it; else two halves.
+    If the refused ``field`` names an index, such as ``feedback[7].reward``, the parts are the messages before
+    it, the message itself, and the messages after it; otherwise two halves.
     """
     match = _MESSAGE_INDEX.match(field)
     bad = int(match[1]) if match else len(messages) // 2
@@ -283,10 +283,11 @@ class Feeder:
         yield batch
 
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
-        """Map an event to its message to the service; return None, after counting it, if it has none.
+        """Count an event, and return it with its message to the service, or None if it has none.
 
-        That is so for malformed events, which are written to the file of rejected events, for events that the
-        map leaves out, and for impressions of the service's decisions, which are remembered.
+        None is returned for malformed events, which are also written to the file of rejected events, for
+        events that the map leaves out, and for impressions of the service's decisions, which the mapper
+        stores.
         """
         mapped = self.tally.map_event(self.mapper, source_event)
         if self.tally.read % MAX_MESSAGES == 0:
@@ -304,13 +305,11 @@ class Feeder:
         events have a BadEvent as outcome; otherwise Denied is raised.
         """
         groups: dict[tuple[str, type], list[int]] = {}
-        for i, piece in enumerate(batch):
-            groups.setdefault((piece.placement, type(piece.message)), []).append(i)
+        for i, pending in enumerate(batch):
+            groups.setdefault((pending.placement, type(pending.message)), []).append(i)
         answers: dict[int, Answer] = {}
-        # Decisions before their feedback.
-        for (placement, _), indices in sorted(
-            groups.items(), key=lambda group: group[0][1] is not LocalDecision
-        ):
+        decisions_first = sorted(groups.items(), key=lambda group: group[0][1] is not LocalDecision)
+        for (placement, _), indices in decisions_first:
             try:
                 group_answers = self.sender.send(placement, [batch[i].message for i in indices])
             except Denied as error:
@@ -324,18 +323,18 @@ class Feeder:
     def _settle(self) -> None:
         """Wait for the answers to the batch in flight, if any, and count or reject its events.
 
-        Also flush the file of rejected events, save the position if the last save is a second old, and call
-        ``progress``. The position stays unchanged if too many events are rejected.
+        Also flush the file of rejected events, save the position if the last save is more than a second old,
+        and call ``progress``. The position to save does not advance if too many events are rejected.
         """
         if self._batch_in_flight is not None:
             (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
-            for piece, answer in zip(batch, answers.result(), strict=True):
+            for pending, answer in zip(batch, answers.result(), strict=True):
                 if isinstance(answer, BadEvent):
-                    self.tally.reject(piece.source_event, answer)
-                    self.rejected.write(piece.source_event, answer)
+                    self.tally.reject(pending.source_event, answer)
+                    self.rejected.write(pending.source_event, answer)
                 else:
-                    self._placement = piece.placement
-                    self.tally.settle(piece.message, answer, piece.time)
+                    self._placement = pending.placement
+                    self.tally.settle(pending.message, answer, pending.time)
             self.rejected.flush()
             # If the feed stops for a rejected event, that event is read again next time.
             if not self._has_too_many_rejected():

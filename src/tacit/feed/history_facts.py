@@ -57,9 +57,11 @@ class CounterfactualValue(NamedTuple):
     ----------
     name : str
     value : float or None
-        Mean reward per decision; None if the log cannot tell.
+        Mean reward per decision; None if it cannot be estimated from the log.
     low, high : float
+        95 % interval; (0, 1) if there is none.
     doubts : tuple of str
+        Warnings about the estimate.
     """
 
     name: str
@@ -117,7 +119,7 @@ class HistoryFacts(NamedTuple):
     periods: list[Period]
 
     @property
-    def weighed(self) -> bool:
+    def has_all_propensities(self) -> bool:
         """True if the log has the propensity of every decision."""
         return self.known == self.decisions
 
@@ -137,18 +139,18 @@ class HistoryFacts(NamedTuple):
             if row.value is not None:
                 text = f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"
             lines.append(f"  {row.name}: {text}")
-        if not self.weighed:
+        if not self.has_all_propensities:
             lines.append("  not proved: not every event says how likely it was that this was shown")
         return lines
 
     @property
-    def most(self) -> float:
+    def max_prior(self) -> float:
         """Largest number of impressions in an arm's prior: 100, or 20 if propensities are estimated."""
-        return MAX_PRIOR if self.weighed else MAX_PRIOR_ESTIMATED
+        return MAX_PRIOR if self.has_all_propensities else MAX_PRIOR_ESTIMATED
 
     def priors(self) -> dict[str, tuple[float, float]]:
         """Return the prior of each shown arm, by name, as successes and failures."""
-        return {arm.name: arm.prior(self.most) for arm in self.arms}
+        return {arm.name: arm.prior(self.max_prior) for arm in self.arms}
 
 
 def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
@@ -193,7 +195,7 @@ def _rewards(log: pa.Table) -> Floats:
 def _weights(log: pa.Table) -> Floats:
     """Return the inverse propensity of each row.
 
-    If any propensity is missing, all are estimated by the share of each arm among its key's rows.
+    If any propensity is missing, all are estimated: as the share of the row's arm among the rows of its key.
     """
     if not log["propensity"].null_count:
         return np.asarray(1.0 / log["propensity"].to_numpy())
@@ -215,11 +217,11 @@ def _arms(log: pa.Table) -> Iterator[ArmFacts]:
     rewards, weights = _rewards(log), _weights(log)
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
-        of_arm = encoded.indices.to_numpy() == code
-        weight = weights[of_arm]
-        mean = float(weight @ rewards[of_arm] / weight.sum())
+        is_shown = encoded.indices.to_numpy() == code
+        weight = weights[is_shown]
+        mean = float(weight @ rewards[is_shown] / weight.sum())
         effective = float(weight.sum() ** 2 / (weight @ weight))
-        yield ArmFacts(name, int(of_arm.sum()), mean, *wilson(mean, effective), effective)
+        yield ArmFacts(name, int(is_shown.sum()), mean, *wilson(mean, effective), effective)
 
 
 def _counterfactuals(
@@ -250,7 +252,11 @@ def _counterfactuals(
 
 
 def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
-    """Return an off-policy result as a counterfactual value; None for the value if no row supports it."""
+    """Return an off-policy result of one estimator as a counterfactual value, clipped to [0, 1].
+
+    The value is None if no row shows an arm of the target. Assumptions and warnings become its doubts; with
+    warnings the interval is the anytime one, else the normal one.
+    """
     (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
         doubt = f"{name}: the past shows nothing of what it would choose"

@@ -65,9 +65,10 @@ class DecisionIndex:
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def add(self, identity: Identity, time: float, decision: str) -> None:
-        """Add a decision's id with its time; a known one changes nothing.
+        """Add a decision's id with its time in seconds; one that is stored already changes nothing.
 
-        Beyond the limits, the earliest decision of this identity, or the one added first of all, is dropped.
+        Beyond 10,000 decisions of this identity its earliest is dropped, beyond ``max_decisions`` in all the
+        one that was added first.
         """
         entry = time, decision
         if (identity, entry) in self._order:
@@ -89,9 +90,9 @@ class DecisionIndex:
             del self._decisions[identity]
 
     def find(self, identity: Identity, time: float) -> tuple[str, int]:
-        """Return the id of the last decision up to a time, and the number of decisions at that same time.
+        """Return the id of the identity's last decision up to ``time``, and how many have that same time.
 
-        More than one means that the join is ambiguous. If the window has none, return ``("", 0)``.
+        More than one means that the join is ambiguous. If none is within the window, return ``("", 0)``.
         """
         entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
@@ -528,7 +529,7 @@ def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
 
 
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return the first field with a value that is not allowed, as "field is value"; None if there is none."""
+    """Return the first field whose value is not allowed, as "FIELD is VALUE"; None if all are allowed."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
             return f"{field} is {shorten(value)}"
@@ -569,9 +570,13 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
 
 def _get_step(value: Any, step: str) -> Any:
-    """Return an item of a dict, or of a list by number or ``key``; None if missing; JSON text is parsed."""
+    """Return what one step of a path selects in a value, or None.
+
+    In a dict it is the field, in a list the item with that number, or else the first object with that
+    ``key``. A text that is a JSON object or list is parsed first.
+    """
     if isinstance(value, str) and value[:1] in ("{", "["):
-        value = _decode(value)
+        value = _decode_json(value)
     if isinstance(value, dict):
         return value.get(step)
     if not isinstance(value, list):
@@ -582,7 +587,7 @@ def _get_step(value: Any, step: str) -> Any:
     return next(matches, None)
 
 
-def _decode(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     """Return the value of a JSON text; None if it is no JSON."""
     try:
         return msgspec.json.decode(text)
@@ -672,7 +677,7 @@ def parse_positions(field: str, value: Any) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the items or arms in a field as a list of integers and texts, even if it is a single one.
+    """Return the items or arms in a field as a list of integers and texts, with one element for a single one.
 
     The value is one item, a list, or a list as JSON text.
 
@@ -683,7 +688,7 @@ def parse_items(field: str, value: Any) -> list[int | str]:
     """
     value = require_present(field, value)
     # A cell of CSV has a list as JSON text.
-    items = _decode(value) if isinstance(value, str) and value.startswith("[") else value
+    items = _decode_json(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
     return [
         item if type(item) is int and abs(item) < 2**62 else parse_text(field, item, "bad-items")

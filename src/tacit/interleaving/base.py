@@ -201,7 +201,7 @@ class Interleaved:
         names = ("items", "rankers", "method", "memory")
         if not isinstance(data, Mapping) or not set(names) <= set(data):
             raise InvalidValue("interleaved", data, f"give an object with {', '.join(names)}")
-        items = ranking("interleaved.items", data["items"])
+        items = check_ranking("interleaved.items", data["items"])
         rankers = checks.integer("interleaved.rankers", data["rankers"], 1, MANY)
         method = checks.name("interleaved.method", data["method"])
         if not isinstance(data["memory"], Mapping):
@@ -215,10 +215,9 @@ class Interleaved:
 
 
 def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Return an entry of a list's memory if it is valid.
+    """Return the entry ``name`` of a list's memory as a list if it is valid; otherwise raise InvalidValue.
 
-    It must have one cell per position, or, except for ``teams``, a row of such cells per ranker. Raise
-    InvalidValue otherwise.
+    ``teams`` must have one cell per position, other entries a row of such cells per ranker.
     """
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
@@ -347,7 +346,7 @@ class InterleavingMethod(Checked):
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
-        ranked = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
+        ranked = tuple(check_ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
         items = {item for row in ranked for item in row}
         if len(set(map(type, items))) > 1 and len(set(map(str, items))) < len(items):
             warning = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
@@ -359,7 +358,7 @@ class InterleavingMethod(Checked):
         raise NotImplementedError
 
     def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every possible list for validated rankings, with its probability."""
+        """Yield the probability and the list of every possible outcome, for validated rankings."""
         raise NotImplementedError
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
@@ -373,10 +372,10 @@ class InterleavingMethod(Checked):
         return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
 
 
-def ranking(field: str, items: Any) -> tuple[Item, ...]:
-    """Validate ``items`` and return them as a tuple: at least one id, each once.
+def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
+    """Return a ranking as a tuple of ids, if it has at least one id and each only once.
 
-    ``field`` names them in errors.
+    ``field`` names the ranking in errors.
 
     Raises
     ------
@@ -422,7 +421,7 @@ def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> lis
     return list(dict.fromkeys([*items, *by_rank]))[:length]
 
 
-def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
+def find_ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     """Return, per ranker, the rank (from 0) of each item in its ranking; None if the item is not in it."""
     tables = [{item: rank for rank, item in enumerate(row)} for row in rankings]
     return [[table.get(item) for item in items] for table in tables]

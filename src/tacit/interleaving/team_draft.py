@@ -27,8 +27,8 @@ from tacit.interleaving.base import (
     Ranked,
     complete_list,
     fair_depth,
+    find_ranks,
     make_duel_credit,
-    ranks,
 )
 
 # ---- Balanced interleaving: the shown list holds, from the top, equally many items of both rankings
@@ -97,12 +97,12 @@ class Balanced(MergingMethod):
         """Yield the two lists, one per leading ranker, with probability ½ each."""
         merges, probability = self._merge_both(rankings)
         for items in merges:
-            yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
+            yield 0.5, self._build_interleaved(items, 2, find_ranks(rankings, items), probability)
 
     def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each ranker's top k, and the winner of the duel.
 
-        k is the least depth at which either ranking has the lowest clicked item.
+        k is the smaller of the two ranks of the lowest clicked item.
         """
         rank_rows = interleaved.memory["ranks"]
         if not clicks:
@@ -127,10 +127,10 @@ def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
 # ---- Debiased balanced interleaving: credit is weighed by the probability that items are seen
 
 
-def examination(field: str, value: Any) -> Any:
-    """Return the probabilities that positions are seen if they are valid: "inverse", or a tuple of numbers.
+def check_examination(field: str, value: Any) -> Any:
+    """Return the probability that each position is seen, as a tuple of numbers, or "inverse" unchanged.
 
-    Raise InvalidValue for other values, or if the first probability is 0.
+    Raises InvalidValue for other values, and if the first probability is 0.
     """
     if value == "inverse":
         return value
@@ -191,7 +191,7 @@ class DebiasedBalanced(MergingMethod):
     (('a', 'b', 'c'), array([1.33, 0.67, 0.  ]))
     """
 
-    examined: Annotated[Any, examination] = "inverse"
+    examined: Annotated[Any, check_examination] = "inverse"
     top: Annotated[int | None, optional(int_range(1, LONGEST))] = None
 
     _remembers = "credits"
@@ -238,10 +238,10 @@ MOST_RANKERS = 16
 """Sums over all orders of a round take time 2^rankers."""
 
 
-def shares(chances: Floats) -> tuple[float, Floats]:
-    """Return the probability of a round's items, and of each ranker having picked each item, given the items.
+def compute_round(chances: Floats) -> tuple[float, Floats]:
+    """Return the probability of the items of a round, and the shares of its rankers in each item.
 
-    Both are exact sums over all orders of the rankers in the round.
+    In a round each ranker picks one item, in random order. Both results are exact sums over all orders.
 
     Parameters
     ----------
@@ -258,7 +258,7 @@ def shares(chances: Floats) -> tuple[float, Floats]:
 
     Examples
     --------
-    >>> total, share = shares(np.array([[1.0, 0.5], [0.0, 0.5]]))
+    >>> total, share = compute_round(np.array([[1.0, 0.5], [0.0, 0.5]]))
     >>> total
     0.25
     >>> share
@@ -373,7 +373,10 @@ class TeamDraftMultileave(InterleavingMethod):
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
     def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
-        """Return the draft as a list filled up with items of no team, with its teams and its probability."""
+        """Return the list that begins with the drafted items and is filled up with items of no team.
+
+        Its memory has the teams, and its probability is that of drafting the items.
+        """
         complete = complete_list(rankings, items, self.length)
         return self._build_interleaved(
             complete,
@@ -424,7 +427,7 @@ def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
             else (captain[0] * followers[0][1] + captain[1] * followers[0][0]) / 2
             for captain, *followers in rounds
         )
-    return math.prod(shares(np.array(captains))[0] for captains in rounds)
+    return math.prod(compute_round(np.array(captains))[0] for captains in rounds)
 
 
 # ---- Team-draft interleaving: the rankers pick items for their teams, as captains do

@@ -110,7 +110,7 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
         If a folder has no such file, no file matches a pattern, or a URL does not exist.
     """
     if is_url(place):
-        return list(_remote(str(place), suffixes))
+        return list(_list_remote(str(place), suffixes))
     path = Path(place)
     if not path.exists() and "*" not in str(place):
         raise LogError(
@@ -118,8 +118,8 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
             "with its path from here or from the root; several values of one option have commas between"
         )
     if path.exists() or "*" not in str(place):
-        return list(_local(path, suffixes))
-    files: list[File] = [file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)]
+        return list(_list_local(path, suffixes))
+    files: list[File] = [file for name in glob.glob(str(place)) for file in _list_local(Path(name), suffixes)]
     if not files:
         raise LogError(f"{place}: no file fits this pattern")
     return sorted(set(files), key=str)
@@ -139,12 +139,12 @@ def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list
     refuse_duplicates(files)
     local = [file for file in files if isinstance(file, Path)]
     sizes = Counter(file.stat().st_size for file in local)
-    first: dict[tuple[int, int], Path] = {}
+    file_by_content: dict[tuple[int, int], Path] = {}
     for file in local:
         size = file.stat().st_size
         if size >= MIN_COMPARED_BYTES and sizes[size] > 1:
             with file.open("rb") as opened:
-                earlier = first.setdefault((size, hash(opened.read(65_536))), file)
+                earlier = file_by_content.setdefault((size, hash(opened.read(65_536))), file)
             if earlier is not file and filecmp.cmp(earlier, file, shallow=False):
                 message = f"path: {str(file)!r} has the same content as {str(earlier)!r}, and its rows count"
                 warnings.warn(f"{message} twice; leave one out", AssumptionWarning, stacklevel=3)
@@ -153,7 +153,7 @@ def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list
 
 
 def find_folder_values(file: File) -> dict[str, str | None]:
-    """Return the columns that the names of a file's folders say, as ``country=de`` does; None for null.
+    """Return the columns whose values are in the names of a file's folders, as ``country=de``; None for null.
 
     Examples
     --------
@@ -175,10 +175,10 @@ def refuse_duplicates(places: Iterable[Any]) -> None:
         resolved_places.add(resolved)
 
 
-def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Return a path itself, or the data files of a folder at any depth, sorted.
+def _list_local(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Return a path that is no folder, or the data files of a folder at any depth, sorted.
 
-    Raises LogError if the folder has none, or is an export of the service with files other than logs.
+    Raises LogError if the folder has none, or is an export of the service; the error names the logs in it.
     """
     if not path.is_dir():
         return [path]
@@ -190,9 +190,9 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if not files:
         raise _no_files_error(path, suffixes)
     if any((file.parent / "placements.json").is_file() for file in files):
-        goes_to = {"clicks": "", "lists": "", "duels": " to tacit duel"}
-        named = [(file, goes_to.get(file.stem.partition("-")[0])) for file in files]
-        logs = ", or ".join(f"{file}{where}" for file, where in named if where is not None)
+        command_hints = {"clicks": "", "lists": "", "duels": " to tacit duel"}
+        file_hints = [(file, command_hints.get(file.stem.partition("-")[0])) for file in files]
+        logs = ", or ".join(f"{file}{hint}" for file, hint in file_hints if hint is not None)
         remedy = f"give {logs}" if logs else "export it with --config, so that it has clicks.parquet"
         raise LogError(f"{path}: it is an export, of which not all is a log; {remedy}")
     return files
@@ -209,7 +209,7 @@ def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
     return LogError(f"{place}: the folder has no file that ends in {', '.join(suffixes)}")
 
 
-def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
+def _list_remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
     """Return the files of a URL: of a file, a folder at any depth, or a pattern; sorted by name.
 
     Raises LogError if there is none, or the file system cannot be read.
@@ -241,7 +241,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """True if a path, or a folder above it, matches a pattern; both are given as lists of names."""
+    """True if the names of a path, or of a folder above it, match the names of a pattern one by one."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
 
@@ -373,7 +373,7 @@ def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None
 # CSV ----------------------------------------------------------------------------------------
 
 
-def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
+def _open_csv(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
     """Open a CSV file and return a streaming reader of the named columns as bytes.
 
     While it reads, it appends number and text of rows with too many or too few fields to ``malformed``, and
@@ -406,9 +406,9 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
 
 
 def _open_stream(path: Path) -> Any:
-    """Open a text file, decompressed by its suffix, for reading.
+    """Open a text file for reading, decompressed by its suffix.
 
-    Raises LogError if its first bytes are not text, or do not fit the suffix ".gz".
+    Raises LogError if its first bytes are those of another kind of file, or do not fit the suffix ".gz".
     """
     with path.open("rb") as file:
         first = file.read(4)
@@ -440,7 +440,7 @@ def header_hint(names: Sequence[str]) -> str:
 
 def _csv_names(path: Path) -> list[str]:
     """Return the column names in the header of a CSV file."""
-    with _csv_reader(path, [], []) as reader:
+    with _open_csv(path, [], []) as reader:
         return [name.strip() for name in reader.schema.names]
 
 
@@ -451,10 +451,10 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
     """
     malformed: list[tuple[int, str]] = []
     first = 1
-    with _csv_reader(path, [], []) as reader:
+    with _open_csv(path, [], []) as reader:
         stored = {name.strip(): name for name in reader.schema.names}
         has_blanks = len(stored) > 1 and all(name[:1] == " " for name in reader.schema.names[1:])
-    with _csv_reader(path, [stored.get(name, name) for name in names], malformed) as reader:
+    with _open_csv(path, [stored.get(name, name) for name in names], malformed) as reader:
         for block in reader:
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
@@ -472,7 +472,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
 
 
 def _trim_start(values: Any) -> Any:
-    """Return a column of bytes without the blanks that follow a comma; unchanged if it is not in UTF-8."""
+    """Return a column of bytes as text without blanks at the start; unchanged if a value is not in UTF-8."""
     try:
         return pc.utf8_ltrim_whitespace(values.cast(pa.string()))
     except pa.ArrowInvalid:
@@ -533,7 +533,7 @@ def _parse_object(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[bytes]]:
-    """Context manager: open a text file as an iterator of lines, decompressed by its suffix.
+    """Open a text file, for a ``with`` block, as an iterator of its lines, decompressed by its suffix.
 
     A line of more than 16 MiB is cut, so that it is no JSON.
     """
@@ -670,7 +670,7 @@ BOOLEAN_TEXTS = dict.fromkeys((*TRUE_WORDS, "1"), True) | dict.fromkeys((*FALSE_
 
 
 def parse_values(column: Any, format: str) -> list[Any]:
-    """Return a column's values; CSV texts become numbers or booleans if all of them can be read so.
+    """Return a column's values as a list; texts of CSV become booleans or numbers if all of them are such.
 
     Examples
     --------

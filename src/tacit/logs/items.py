@@ -34,7 +34,10 @@ BATCH = 8192
 
 
 class ItemBatch(NamedTuple):
-    """A batch of a table's items: Arrow arrays, and vectors of shape (items, dim)."""
+    """A batch of a table's items: Arrow arrays, and vectors of shape (items, dim).
+
+    Segments are null and times None if the table has no such column.
+    """
 
     ids: Any
     vectors: Singles
@@ -55,7 +58,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
     dim = None
     for columns in _read_batches(table):
         ids = convert_values(columns[ID], pa.string())
-        vectors = _matrix(columns[VECTOR])
+        vectors = _convert_vectors(columns[VECTOR])
         if dim is None and len(vectors):
             dim = vectors.shape[1]
         if ids.null_count or (len(vectors) and vectors.shape[1] != dim):
@@ -98,7 +101,7 @@ def _select_columns(names: Any, where: str) -> list[str]:
     return [name for name in (ID, VECTOR, SEGMENT, FROM) if name in names]
 
 
-def _matrix(lists: Any) -> Singles:
+def _convert_vectors(lists: Any) -> Singles:
     """Return a column of lists of equal length as an array of float32, shape (rows, length).
 
     Raises
@@ -179,7 +182,7 @@ class ItemTable:
         return table if table is None or isinstance(table, ItemTable) else cls(table)
 
     def _keys(self, codes: Ints, places: Ints) -> Ints:
-        """Return one sortable number per pair of item code and index of a time."""
+        """Return one number per pair of item code and index of a time, sorted as the pairs are."""
         return codes * len(self._times) + places
 
     def codes(self, ids: Any, where: str) -> Ints:

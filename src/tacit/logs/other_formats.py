@@ -120,7 +120,7 @@ def _open_dsjson(
     constants: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> LogReader:
-    """Return a reader of dsjson files; ``columns`` may only say the path of the key.
+    """Return a reader of dsjson files; of ``columns`` only ``key`` is allowed, the path of the key.
 
     Raises InvalidValue for other columns.
     """
@@ -171,6 +171,9 @@ def read_open_bandit(
 ) -> LogReader:
     """Return a reader of a folder of the Open Bandit Dataset as a click log.
 
+    The placement is the campaign, the policy the name of the folder above; the arms on offer are the items
+    of ``item_context.csv``, or all items that the log shows.
+
     Parameters
     ----------
     folder : path
@@ -178,7 +181,7 @@ def read_open_bandit(
     key : {"campaign", "position"}
         The key, for which a policy learns separately: the campaign, or the position on the page.
     columns, constants, strict, batch_rows
-        As for :func:`read_log`; they override the columns and constants above.
+        As for :func:`read_log`; they replace columns and constants of the layout.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class LogPart(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A row group, or a file that cannot be cut."""
+    """A row group of a file, or, with group None and 0 rows, a file that cannot be cut."""
 
     file: LogFile
     group: int | None
@@ -161,7 +161,7 @@ def find_list_starts(ids: Any) -> Booleans:
 
 
 def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield all rows again, cut so that no decision's rows are in two chunks.
+    """Yield the same rows in chunks that end between decisions, so that no decision's rows are in two chunks.
 
     Raises
     ------
@@ -188,9 +188,9 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, set[int]]] | None) -> Chunk:
-    """Return the chunk unchanged, after recording its decisions and their positions in ``positions_by_id``.
+    """Return the chunk unchanged; record the first row and the positions of its decisions.
 
-    Nothing is checked if ``positions_by_id`` is None.
+    They are recorded in ``positions_by_id``; nothing is checked if that is None.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE, value:
 
 
 def describe_range(reward_range: RewardRange) -> str:
-    """Return how to give a range of rewards, to functions and to commands."""
+    """Return, for error messages, the option that sets this range of rewards in a function and a command."""
     return f"reward_range={reward_range.text} ({reward_range.option})"
 
 
@@ -150,7 +150,7 @@ class EpochTimes:
     def read(self, numbers: Any) -> Any:
         """Return numbers as an Arrow array of times, null for numbers that are no time; update ``counts``.
 
-        Warns if the unit puts all numbers outside the years 2000 to 2099 but another unit would not.
+        Warns if another unit than the given one would put all numbers into the years 2000 to 2099.
         """
         if pa.types.is_boolean(numbers.type):
             return pa.nulls(len(numbers), pa.timestamp("us", "UTC"))

@@ -133,10 +133,10 @@ class UbiReader(LogReader):
     # Events ----------------------------------------------------------------------------------
 
     def _collect_events(self, report: UbiReport) -> _EventsByQuery:
-        """Read all events; return the reward of each object with events, per query, None if only seen.
+        """Read all events; return, per query, the rewards of its objects and the place of its first event.
 
-        Also returns the place of each query's first event. Counts events, and rejected records, in
-        ``report``.
+        The reward of an object is the largest of its events, None if it was only seen. Counts events and
+        rejected records in ``report``.
         """
         events: _EventsByQuery = {}
         for place, record in self._records(report):
@@ -155,9 +155,10 @@ class UbiReader(LogReader):
         return events
 
     def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
-        """Count an event by its kind of action in ``report``; return its reward.
+        """Count an event by its kind of action in ``report``; return its reward or None.
 
-        It is 1 for a click, else the event's own reward in the range of rewards, or None.
+        The reward is 1 for a click, else the event's attribute ``reward`` if it is a number in the range of
+        rewards, or any number if rewards are clipped.
         """
         reward = event.attributes.get("reward")
         if event.action in self._clicks:
@@ -176,8 +177,8 @@ class UbiReader(LogReader):
     def _iter_rows(self, events: _EventsByQuery, report: UbiReport) -> Iterator[Chunk]:
         """Read all queries and yield the valid rows of their results in batches of one file.
 
-        Takes each query's entry out of ``events``, so that events of unknown queries are left. Counts
-        queries, and rejects repeated ones and those without results, in ``report``.
+        Removes each query's entry from ``events``, so that only events of unknown queries remain. Counts
+        queries in ``report``, and rejects repeated queries and queries without results.
         """
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
@@ -216,9 +217,10 @@ class UbiReader(LogReader):
         place: RecordPlace,
         report: UbiReport,
     ) -> dict[int, float]:
-        """Return the rewards of a query by position, for positions with events; 0 if only seen.
+        """Return a query's rewards by position, for positions with events; 0 for objects that were only seen.
 
-        Events on objects that the query did not return are rejected in ``report``.
+        ``objects`` are the rewards of its events by object, ``place`` is the query's record. Objects that the
+        query did not return are counted as rejected in ``report``.
         """
         rewards: dict[int, float] = {}
         for object, reward in objects.items():
@@ -270,7 +272,10 @@ class UbiReader(LogReader):
     def _check_rows(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
-        """Return the valid rows as a chunk; ``numbers`` are row numbers. Counts rows in ``report``."""
+        """Return the valid rows as a chunk; ``numbers`` are the row numbers of their queries.
+
+        Constants replace columns. Counts all rows in ``report``.
+        """
         names = {
             column: name
             for column, name in self.files[0].columns.items()
@@ -329,7 +334,8 @@ def _iter_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
         for batch in file.iter_batches(BATCH_ROWS):
             for record in batch.to_pylist():
                 row += 1
-                yield row, {name: _to_json_value(name, v) for name, v in record.items() if v is not None}
+                fields = {name: value for name, value in record.items() if value is not None}
+                yield row, {name: _to_json_value(name, value) for name, value in fields.items()}
 
 
 def _to_json_value(name: str, value: Any) -> Any:

@@ -237,7 +237,10 @@ def _get_optional_text(record: Mapping[str, Any], field: str, max_length: int) -
 
 
 def _get_object(record: Mapping[str, Any], field: str, prefix: str = "") -> Mapping[str, Any]:
-    """Return a field that is a JSON object, {} if it is missing; raise InvalidValue for other values."""
+    """Return a field that is a JSON object, {} if it is missing; raise InvalidValue for other values.
+
+    The error names the field with ``prefix`` before it.
+    """
     value = record.get(field)
     if value is None:
         return {}

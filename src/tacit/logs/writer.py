@@ -117,12 +117,16 @@ def click_log(
 
 
 def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the arm index of a decision of one arm, with its propensity and reward."""
+    """Yield once: the arm index of a decision of one arm, with its propensity and reward as columns."""
     yield int(decision.slots[0]), {"propensity": decision.propensity, "reward": reward}
 
 
 def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the arm index at each filled position of a list, with position, propensities and reward."""
+    """Yield the arm index at each filled position of a list, and a row's columns for it.
+
+    The columns are position, propensities and reward. ``rewards`` has a reward per position; None without
+    feedback.
+    """
     prefixes = decision.prefix_propensities.tolist()
     for position, arm_index in enumerate(decision.slots.tolist()):
         if arm_index >= 0:
@@ -252,9 +256,9 @@ def write_valid_batches(batches: Iterable[Any], path: Path, rewards: str = "") -
 
 
 def _replace(path: Path, write: Any, arguments: tuple[Iterable[Any], str]) -> None:
-    """Write a temporary file by ``write(file, *arguments)``, then move it to ``path``.
+    """Write a temporary file by ``write(file, *arguments)``, sync it to disk, then move it to ``path``.
 
-    If an error is raised, the temporary file is deleted and ``path`` stays as it was.
+    On an error the temporary file is deleted, and a file at ``path`` stays as it was.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with undo_on_error(os.unlink, temporary):

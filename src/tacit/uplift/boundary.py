@@ -447,9 +447,9 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
-    """Return the number of decisions per unit of variance for a power.
+    """Return the number of decisions per unit of variance that gives a test this power.
 
-    Raise InvalidValue unless 0.8 or 0.5.
+    Raises InvalidValue unless it is 0.8 or 0.5.
     """
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")

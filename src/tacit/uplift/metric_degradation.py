@@ -62,9 +62,9 @@ class DegradationSums:
 
     Notes
     -----
-    The intervals of :func:`~tacit.uplift.boundary` are valid at any time, and with the counts of
-    :func:`count_comparisons` those of all arms hold simultaneously. See benchmarks/GUARDRAIL.md for error
-    rates.
+    Intervals with the half-width of :func:`~tacit.uplift.boundary` are valid at any time; with the numbers of
+    :func:`count_comparisons` the intervals of all arms hold simultaneously. See benchmarks/GUARDRAIL.md for
+    error rates.
 
     Examples
     --------
@@ -72,8 +72,8 @@ class DegradationSums:
     >>> returned = shown * (np.arange(8000) % 10 == 1)
     >>> sums.add(shown, returned, np.full(8000, 0.5), np.ones((8000, 2), bool), baseline=0)
     >>> comparisons = count_comparisons(2, initial=2)
-    >>> found = sums.find_degradations(margin=0.02, better="less", comparisons=comparisons)
-    >>> {arm: round(interval.estimate, 2) for arm, interval in found.items()}
+    >>> degradations = sums.find_degradations(margin=0.02, better="less", comparisons=comparisons)
+    >>> {arm: round(interval.estimate, 2) for arm, interval in degradations.items()}
     {1: 0.2}
     """
 
@@ -170,9 +170,10 @@ class DegradationSums:
     def _add_block(
         self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats
     ) -> None:
-        """Add the scores of a block of decisions to ``sums``, in place.
+        """Add the scores of a block of decisions, ±(w/q)·(x − m), to ``sums``, in place.
 
-        ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms.
+        ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms,
+        shape (n, arms).
         """
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
@@ -199,18 +200,18 @@ class DegradationSums:
         Parameters
         ----------
         margin : float
-            Amount for a decision, at least 0.
+            Tolerated degradation, as an amount per decision; at least 0.
         better : str
             Whether ``more`` of the metric is better, or ``less``.
         comparisons : sequence of int
-            Of each arm, from :func:`count_comparisons`.
+            For each arm, from :func:`count_comparisons`.
         confidence : float, default 0.95
             Probability that no arm is ever reported wrongly: 0.9, 0.95 or 0.99.
 
         Returns
         -------
         dict of int to Interval
-            From each such arm to its metric minus the baseline's, per decision.
+            From each degraded arm to its metric minus the baseline's, per decision.
         """
         n, total, square, weight, d, dd, gg = self.sums
         is_defined = (weight > 0) & (gg > 0) & (square > 0)
@@ -243,10 +244,11 @@ class DegradationSums:
 
 
 def count_comparisons(arms: int, initial: int) -> list[int]:
-    """Return the number of comparisons for each arm's interval, so that all hold simultaneously.
+    """Return the number of comparisons for each arm's interval, with which all intervals hold simultaneously.
 
-    Each of K initial arms has a K-th of the error, so the K − 1 arms besides the baseline have (K − 1)/K;
-    the j-th arm, if it was added later, has 1/(j(j + 1)), in total 1/K for any number of later arms.
+    An interval for m comparisons has an m-th of the probability of error. Each of K initial arms has a K-th,
+    so the K − 1 arms other than the baseline have (K − 1)/K; the j-th arm, if it was added later, has
+    1/(j(j + 1)), in total 1/K for any number of later arms.
 
     Parameters
     ----------

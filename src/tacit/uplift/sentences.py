@@ -186,7 +186,7 @@ def _duration_text(days: float) -> str:
 
 
 def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
-    """Return a sentence that a lift is the average since a date, with a clause on a later change if given.
+    """Return a sentence that a lift is the average since the day of ``moment``, with the clause ``changed``.
 
     Examples
     --------
@@ -226,9 +226,9 @@ def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: date
 
 
 def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence on the number of pending decisions, and when their windows close.
+    """Return a sentence on the number of pending decisions, and that their windows close at ``closes``.
 
-    Without a closing time it says that they are not activated.
+    If ``closes`` is None it says that they are not activated.
     """
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:

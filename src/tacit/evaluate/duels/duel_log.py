@@ -137,9 +137,9 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
 
 def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
     """Warn if names of rankers differ only in case, or rows were rejected for outcome, team or clicks."""
-    alike = Counter(name.casefold() for name in rankers)
-    if several := [name for name in rankers if alike[name.casefold()] > 1]:
-        doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
+    folded_counts = Counter(name.casefold() for name in rankers)
+    if similar := [name for name in rankers if folded_counts[name.casefold()] > 1]:
+        doubt = f"rankers: {', '.join(map(repr, similar))} differ by capitals alone, and count apart"
         warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
     for reason, hint in (
         ("wrong-outcome", ""),
@@ -176,7 +176,7 @@ def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, An
 
 
 def needs_credits(interleaved: Any) -> bool:
-    """True if the text of an interleaved list names a method that is fair only for mean credits."""
+    """True if an interleaved list, as text or JSON, names a method that is fair only for mean credits."""
     text = interleaved if isinstance(interleaved, str) else str(interleaved)
     return "Optimized" in text or "DebiasedBalanced" in text
 
@@ -249,8 +249,7 @@ def always(
     ...     outcome = 0.5 + (decision.pair[0] == "a") / 2 - (decision.pair[1] == "a") / 2  # a always wins
     ...     _ = learner.learn(decision, outcome)
     ...     log.append((*decision.pair, outcome, decision.propensity))
-    >>> found = always(log, "a", "b")
-    >>> found.low > 0.5
+    >>> always(log, "a", "b").low > 0.5
     True
     """
     if first == second:

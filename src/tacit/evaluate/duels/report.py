@@ -211,7 +211,7 @@ class DuelReport(Tabulated, Plot):
         return (1.0 - self.confidence) / pairs
 
     def pair(self, first: int, second: int) -> Pair:
-        """Return the comparison of two rankers by their indices in ``names``: estimate and intervals."""
+        """Return estimate and intervals of a pair of rankers, given by their indices in ``names``."""
         plays, score = float(self.plays[first, second]), float(self.scores[first, second])
         estimate = score / plays if plays else math.nan
         return Pair(
@@ -262,7 +262,7 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def leader(self) -> int:
-        """Index of the leading ranker: the one that beats most others by estimate, then has the best mean."""
+        """Index of the ranker that beats most others by estimate; among equals, the one of the best mean."""
         filled = np.where(np.isnan(self.estimates), 0.5, self.estimates)
         return int(np.lexsort((filled.mean(axis=1), (filled > 0.5).sum(axis=1)))[-1])
 
@@ -408,7 +408,7 @@ class DuelReport(Tabulated, Plot):
             {"color": COLOURS[4], "lw": 1.5},
             {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"},
         )
-        rungs = [
+        rows = [
             EstimateRow(
                 pair.second,
                 pair.estimate,
@@ -417,7 +417,7 @@ class DuelReport(Tabulated, Plot):
             )
             for pair in pairs
         ]
-        draw_estimates(ax, rungs, 0.5)
+        draw_estimates(ax, rows, 0.5)
         ax.set_xlim(0.0, 1.0)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
@@ -478,7 +478,7 @@ def parse_duel(cells: Mapping[str, Any]) -> Duel:
         raise InvalidValue("clicks", clicks, "give a list of positions")
     if clicks is not None:
         # Other actions count only in evaluation by credit.
-        clicks = [_position(action) for action in clicks if _is_click(action)]
+        clicks = [_get_position(action) for action in clicks if _is_click(action)]
     outcome = cells.get("outcome")
     if outcome is None:
         if clicks is None:
@@ -512,7 +512,7 @@ def _is_click(action: Any) -> bool:
     return not isinstance(action, Mapping) or action.get("action", CLICK) == CLICK
 
 
-def _position(action: Any) -> Any:
+def _get_position(action: Any) -> Any:
     """Return the position of a click, which is a number or an object."""
     return action.get("position") if isinstance(action, Mapping) else action
 
