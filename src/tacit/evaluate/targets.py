@@ -522,10 +522,8 @@ def contexts(batch: Any) -> Floats:
         )
     column = batch["context"]
     values = np.asarray(column.flatten().to_numpy(), np.float64)
-    if column.null_count or not len(column) or len(values) % len(column):
-        raise UnfitLog("context: the model needs as many numbers in each row")
     lengths = np.diff(column.offsets.to_numpy())
-    if (lengths != lengths[0]).any():
+    if column.null_count or not len(column) or (lengths != lengths[0]).any():
         raise UnfitLog("context: the model needs as many numbers in each row")
     return values.reshape(len(column), -1)
 
