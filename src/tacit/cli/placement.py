@@ -330,9 +330,10 @@ def parse_schema_type(schema: Any) -> tuple[Any, bool]:
 def call_verb(
     specification: VerbCommand, *, name: str, url: str, key: str | None, as_json: bool, **fields: Any
 ) -> None:
-    """Send a verb's request with the typed fields to a placement, and print the answer.
+    """Send the request of a command's verb, with the typed fields, to a placement, and print the answer.
 
-    A flag of ``verb_flags`` sends the other verb instead. Raises click.UsageError for invalid values.
+    ``name`` is the placement. A flag of ``verb_flags`` sends the other verb instead. Raises click.UsageError
+    for invalid values.
     """
     from tacit.wire import verbs
 

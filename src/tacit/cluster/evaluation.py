@@ -219,9 +219,9 @@ def _evaluate_parts(
 ) -> list[Any]:
     """Return the result of ``evaluate`` for each part, computed in parallel; replace the reader's report.
 
-    ``evaluate`` is called with a part and its extra arguments. The new report is merged from the parts of a
-    log; for shards, which all read the same rows, it is the first. Raises TooManyRejected if more rows are
-    rejected than the reader allows.
+    ``evaluate`` is called with a part and its extra arguments; ``label`` is shown with the progress. The new
+    report is merged from the parts of a log; for shards, which all read the same rows, it is the first.
+    Raises TooManyRejected if more rows are rejected than the reader allows.
     """
     tasks = [(part, *extra) for part, extra in zip(parts, extra_arguments or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]

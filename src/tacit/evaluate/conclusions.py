@@ -258,7 +258,11 @@ def _list_interval_warnings(
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    """Return the score interval; None if the estimator is clipped or not a weighted mean, or data are few."""
+    """Return the score interval from sums of rewards in [0, 1], or None.
+
+    It is one of ``segments`` intervals that hold simultaneously. None if the estimator is clipped or is no
+    weighted mean, or if there is too little data.
+    """
     # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
@@ -270,6 +274,7 @@ def _anytime(
 ) -> intervals.Bounds | None:
     """Return the anytime interval in the caller's unit, or None.
 
+    ``sums`` are in that unit, ``scale`` has them with rewards in [0, 1].
     Weighted means have one unless the range of rewards has no lowest end; without a highest end it has no
     upper end, either. DoublyRobust has one if ``weight_bound`` is given and cuts no weight. Raises
     InvalidValue if a weight exceeds ``weight_bound``.
@@ -303,9 +308,10 @@ def _anytime(
 
 
 def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolicyResult:
-    """Return the result of the evaluation: estimates with intervals, in total and by segment.
+    """Return the result of the evaluation ``question`` from the sums over a log, which is read no more.
 
-    It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
+    It has estimates with intervals, in total and by segment, the log's own mean reward, arms that the log
+    never shows, and warnings.
     """
     reward_range = log_sums.reward_range
     return OffPolicyResult(

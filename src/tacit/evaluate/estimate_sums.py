@@ -167,7 +167,10 @@ class LogSummation:
         *,
         reward_range: RewardRange = UNIT_RANGE,
     ) -> None:
-        """Reset target, logging policy and models to before the first row, and set all sums to 0."""
+        """Reset target, logging policy and models to before the first row, and set all sums to 0.
+
+        ``cluster`` is the column of clusters, ``logging`` the policy that wrote the log, if they are known.
+        """
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
         self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
@@ -361,7 +364,11 @@ def sum_log(
 
 
 def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
-    """Return the text of an error that the logged arm was certain, or nearly, and the target's is not."""
+    """Return the text of an error that a row's logged arm was certain, or nearly, but not for the target.
+
+    ``remainder`` is the propensity of all other arms, ``target_probability`` the target's of the logged arm;
+    both have one number per row.
+    """
     arm, certainty, frequency = rows.name_arm(row), "certain", "never"
     if remainder[row]:
         certainty, frequency = f"certain but for {remainder[row]:.1g}", "hardly"
@@ -376,7 +383,10 @@ def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: F
 
 
 def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, row: int) -> str:
-    """Return the text of an error that the logging policy never shows an arm that the target shows."""
+    """Return the text of an error that the logging policy never shows an arm that the target shows in a row.
+
+    ``never`` marks such arms in each row; ``probabilities`` are the target's of all arms.
+    """
     code = int(np.argmax(never[row]))
     return (
         f"the target policy shows {rows.arm.names[code]!r} with probability {probabilities[row, code]:g}, "

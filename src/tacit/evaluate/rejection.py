@@ -307,7 +307,7 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
 
 
 def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
-    """Return the counts of each segment, summed over two sets of rows."""
+    """Return the sums of each segment over two disjoint sets of rows; a segment may be in only one."""
     merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         merged[name] = _merge_sums(mine[name], theirs[name])
@@ -315,7 +315,7 @@ def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) 
 
 
 def _merge_sums(mine: PerPass, theirs: PerPass) -> PerPass:
-    """Return the sums of the same passes over two sets of rows."""
+    """Return the sums of the same passes over two disjoint sets of rows."""
     return tuple(tuple(map(add, *pair)) for pair in zip(mine, theirs, strict=True))
 
 

@@ -222,7 +222,10 @@ class ArmRidges(ArmValues, ModelOfLog):
         return model
 
     def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:
-        """Return the models for contexts of one length: for each fold, fitted to the other folds."""
+        """Return the models for contexts of one length: for each fold, fitted to the other folds.
+
+        ``sums`` are of contexts minus ``origin``, as in :class:`Products`.
+        """
         other_sums = sums.sum(axis=0) - sums
         fits = [self._fit(fold_sums) for fold_sums in other_sums]
         center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))

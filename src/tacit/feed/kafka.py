@@ -168,12 +168,15 @@ class Topic(EventSource):
         return [self._topic_partition(partition, offset) for partition, offset in starts]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
-        """Assign the partitions that the group gives to this consumer, from their saved offsets."""
+        """Begin to read the partitions that the group gives to this consumer, at their saved offsets."""
         assign = consumer.incremental_assign if self._is_cooperative else consumer.assign
         assign(self._with_saved_offsets(parts))
 
     def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
-        """Drop the recorded offsets of partitions that the group takes from this consumer."""
+        """Forget the offsets of the partitions ``parts``, which the group takes from this consumer.
+
+        So they are not committed for another consumer's partitions.
+        """
         for part in parts:
             self._offsets.pop(str(part.partition), None)
 

@@ -164,7 +164,10 @@ class EventCounts:
             self.last = time if self.last is None else max(self.last, time)
 
     def report(self, rate: float, ended: bool = False) -> FeedReport:
-        """Return the counts as a progress report for the service, with a rate in events per second."""
+        """Return the counts as a progress report for the service, with a rate in events per second.
+
+        ``ended`` says that the feed has ended.
+        """
         return FeedReport(
             read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
@@ -365,7 +368,10 @@ class Mapper:
         raise BadEvent("unmatched", detail)
 
     def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
-        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
+        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items.
+
+        ``id`` is the event's id, by which the service counts it once.
+        """
         event_map = self._map
         if self._rewards:
             return self._reward_feedback(event, decision, id)

@@ -147,7 +147,10 @@ def _check_clicks(items: Sequence[Item], clicks: Any) -> list[int]:
 
 
 def make_duel_credit(credits: Iterable[float], clicks: int) -> Credit:
-    """Return the credit of the left and the right ranker of a duel, won by the one with more of it."""
+    """Return the credit of a duel from both rankers' credits; the ranker with more of it has won.
+
+    ``clicks`` is the number of clicked positions.
+    """
     left_credit, right_credit = credits
     return Credit((left_credit, right_credit), clicks, duel_outcome(left_credit - right_credit))
 
@@ -405,8 +408,8 @@ def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
 def fair_depth(rankings: Rankings, length: int) -> int:
     """Return the number of positions that every ranker can fill, whichever items the others pick.
 
-    Below them a ranker may have no items left, depending on earlier draws: credit there would favour
-    a ranker.
+    It is the length of the shortest ranking, at most ``length``. Below these positions a ranker may have no
+    items left, depending on earlier draws: credit there would favour a ranker.
     """
     return min(length, *map(len, rankings))
 

@@ -43,7 +43,10 @@ class MergingMethod(InterleavingMethod):
         return candidates[int(rng.integers(2))]
 
     def _merge_both(self, rankings: Ranked) -> tuple[list[list[Item]], float]:
-        """Return the merged list of each leading ranker, and the probability of showing either one."""
+        """Return both merged lists, one per leading ranker, and the probability that a list is shown.
+
+        That is 1 if they are equal, else ½.
+        """
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         return merges, 1.0 if merges[0] == merges[1] else 0.5
 
@@ -354,9 +357,9 @@ class TeamDraftMultileave(InterleavingMethod):
     def _list_drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the probability and every complete list that can follow from a partial draft.
+        """Yield the probability and the list of every way to complete a partial draft.
 
-        ``chance`` is the probability of the partial draft.
+        ``items`` and ``teams`` are drafted so far, with the probability ``chance``.
         """
         picks = self._count_picks(rankings, items)
         if not picks:
@@ -369,7 +372,7 @@ class TeamDraftMultileave(InterleavingMethod):
             yield from self._list_drafts(rankings, picked, [*teams, *order], order_chance)
 
     def _count_picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
-        """Return the number of items that are picked in the next round; 0 once the draft is over."""
+        """Return how many items are picked in the next round, after ``items``; 0 once the draft is over."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
     def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
@@ -405,9 +408,9 @@ def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> Non
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
-    """Return the probability of drafting these items in this order, summed over all teams.
+    """Return the probability of drafting these items in this order, summed over all assignments to teams.
 
-    Return None for more than 16 rankers.
+    None for more than 16 rankers, as the sum would take too long.
     """
     rankers = len(rankings)
     if rankers > MOST_RANKERS:

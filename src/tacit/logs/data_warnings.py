@@ -254,7 +254,7 @@ class RowHistory:
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
         """Store the columns that identify the next rows; note whether there are lists or several placements.
 
-        Once the history is full, only placements are checked.
+        ``rows`` are their numbers in ``source``. Once the history is full, only placements are checked.
         """
         if "placement" in columns and len(rows):
             self._check_placement(columns["placement"], source, rows)

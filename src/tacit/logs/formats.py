@@ -126,7 +126,10 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
 
 
 def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
-    """Return the data files of all places, in order; warn if a file is a copy of another.
+    """Return the data files of all places, in order; warn of the first file that is a copy of an earlier one.
+
+    Only local files of at least 4 KiB are compared. ``places`` and ``suffixes`` are as for
+    :func:`find_files`.
 
     Raises
     ------

@@ -62,7 +62,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     ----------
     log : LogReader
     rows : int, default 4,000,000
-        A part ends as soon as it has this many rows.
+        A part ends as soon as it has this many rows, or more if the log would have over 2,048 parts.
     whole_files : bool, default False
         Whether files are kept whole.
     """
@@ -72,8 +72,9 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     rows_left = 0
     for previous, piece in zip([None, *pieces], pieces, strict=False):
         is_same_file = whole_files and previous is not None and previous.file is piece.file
-        is_uncut = piece.group is None or (previous is not None and previous.group is None)
-        if is_uncut or (rows_left <= 0 and not is_same_file):
+        # A file that cannot be cut is a part of its own.
+        cannot_join = piece.group is None or (previous is not None and previous.group is None)
+        if cannot_join or (rows_left <= 0 and not is_same_file):
             parts.append([])
             rows_left = size
         parts[-1].append(piece)

@@ -212,7 +212,10 @@ def _set_limits(
 def _list_refusals(
     log: Any, places: list[Any] | None, arms: Any, columns: Any, constants: Any
 ) -> Iterator[Refusal]:
-    """Yield the checks of options of :func:`read_log` that are made before a file is opened."""
+    """Yield the checks of options of :func:`read_log` that are made before a file is opened.
+
+    ``places`` are the paths of the log, None for a log in memory.
+    """
     is_text = isinstance(arms, str) and arms != ALL_SHOWN and arms[:1] != "["
     is_wrong = is_text or not (arms is None or isinstance(arms, Iterable))
     yield Refusal("arms", is_wrong, ARMS_HINT, arms)
@@ -224,15 +227,19 @@ def _list_refusals(
 
 
 def _list_column_refusals(arms: Any, log: LogReader) -> Iterator[Refusal]:
-    """Yield the checks that the option ``arms`` is not the name of a column of the log."""
+    """Yield the checks that the option ``arms`` is not mistaken for a column of the log.
+
+    A single name must not be a column; ``arms="shown"`` is refused if an unused column of lists is called so.
+    """
     name = arms[0] if isinstance(arms, list | tuple) and len(arms) == 1 else None
     column_hint = f"it is a column, which goes into columns={{'arm': {name!r}}} (--column arm={name})"
     shown_hint = "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
     shown_hint += "call it otherwise, or name the arms"
     for file in log.files:
         yield Refusal("arms", name is not None and name in file.names, f"{column_hint}; {ARMS_HINT}", arms)
-        is_shown = arms == ALL_SHOWN and file.columns.get("arm") != ALL_SHOWN in file.names
-        yield Refusal("arms", is_shown and log.holds_lists(ALL_SHOWN), shown_hint, arms)
+        has_shown = ALL_SHOWN in file.names and file.columns.get("arm") != ALL_SHOWN
+        is_ambiguous = arms == ALL_SHOWN and has_shown and log.holds_lists(ALL_SHOWN)
+        yield Refusal("arms", is_ambiguous, shown_hint, arms)
 
 
 def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None:

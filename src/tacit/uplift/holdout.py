@@ -138,7 +138,7 @@ def _as_list(periods: Periods) -> Sequence[HoldoutSums]:
 
 
 def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
-    """Return the variance over all periods relative to periods with independent units; at least 1.
+    """Return the variance of the lift relative to periods with independent units; at least 1.
 
     ``shares`` are the observed shares of the control by period. It is 1 with fewer than two clustered
     periods. Units that stay in their group do so across periods: a unit in the control at a share of 5 % is

@@ -118,45 +118,47 @@ class DegradationSums:
             Buckets of the keys (:func:`hash_keys`); by default there is one key.
         """
         arms: Ints = np.asarray(shown, np.int64)
-        places: Ints = np.zeros_like(arms) if buckets is None else buckets
+        key_buckets: Ints = np.zeros_like(arms) if buckets is None else buckets
         x = np.asarray(amounts, np.float64)
         q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
-        last = self._update_last(arms, q, places)
+        last = self._update_last(arms, q, key_buckets)
         start = 0
         while start < len(arms):
             block = slice(start, start + BLOCK - self.seen % BLOCK)
-            predicted = self._predict_propensities(places[block], last[:, block])
+            predicted = self._predict_propensities(key_buckets[block], last[:, block])
             self._add_block(arms[block], x[block, None], q[block, None], offered[block], baseline, predicted)
-            np.add.at(self.fresh, (places[block], arms[block]), 1.0)
+            np.add.at(self.fresh, (key_buckets[block], arms[block]), 1.0)
             self.seen += len(arms[block])
             start = block.stop
             if self.seen % BLOCK == 0:
                 self.known = self.known * DECAY ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
 
-    def _update_last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
+    def _update_last(self, arms: Ints, q: Floats, buckets: Ints) -> Floats:
         """Return the last arm shown before each decision in its bucket, and its propensity; shape (2, n).
 
-        The propensity is 0 if there is none. Also updates ``last``.
+        ``arms`` and ``q`` are the decisions' arms and propensities. A propensity of 0 means that there was no
+        arm before. Also updates the attribute ``last``.
         """
-        order = np.argsort(places, kind="stable")
-        sorted_places, current = places[order], np.array([arms, q])[:, order]
+        order = np.argsort(buckets, kind="stable")
+        sorted_buckets, current = buckets[order], np.array([arms, q])[:, order]
         before = np.hstack([np.zeros((2, 1)), current[:, :-1]])
-        first = np.diff(sorted_places, prepend=-1) != 0
-        before[:, first] = self.last[:, sorted_places[first]]
-        ends = np.diff(sorted_places, append=-1) != 0
-        self.last[:, sorted_places[ends]] = current[:, ends]
+        first = np.diff(sorted_buckets, prepend=-1) != 0
+        before[:, first] = self.last[:, sorted_buckets[first]]
+        ends = np.diff(sorted_buckets, append=-1) != 0
+        self.last[:, sorted_buckets[ends]] = current[:, ends]
         previous = np.empty_like(before)
         previous[:, order] = before
         return previous
 
-    def _predict_propensities(self, places: Ints, last: Floats) -> Floats:
-        """Return each arm's predicted propensity, shape (n, arms), from data before the decision.
+    def _predict_propensities(self, buckets: Ints, last: Floats) -> Floats:
+        """Return each arm's predicted propensity, shape (n, arms), from data before each decision.
 
-        The last arm shown keeps its propensity; the others share the rest by their frequencies.
+        ``last`` is the last arm shown in the decision's bucket of keys, and its propensity, which that arm
+        keeps; the others share the rest by their frequencies. Without a last arm, all are frequencies.
         """
-        frequencies = self.known[places] + PRIOR
-        rows, last_arms = np.arange(len(places)), last[0].astype(np.int64)
+        frequencies = self.known[buckets] + PRIOR
+        rows, last_arms = np.arange(len(buckets)), last[0].astype(np.int64)
         has_last = last[1] > 0
         other_counts = frequencies.sum(axis=1) - frequencies[rows, last_arms]
         predicted = frequencies / frequencies.sum(axis=1, keepdims=True)

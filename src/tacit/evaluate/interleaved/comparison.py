@@ -169,7 +169,7 @@ def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> b
 def _records(
     path: File, format: str, columns: Columns, rows: LogReport, strict: bool
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each row of a table, or JSON record, with its number and under tacit's names.
+    """Yield the number of each row of a table, or of each JSON record, and its fields by tacit's names.
 
     Malformed rows are counted as rejected in ``rows``; under ``strict`` they raise LogError.
     """
@@ -224,7 +224,8 @@ def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str
     """Add a record of any kind to its search: an event, a duel, a response, a query or a row.
 
     Its segments and, if it has one, its unit are added to the search, too; without a unit, its columns that
-    may hold the unit are recorded. Raises InvalidValue if the record is invalid.
+    may hold the unit are recorded. ``where`` is the id of a duel that has none. Raises InvalidValue if the
+    record is invalid.
     """
     owner = next((get_field(record, name) for name in columns.unit_names if get_field(record, name)), None)
     unit = None if owner is None else parse_text("unit", owner)

@@ -128,7 +128,7 @@ class SearchAccumulator:
         depth: int | None = None,
         most_units: float = math.inf,
     ) -> None:
-        """Set the rule of credit and start with no searches."""
+        """Store the options and start with no searches."""
         self._most_units = most_units
         self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
         self._sums = SearchSums()
@@ -620,7 +620,8 @@ def _make_row(name: str, lift: Lift, may_differ: bool) -> EstimateRow:
 def _count_missing_searches(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
     """Return how many more searches would show a difference; 0 if it is shown, None if it cannot be known.
 
-    It assumes the present estimate and a power of 0.8. None with too little data, or an estimate of 0.
+    It assumes the present estimate and a power of 0.8. None with too little data, or an estimate of 0. The
+    difference, with its ``lift``, is one of ``comparisons`` that are shown simultaneously.
     """
     if lift.claim in ("better", "worse"):
         return 0
