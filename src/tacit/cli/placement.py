@@ -545,7 +545,7 @@ def load(name: str, file: ExistingPath, service: ServiceOptions, *, as_json: Jso
     Existing items get the new vectors; none is removed. If interrupted, load the file again.
     """
     with usage_errors():
-        batches = list(_batches(file))
+        batches = list(_iter_item_batches(file))
     answer: Any = None
     with service.client() as client, progress(len(batches), "putting items") as advance:
         for ids, vectors, segments in batches:
@@ -554,7 +554,7 @@ def load(name: str, file: ExistingPath, service: ServiceOptions, *, as_json: Jso
     show_answer(answer, items_text(answer), as_json)
 
 
-def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _iter_item_batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield ids, vectors and segments of a file's items, in batches that fit into a request."""
     from tacit.logs.items import item_batches
 

@@ -252,7 +252,7 @@ class ReplayCounts(NamedTuple):
 
         ``policy`` is the policy's name and ``by`` the column of the segments, for the result.
         """
-        estimates = tuple(_ratios(self.matched, self.clicks))
+        estimates = tuple(_divide_rewards(self.matched, self.clicks))
         estimate, low, high, _ = _estimate_segment(self.moments, reward_range)
         many = len(self.segments)
         parts = {
@@ -275,7 +275,7 @@ class ReplayCounts(NamedTuple):
         )
 
 
-def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+def _divide_rewards(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     """Return the mean reward of each pass's matched rows; NaN without a match."""
     return [reward / rows if rows else math.nan for reward, rows in zip(clicks, matched, strict=True)]
 
@@ -287,7 +287,7 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
     Wilson's; if the range of rewards has an open end, it is by the central limit theorem, corrected for
     skewness. It is one of ``segments`` intervals that hold simultaneously.
     """
-    ratios = [ratio for ratio in _ratios(*counts[:2]) if not math.isnan(ratio)]
+    ratios = [ratio for ratio in _divide_rewards(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:

@@ -214,15 +214,15 @@ class ArmMeans(ModelOfLog):
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each row's shown arm, without the rewards of the row's own fold."""
-        means, places = self._places(rows)
+        means, places = self._locate_means(rows)
         return means[rows.folds(self.folds), places, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each arm for each row, shape (rows, arms), without the row's own fold."""
-        means, places = self._places(rows)
+        means, places = self._locate_means(rows)
         return means[rows.folds(self.folds), places, : len(rows.arm.names)]
 
-    def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+    def _locate_means(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the array of means (folds, values, arms), and the index of each row's value in it.
 
         Raises InvalidValue if the model is not fitted, or was fitted to another log.

@@ -73,7 +73,7 @@ class Sender:
         while batches:
             batch = batches.pop()
             try:
-                answers += map(parse_outcome, self._record(placement, batch))
+                answers += map(parse_outcome, self._send_messages(placement, batch))
             except (InvalidValue, InvalidRequest, NotFound) as error:
                 refusal = BadEvent(getattr(error, "kind", "") or "invalid-value", str(error))
                 if error.field == "placement" or refusal.reason == "unknown-placement":
@@ -86,7 +86,7 @@ class Sender:
                     batches += reversed(_split_messages(batch, error.field))
         return answers
 
-    def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
+    def _send_messages(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Send messages, all of one type, by the client's call for that type; return the service's answers.
 
         The call is repeated while the service does not answer.
@@ -252,7 +252,7 @@ class Feeder:
             If the service refuses everything, or gives no answer for too long.
         """
         with ThreadPoolExecutor(1, "tacit-feed") as threads:
-            for batch in self._batches():
+            for batch in self._iter_batches():
                 position = self.source.position()
                 self._settle()
                 self._batch_in_flight = batch, position, threads.submit(self._send_batch, batch)
@@ -260,7 +260,7 @@ class Feeder:
         self._save_position()
         self._check_limits()
 
-    def _batches(self) -> Iterator[list[PendingEvent]]:
+    def _iter_batches(self) -> Iterator[list[PendingEvent]]:
         """Yield batches of events to send: when a batch is full, or the source has no more for now.
 
         If the source has no more for now, also settle the batch in flight and save the position. It ends with

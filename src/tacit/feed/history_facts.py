@@ -168,7 +168,7 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
     """
     known_count = len(log) - log["propensity"].null_count
     propensities = "logged" if known_count == len(log) else "estimated"
-    rewards = _rewards(log)
+    rewards = _get_rewards(log)
     mean = float(rewards.mean())
     offered = sorted(pc.unique(pc.list_flatten(log["arms"])).to_pylist())
     return HistoryFacts(
@@ -178,21 +178,21 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
         known=known_count,
         mean=mean,
         offered=offered,
-        arms=sorted(_arms(log), key=lambda arm: -arm.mean),
+        arms=sorted(_compute_arm_facts(log), key=lambda arm: -arm.mean),
         outlooks=[
             CounterfactualValue(AS_LOGGED, mean, *wilson(mean, len(log))),
-            *_counterfactuals(log, offered, policy, propensities),
+            *_estimate_counterfactuals(log, offered, policy, propensities),
         ],
-        periods=list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
+        periods=list(_compute_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
     )
 
 
-def _rewards(log: pa.Table) -> Floats:
+def _get_rewards(log: pa.Table) -> Floats:
     """Return the reward of each row; 0 for a row without feedback."""
     return np.asarray(np.nan_to_num(log["reward"].to_numpy()))
 
 
-def _weights(log: pa.Table) -> Floats:
+def _compute_weights(log: pa.Table) -> Floats:
     """Return the inverse propensity of each row.
 
     If any propensity is missing, all are estimated: as the share of the row's arm among the rows of its key.
@@ -200,21 +200,21 @@ def _weights(log: pa.Table) -> Floats:
     if not log["propensity"].null_count:
         return np.asarray(1.0 / log["propensity"].to_numpy())
     # A key with a single arm has weights of 1: its rows do not compare arms.
-    keys, arms = _codes(log["key"]), _codes(log["arm"])
+    keys, arms = _encode_column(log["key"]), _encode_column(log["arm"])
     pairs = keys * (arms.max() + 1) + arms
     _, pair_indices, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     return np.asarray(np.bincount(keys)[keys] / counts[pair_indices])
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
+def _encode_column(column: pa.ChunkedArray) -> Ints:
     """Return an integer code per row of a column: equal values have equal codes, from 0."""
     encoded = column.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices.to_numpy(), np.int64)
 
 
-def _arms(log: pa.Table) -> Iterator[ArmFacts]:
+def _compute_arm_facts(log: pa.Table) -> Iterator[ArmFacts]:
     """Yield the statistics of each shown arm, with means weighted by inverse propensity."""
-    rewards, weights = _rewards(log), _weights(log)
+    rewards, weights = _get_rewards(log), _compute_weights(log)
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
         is_shown = encoded.indices.to_numpy() == code
@@ -224,7 +224,7 @@ def _arms(log: pa.Table) -> Iterator[ArmFacts]:
         yield ArmFacts(name, int(is_shown.sum()), mean, *wilson(mean, effective), effective)
 
 
-def _counterfactuals(
+def _estimate_counterfactuals(
     log: pa.Table, offered: list[str], policy: str, propensities: str
 ) -> Iterator[CounterfactualValue]:
     """Yield the estimated values of uniform choice, of the policy, and of the best single arm.
@@ -247,7 +247,7 @@ def _counterfactuals(
     half = len(log) // 2
     first, second = log.slice(0, half), log.slice(half)
     if half:
-        best = max(_arms(first), key=lambda arm: arm.low)
+        best = max(_compute_arm_facts(first), key=lambda arm: arm.low)
         yield estimate(f"always {best.name}", Table({best.name: 1.0}), second)
 
 
@@ -267,7 +267,7 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
     return CounterfactualValue(name, estimate.value, max(0.0, low), min(1.0, high), doubts)
 
 
-def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
+def _compute_periods(times: Ints, rewards: Floats) -> Iterator[Period]:
     """Yield mean rewards, with Wilson intervals, of up to 24 equal periods; empty ones are left out.
 
     ``times`` are ascending microseconds since 1970; about 50 decisions or more are in a period on average.

@@ -120,13 +120,13 @@ class Topic(EventSource):
         for partition, offset in position.items():
             # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
-                self._consumer.store_offsets(offsets=[self._topic_partition(int(partition), offset)])
+                self._consumer.store_offsets(offsets=[self._make_partition(int(partition), offset)])
 
     def close(self) -> None:
         """Commit stored offsets, leave the group, and close the consumer."""
         self._consumer.close()
 
-    def _topic_partition(self, partition: int, offset: int) -> Any:
+    def _make_partition(self, partition: int, offset: int) -> Any:
         """Return librdkafka's object for an offset of a partition of this topic."""
         return kafka.TopicPartition(self._address.topic, partition, offset)
 
@@ -150,27 +150,27 @@ class Topic(EventSource):
         Empty partitions are left out.
         """
         parts = []
-        parts_to_read = [self._topic_partition(number, kafka.OFFSET_STORED) for number in partitions]
-        for part in self._with_saved_offsets(parts_to_read):
+        parts_to_read = [self._make_partition(number, kafka.OFFSET_STORED) for number in partitions]
+        for part in self._apply_saved_offsets(parts_to_read):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
             if high > low:
                 self._ends[str(part.partition)] = high
                 parts.append(part)
         self._consumer.assign(parts)
 
-    def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
+    def _apply_saved_offsets(self, parts: list[Any]) -> list[Any]:
         """Return copies of topic partitions that start at the offsets in the service's log, if it has any.
 
         Other partitions keep the start that they have.
         """
         offsets = self._read_offsets(self.name)
         starts = ((part.partition, offsets.get(str(part.partition), part.offset)) for part in parts)
-        return [self._topic_partition(partition, offset) for partition, offset in starts]
+        return [self._make_partition(partition, offset) for partition, offset in starts]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
         """Begin to read the partitions that the group gives to this consumer, at their saved offsets."""
         assign = consumer.incremental_assign if self._is_cooperative else consumer.assign
-        assign(self._with_saved_offsets(parts))
+        assign(self._apply_saved_offsets(parts))
 
     def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
         """Forget the offsets of the partitions ``parts``, which the group takes from this consumer.
@@ -190,7 +190,7 @@ class Topic(EventSource):
         error, offset = message.error(), message.offset()
         if until_end and partition in self._ends and partition not in self._offsets:
             # The end read at the start may be too low with some brokers.
-            part = self._topic_partition(message.partition(), 0)
+            part = self._make_partition(message.partition(), 0)
             _, end = self._consumer.get_watermark_offsets(part, cached=True)
             self._ends[partition] = max(self._ends[partition], end)
         if until_end and (partition not in self._ends or (error is None and offset >= self._ends[partition])):

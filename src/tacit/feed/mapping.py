@@ -324,17 +324,17 @@ class Mapper:
         if self._impressions is None or not self.is_impression(event):
             is_examination = self.is_examination(event)
             field = self._examination_id_field if is_examination else event_map.decision_id
-            decision = self._decision_id(event, placement, time, field)
-            id = self._event_id(event, event_id)
-            message = Event(decision, id) if is_examination else self._message(event, decision, id)
+            decision = self._find_decision_id(event, placement, time, field)
+            id = self._get_event_id(event, event_id)
+            message = Event(decision, id) if is_examination else self._make_message(event, decision, id)
             return MappedEvent(placement, message, time)
-        decision = self._impressions.decision_id(event) or self._event_id(event, event_id)
+        decision = self._impressions.decision_id(event) or self._get_event_id(event, event_id)
         if self._join_fields:
             assert time is not None
             self._decision_index.add((placement, *self._impressions.identity(event)), time, decision)
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
-    def _event_id(self, event: dict[str, Any], event_id: str) -> str:
+    def _get_event_id(self, event: dict[str, Any], event_id: str) -> str:
         """Return the event's id from the map's field, else ``event_id``, else a hash of the content."""
         field = self._map.id
         if field is not None:
@@ -342,7 +342,7 @@ class Mapper:
         # The same event has the same id when it is sent again in another request.
         return event_id or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
-    def _decision_id(
+    def _find_decision_id(
         self, event: dict[str, Any], placement: str, time: float | None, field: str | None
     ) -> str:
         """Return the id of an event's decision, from ``field`` or by joining it to a stored impression.
@@ -367,14 +367,14 @@ class Mapper:
         detail = f"{join_text}: nothing was shown in {window_text}; see that events come in order of time"
         raise BadEvent("unmatched", detail)
 
-    def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
+    def _make_message(self, event: dict[str, Any], decision: str, id: str) -> Message:
         """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items.
 
         ``id`` is the event's id, by which the service counts it once.
         """
         event_map = self._map
         if self._rewards:
-            return self._reward_feedback(event, decision, id)
+            return self._make_reward_feedback(event, decision, id)
         if event_map.reward is not None:
             return Feedback(decision, parse_reward(str(event_map.reward), self._value(event)), id)
         if event_map.clicks is not None:
@@ -384,7 +384,7 @@ class Mapper:
         assert event_map.items is not None
         return Clicks(decision, items=parse_items(event_map.items, self._value(event)), feedback_id=id)
 
-    def _reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+    def _make_reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
         """Return the feedback for an event's kind, with a reward, a metric or both.
 
         If the map counts 1 for a metric whose amount the event has, a warning is added once.

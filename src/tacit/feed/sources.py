@@ -471,10 +471,10 @@ def _read_csv(file: Path) -> Iterator[SourceEvent]:
                 yield SourceEvent(str(file), line, "", None, "", "bad-row", f"{error}; mend the row")
                 continue
             if row:
-                yield _csv_row(file, line, names, row)
+                yield _parse_csv_row(file, line, names, row)
 
 
-def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
+def _parse_csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
     """Return the event of a row, with None for empty fields, or a rejected entry.
 
     A row is rejected if it is not in UTF-8, or its length differs from the header's.

@@ -248,7 +248,7 @@ CELLS: dict[str, Callable[[Any, int], bool]] = {
 class InterleavingMethod(Checked):
     """Base of all interleaving methods.
 
-    A subclass is a frozen dataclass with ``_interleave``, ``_lists`` and ``_credits``.
+    A subclass is a frozen dataclass with ``_interleave``, ``_list_outcomes`` and ``_credit_clicks``.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        return self._lists(self._check_rankings(rankings))
+        return self._list_outcomes(self._check_rankings(rankings))
 
     def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
         """Return the credit of each ranker for the clicks on a list that this method built.
@@ -327,7 +327,7 @@ class InterleavingMethod(Checked):
             raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
         if set(interleaved.memory) != {self._remembers}:
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
-        return self._credits(interleaved, _check_clicks(interleaved.items, clicks))
+        return self._credit_clicks(interleaved, _check_clicks(interleaved.items, clicks))
 
     @property
     def _remembers(self) -> str:
@@ -360,11 +360,11 @@ class InterleavingMethod(Checked):
         """Draw a list to show from validated rankings, and return it with its memory."""
         raise NotImplementedError
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of every possible outcome, for validated rankings."""
         raise NotImplementedError
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return each ranker's credit for the clicked positions, which are validated and ascending."""
         raise NotImplementedError
 

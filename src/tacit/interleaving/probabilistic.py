@@ -108,7 +108,7 @@ class Probabilistic(InterleavingMethod):
                 urn.remove(items[-1])
         return self._complete_draw(rankings, items, teams)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield every possible list, with its probability.
 
         Unless ``marginalised``, a list is yielded once per assignment of its items to teams.
@@ -144,7 +144,7 @@ class Probabilistic(InterleavingMethod):
         )
         return self._build_interleaved(complete, 2, memory, float(np.prod(total / 2)))
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each team, or, if ``marginalised``, each ranker's chance of winning.
 
         The chance is the probability that most clicks fell on the ranker's items, ties counted half.
@@ -294,7 +294,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                     urn.remove(items[-1])
         return self._complete_draw(rankings, items)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield every possible list with its probability."""
         union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         for items in permutations(union, fair_depth(rankings, self.length)):
@@ -318,7 +318,7 @@ class ProbabilisticMultileave(InterleavingMethod):
             complete, len(rankings), [[*row, *padding] for row in share_rows], probability
         )
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sum of each ranker's shares of the clicked items."""
         share_rows = interleaved.memory["shares"]
         return Credit(
@@ -400,7 +400,7 @@ class Optimized(InterleavingMethod):
         choices = solve_lists(rankings, self.length, self.score)
         return self._build_choice(choices[draw_index([choice[0] for choice in choices], rng)])
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of each choice of positive probability."""
         for choice in solve_lists(rankings, self.length, self.score):
             yield choice[0], self._build_choice(choice)
@@ -411,7 +411,7 @@ class Optimized(InterleavingMethod):
         credits = [np.maximum(difference, 0.0).tolist(), np.maximum(-difference, 0.0).tolist()]
         return self._build_interleaved(items, 2, credits, probability)
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
         rows = interleaved.memory["credits"]
         return make_duel_credit((math.fsum(row[place] for place in clicks) for row in rows), len(clicks))

@@ -39,7 +39,7 @@ class MergingMethod(InterleavingMethod):
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw one of the two merged lists with a fair coin."""
-        candidates = [candidate for _, candidate in self._lists(rankings)]
+        candidates = [candidate for _, candidate in self._list_outcomes(rankings)]
         return candidates[int(rng.integers(2))]
 
     def _merge_both(self, rankings: Ranked) -> tuple[list[list[Item]], float]:
@@ -96,13 +96,13 @@ class Balanced(MergingMethod):
 
     _remembers = "ranks"
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists, one per leading ranker, with probability ½ each."""
         merges, probability = self._merge_both(rankings)
         for items in merges:
             yield 0.5, self._build_interleaved(items, 2, find_ranks(rankings, items), probability)
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each ranker's top k, and the winner of the duel.
 
         k is the smaller of the two ranks of the lowest clicked item.
@@ -199,10 +199,10 @@ class DebiasedBalanced(MergingMethod):
 
     _remembers = "credits"
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists with probability ½ each, with the credits for a click at each position."""
         merges, probability = self._merge_both(rankings)
-        curve = self._curve()
+        curve = self._make_curve()
         seen_chances: dict[Item, float] = {}
         for items in merges:
             for place, item in enumerate(items):
@@ -219,7 +219,7 @@ class DebiasedBalanced(MergingMethod):
             ]
             yield 0.5, self._build_interleaved(items, 2, credits, probability)
 
-    def _curve(self) -> Floats:
+    def _make_curve(self) -> Floats:
         """Return the probability that each of 100 positions is seen; 0 below the end of a given curve."""
         curve = np.zeros(LONGEST)
         if self.examined == "inverse":
@@ -227,7 +227,7 @@ class DebiasedBalanced(MergingMethod):
         curve[: len(self.examined)] = self.examined[:LONGEST]
         return curve
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
         rows = interleaved.memory["credits"]
         return make_duel_credit((float(sum(row[place] for place in clicks)) for row in rows), len(clicks))
@@ -350,8 +350,8 @@ class TeamDraftMultileave(InterleavingMethod):
             teams += order
         return self._complete_draft(rankings, items, teams)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the probability and every list, once per assignment of its items to teams."""
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and the list of every draft; a list comes once per assignment to teams."""
         yield from self._list_drafts(rankings, [], [], 1.0)
 
     def _list_drafts(
@@ -388,7 +388,7 @@ class TeamDraftMultileave(InterleavingMethod):
             draft_probability(rankings, items),
         )
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each ranker's team."""
         teams = [interleaved.memory["teams"][position] for position in clicks]
         counts = tuple(float(teams.count(ranker)) for ranker in range(interleaved.rankers))
@@ -480,7 +480,7 @@ class TeamDraft(TeamDraftMultileave):
 
     duels = True
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each team, and the winner of the duel."""
-        credit = super()._credits(interleaved, clicks)
+        credit = super()._credit_clicks(interleaved, clicks)
         return make_duel_credit(credit.credits, credit.clicks)

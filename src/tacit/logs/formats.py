@@ -331,7 +331,7 @@ def parquet_file(file: File, **options: Any) -> Any:
     return pyarrow.parquet.ParquetFile(source, **options)
 
 
-def _parquet_names(path: File) -> list[str]:
+def _read_parquet_names(path: File) -> list[str]:
     """Return the column names of a Parquet file; raise LogError if a later tacit has written it."""
     with parquet_file(path) as file:
         schema = file.schema_arrow
@@ -441,7 +441,7 @@ def header_hint(names: Sequence[str]) -> str:
     return f" (does the first line hold a row? {values[0]!r} is no name; write names above it)"
 
 
-def _csv_names(path: Path) -> list[str]:
+def _read_csv_names(path: Path) -> list[str]:
     """Return the column names in the header of a CSV file."""
     with _open_csv(path, [], []) as reader:
         return [name.strip() for name in reader.schema.names]
@@ -497,7 +497,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _time_text(times: Any) -> Any:
+def _format_times(times: Any) -> Any:
     """Return times as ISO 8601 texts in UTC that end in "Z"."""
     return pc.binary_join_element_wise(times.cast(pa.timestamp("us")).cast(pa.string()), "Z", "")
 
@@ -506,14 +506,14 @@ def _write_csv(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     """Write batches as CSV to an open file; the note on rewards cannot be stored and is ignored."""
     with pyarrow.csv.CSVWriter(file, CSV_SCHEMA) as writer:
         for batch in batches:
-            columns = [_csv_column(batch.column(field.name)) for field in SCHEMA]
+            columns = [_convert_csv_column(batch.column(field.name)) for field in SCHEMA]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=CSV_SCHEMA))
 
 
-def _csv_column(values: Any) -> Any:
+def _convert_csv_column(values: Any) -> Any:
     """Return a column as CSV holds it: times as ISO 8601, lists as JSON text, others unchanged."""
     if pa.types.is_timestamp(values.type):
-        return _time_text(values)
+        return _format_times(values)
     if pa.types.is_list(values.type):
         texts = (None if value is None else _to_json(value) for value in values.to_pylist())
         return pa.array(texts, pa.string())
@@ -566,7 +566,7 @@ def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
     return block
 
 
-def _json_names(path: Path) -> list[str]:
+def _read_json_names(path: Path) -> list[str]:
     """Return all names in the objects of the first 1,000 lines of a file of JSON lines.
 
     Raises LogError if no line is a JSON object.
@@ -577,15 +577,15 @@ def _json_names(path: Path) -> list[str]:
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
             raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
-        return list(dict.fromkeys(name for record in objects if record for name in _object_names(record)))
+        return list(dict.fromkeys(name for record in objects if record for name in _iter_names(record)))
 
 
-def _object_names(record: dict[str, Any]) -> Iterator[str]:
+def _iter_names(record: dict[str, Any]) -> Iterator[str]:
     """Yield the names of a JSON object's fields and, with dots, of the fields of objects in it."""
     for name, value in record.items():
         yield name
         if isinstance(value, dict):
-            yield from (f"{name}.{inner}" for inner in _object_names(value))
+            yield from (f"{name}.{inner}" for inner in _iter_names(value))
 
 
 def get_field(record: Any, path: str) -> Any:
@@ -631,7 +631,7 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     names = [field.name for field in SCHEMA]
     for batch in batches:
         columns = [
-            (_time_text(values) if pa.types.is_timestamp(values.type) else values).to_pylist()
+            (_format_times(values) if pa.types.is_timestamp(values.type) else values).to_pylist()
             for values in (batch.column(name) for name in names)
         ]
         for row in zip(*columns, strict=True):
@@ -639,9 +639,9 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
 
 
 FORMATS = {
-    "parquet": Format((".parquet",), _parquet_names, _read_parquet, _write_parquet),
-    "csv": Format((".csv", ".tsv"), _csv_names, _read_csv, _write_csv),
-    "json": Format((".jsonl", ".ndjson", ".json"), _json_names, _read_json, _write_json, True),
+    "parquet": Format((".parquet",), _read_parquet_names, _read_parquet, _write_parquet),
+    "csv": Format((".csv", ".tsv"), _read_csv_names, _read_csv, _write_csv),
+    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, True),
 }
 
 

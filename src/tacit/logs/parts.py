@@ -66,7 +66,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     whole_files : bool, default False
         Whether files are kept whole.
     """
-    pieces = [piece for file in log.files for piece in _pieces(file)]
+    pieces = [piece for file in log.files for piece in _list_pieces(file)]
     size = max(rows, -(-sum(piece.rows for piece in pieces) // MAX_PARTS))
     parts: list[list[_Piece]] = []
     rows_left = 0
@@ -82,7 +82,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     return [_join_pieces(log, part) for part in parts]
 
 
-def _pieces(file: LogFile) -> list[_Piece]:
+def _list_pieces(file: LogFile) -> list[_Piece]:
     """Return the row groups of a Parquet file, or other files and tables as one piece of unknown size (0)."""
     if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
@@ -161,7 +161,7 @@ def find_list_starts(ids: Any) -> Booleans:
     return starts
 
 
-def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+def cut_between_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
     """Yield the same rows in chunks that end between decisions, so that no decision's rows are in two chunks.
 
     Raises
@@ -232,7 +232,7 @@ def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
     """
     if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
         return True, latest
-    times = _times(chunk)
+    times = _get_times(chunk)
     return bool(times[0] >= latest and (np.diff(times) >= 0).all()), int(times[-1])
 
 
@@ -247,7 +247,7 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
     if not nonempty:
         return
     chunk = _join_chunks(nonempty)
-    times = _times(chunk)
+    times = _get_times(chunk)
     if by_list:
         starts = find_list_starts(chunk.batch["decision_id"])
         times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
@@ -258,6 +258,6 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
         yield chunk.slice_rows(start, start + size)
 
 
-def _times(chunk: Chunk) -> Ints:
+def _get_times(chunk: Chunk) -> Ints:
     """Return the times of a chunk in microseconds since 1970."""
     return np.asarray(chunk.batch["timestamp"].cast(pa.int64()).to_numpy())

@@ -917,17 +917,14 @@ def _parse_field(column: Any, field_type: Any) -> list[Any]:
 
     Texts that cannot be parsed stay texts.
     """
-    column = nulls_for_missing(
-        column, pa.float64() if field_type in (NUMBER, SIGNAL, BOOLEAN) else pa.string()
-    )
+    is_numeric = field_type in (NUMBER, SIGNAL)
+    column = nulls_for_missing(column, pa.float64() if is_numeric or field_type == BOOLEAN else pa.string())
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
     if not is_text(column.type):
         return values
-    parsed_values = convert_values(
-        column, pa.float64() if field_type in (NUMBER, SIGNAL) else pa.string()
-    ).to_pylist()
+    parsed_values = convert_values(column, pa.float64() if is_numeric else pa.string()).to_pylist()
     if field_type == BOOLEAN:
         parsed_values = [BOOLEAN_TEXTS.get(str(text).lower(), text) for text in parsed_values]
     # Values that cannot be parsed stay unchanged, so that the error shows them.

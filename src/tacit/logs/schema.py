@@ -166,7 +166,7 @@ class EpochTimes:
         for unit in UNITS if self.unit is None else (self.unit,):
             fits = is_number & self._fits(values, UNITS[unit])
             if fits.any():
-                micros[fits] = _micros(values[fits], UNITS[unit])
+                micros[fits] = _to_microseconds(values[fits], UNITS[unit])
                 is_time |= fits
                 self.counts[unit] = self.counts.get(unit, 0) + int(np.count_nonzero(fits))
         return pa.array(micros, pa.timestamp("us", "UTC"), mask=~is_time)
@@ -186,7 +186,7 @@ def _is_in_century(values: Any, scale: int) -> Any:
     return (values >= EARLIEST * scale) & (values < LATEST * scale)
 
 
-def _micros(values: Any, scale: int) -> Any:
+def _to_microseconds(values: Any, scale: int) -> Any:
     """Return times in units of 1/scale seconds as whole microseconds; nanoseconds are cut."""
     if values.dtype.kind == "f":
         return np.round(values * (10**6 / scale)).astype(np.int64)

@@ -139,14 +139,14 @@ class UbiReader(LogReader):
         rejected records in ``report``.
         """
         events: _EventsByQuery = {}
-        for place, record in self._records(report):
+        for place, record in self._iter_records(report):
             if not ubi_records.is_event(record):
                 continue
             event = self._parse_record(report, place, ubi_records.parse_event, record)
             if event is None:
                 continue
             report.events += 1
-            reward = self._reward(event, report)
+            reward = self._count_event(event, report)
             if reward is not None or event.action in self._examined:
                 objects, _ = events.setdefault(event.query, ({}, place))
                 object = _Object(event.objects, event.ordinal)
@@ -154,7 +154,7 @@ class UbiReader(LogReader):
                 objects[object] = earlier_reward if reward is None else max(earlier_reward or 0.0, reward)
         return events
 
-    def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
+    def _count_event(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
         """Count an event by its kind of action in ``report``; return its reward or None.
 
         The reward is 1 for a click, else the event's attribute ``reward`` if it is a number in the range of
@@ -184,7 +184,7 @@ class UbiReader(LogReader):
         numbers: list[int] = []
         source = ""
         query_ids: set[str] = set()
-        for place, record in self._records(None):
+        for place, record in self._iter_records(None):
             if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
@@ -204,13 +204,13 @@ class UbiReader(LogReader):
                 field = "query_response_hit_ids"
                 self._reject(report, f"missing-{field}", Example(*place, field, None))
                 continue
-            query_rows = self._query_rows(query, self._rewards(query, objects, place, report))
+            query_rows = self._make_rows(query, self._locate_rewards(query, objects, place, report))
             rows += query_rows
             numbers += [place.row] * len(query_rows)
         if rows:
             yield self._check_rows(rows, numbers, source, report)
 
-    def _rewards(
+    def _locate_rewards(
         self,
         query: ubi_records.UbiQuery,
         objects: Mapping[_Object, float | None],
@@ -233,7 +233,7 @@ class UbiReader(LogReader):
                 rewards[position] = max(rewards.get(position, 0.0), reward or 0.0)
         return rewards
 
-    def _query_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _make_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return one dict per result of a query, with the columns of a click log.
 
         Results beyond ``length``, and with seen="examined" results without an event, are left out.
@@ -287,7 +287,7 @@ class UbiReader(LogReader):
 
     # Records ---------------------------------------------------------------------------------
 
-    def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
+    def _iter_records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
         """Yield every record of all files with its place; count malformed ones in ``report``, if any."""
         for path in self._places:
             form = detect_format(path)

@@ -111,12 +111,12 @@ def click_log(
             "context": decision.context.tolist() or None,
             "policy": policy.label,
         }
-        arm_rows = _list_rows(decision, reward) if policy.showing.listed else _row(decision, reward)
+        arm_rows = _list_rows(decision, reward) if policy.showing.listed else _list_row(decision, reward)
         rows += [common | {"arm": names[arm_index], **columns} for arm_index, columns in arm_rows]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+def _list_row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield once: the arm index of a decision of one arm, with its propensity and reward as columns."""
     yield int(decision.slots[0]), {"propensity": decision.propensity, "reward": reward}
 

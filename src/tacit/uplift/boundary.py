@@ -129,12 +129,12 @@ class Lift(NamedTuple):
         """Return the lift as JSON data; None for a bound that is infinite or unknown."""
         return {
             "claim": self.claim,
-            "ratio": None if self.ratio is None else _finite(self.ratio),
-            "difference": None if self.difference is None else _finite(self.difference),
+            "ratio": None if self.ratio is None else _make_finite_dict(self.ratio),
+            "difference": None if self.difference is None else _make_finite_dict(self.difference),
         }
 
 
-def _finite(interval: Interval) -> dict[str, float | None]:
+def _make_finite_dict(interval: Interval) -> dict[str, float | None]:
     """Return an interval as a dict of estimate, low and high, with None for values that are not finite."""
     fields = interval._asdict().items()
     return {name: value if math.isfinite(value) else None for name, value in fields}

@@ -87,13 +87,13 @@ class _PooledPeriods(NamedTuple):
     @property
     def rates(self) -> tuple[Floats, Floats]:
         """Mean rewards of the control and of the policy, weighted by the periods' decisions."""
-        return self._mean(self.r0 / self.n0), self._mean(self.r1 / self.n1)
+        return self._average(self.r0 / self.n0), self._average(self.r1 / self.n1)
 
     def control(self, ratio: Floats) -> Floats:
         """Return the control's mean reward by period that fits best if the policy's is ``ratio`` times it."""
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
-    def _mean(self, values: Floats) -> Floats:
+    def _average(self, values: Floats) -> Floats:
         """Return the mean of values over the periods, weighted by decisions."""
         return np.asarray((self.weights * values).sum(axis=0))
 
@@ -103,8 +103,8 @@ class _PooledPeriods(NamedTuple):
         An infinite ratio means that all rewards are the policy's.
         """
         finite = np.where(np.isinf(ratio), 1.0, ratio)
-        finite_difference = (finite - 1) * self._mean(self.control(finite))
-        limit = self._mean((self.r0 + self.r1) / self.n1)
+        finite_difference = (finite - 1) * self._average(self.control(finite))
+        limit = self._average((self.r0 + self.r1) / self.n1)
         return np.asarray(np.where(np.isinf(ratio), limit, finite_difference))
 
     def excess(self, log_ratio: Floats, c: float) -> Floats:
@@ -119,8 +119,8 @@ class _PooledPeriods(NamedTuple):
         square = self.weights**2 * self.dispersion
         vary0, vary1 = square * mean0 / self.n0, square * mean1 / self.n1
         # Decisions and rewards of a single experiment with the same information.
-        n0 = self._mean(mean0) / vary0.sum(axis=0)
-        n1 = self._mean(mean1) / vary1.sum(axis=0)
+        n0 = self._average(mean0) / vary0.sum(axis=0)
+        n1 = self._average(mean1) / vary1.sum(axis=0)
         rate0, rate1 = self.rates
         r0, r1 = n0 * rate0, n1 * rate1
         odds = log_ratio + np.log(n1 / n0)

@@ -30,6 +30,8 @@ MIN_BUCKETS = 8.0
 def hash_unit(unit: str) -> int:
     """Return the bucket, from 0 to 127, of a unit: a user, a session or a search.
 
+    All searches of a unit are in one bucket, so that buckets are independent.
+
     Examples
     --------
     >>> hash_unit("user 1"), hash_unit("user 2")

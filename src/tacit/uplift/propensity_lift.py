@@ -207,7 +207,7 @@ class ScoreSums(NamedTuple):
 
     def compare_with_uniform(self) -> Scores:
         """Return the sums of scores that compare the policy with uniform choice."""
-        return self._scores(self.uniform)
+        return self._make_scores(self.uniform)
 
     def compare_with_arm(self, arm: int) -> Scores:
         """Return the sums of scores that compare the policy with one arm.
@@ -217,7 +217,7 @@ class ScoreSums(NamedTuple):
         d, dd, gg, products, coefs = self.arms[:, arm]
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
-        return self._scores(compared)
+        return self._make_scores(compared)
 
     def compare_arms(self, arm: int, other: int) -> Scores:
         """Return the sums of scores that compare two arms; both must always have been on offer.
@@ -225,9 +225,9 @@ class ScoreSums(NamedTuple):
         Scores are positive where ``arm`` earns more than ``other``.
         """
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
-        return self._scores((d - d2, dd + dd2, gg + gg2))
+        return self._make_scores((d - d2, dd + dd2, gg + gg2))
 
-    def _scores(self, compared: Iterable[Any]) -> Scores:
+    def _make_scores(self, compared: Iterable[Any]) -> Scores:
         """Return the overall counts with sums of scores: ``d``, ``dd``, ``gg`` and perhaps ``g``."""
         return Scores(*self.overall, *compared)
 

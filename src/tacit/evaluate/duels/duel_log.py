@@ -82,7 +82,7 @@ def read_duels(
     check_columns(renamed, COLUMNS, "a log of duels")
     rows, share = LogReport(), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     path = Frame(log) if is_frame(log) else Path(log)
-    duels = _duels(open_file(path, format), renamed, rows, strict)
+    duels = _iter_duels(open_file(path, format), renamed, rows, strict)
     try:
         report = build_report(duels, confidence)
         rows.check_limit(share)
@@ -94,7 +94,7 @@ def read_duels(
         raise LogError(f"{path}: there is no duel of two rankers in it; {rows.summary()}") from None
 
 
-def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
+def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield the duel of each valid row: left, right, outcome and the number of clicks, or None if unknown.
 
     Counts valid and rejected rows in ``rows``; an invalid row raises LogError under ``strict``, as does a

@@ -361,10 +361,10 @@ class DuelReport(Tabulated, Plot):
         """Return counts, standings, the leader's comparisons and the verdict as text."""
         total = int(np.triu(self.plays).sum())
         counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
-        tables = format_table(self.records(), STANDINGS), self._against_the_leader()
+        tables = format_table(self.records(), STANDINGS), self._format_rivals()
         return "\n\n".join([counts, *tables, self.verdict])
 
-    def _order(self) -> list[int]:
+    def _order_rankers(self) -> list[int]:
         """Return the rankers' indices by descending mean estimate; missing estimates count 1/2."""
         mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
         return list(np.argsort(-mean, kind="stable").tolist())
@@ -373,7 +373,7 @@ class DuelReport(Tabulated, Plot):
         """Return one flat dict per ranker, best first: duels, mean, numbers of wins and losses, standing."""
         loss_counts, win_counts = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
         records = []
-        for i in self._order():
+        for i in self._order_rankers():
             mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
             row = {
                 "ranker": self.names[i],
@@ -386,11 +386,11 @@ class DuelReport(Tabulated, Plot):
             records.append(row)
         return records
 
-    def _against_the_leader(self) -> str:
+    def _format_rivals(self) -> str:
         """Return a text table of the leader's comparison with each other ranker."""
         rows = [
             self.pair(self.leader, i)._asdict() | {"needed": self.count_missing_duels(i)}
-            for i in self._order()
+            for i in self._order_rankers()
             if i != self.leader
         ]
         return format_table(rows, [Column(f"{self.names[self.leader]} against", "{second}"), *AGAINST])

@@ -80,7 +80,7 @@ def read_searches(
     assembly, rows = SearchAssembler(), LogReport()
     absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
     for place, path in enumerate(paths):
-        for row, record in _records(path, detect_format(path, format), columns, rows, strict):
+        for row, record in _iter_records(path, detect_format(path, format), columns, rows, strict):
             rows.read += 1
             names |= dict.fromkeys(record) if absent or not rows.kept else {}
             absent -= {name for name in absent if get_field(record, name) is not None}
@@ -166,7 +166,7 @@ def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> b
     return {(renamed or {}).get(side, side) for side in PAIR_COLUMNS} <= set(open_file(path, format).names)
 
 
-def _records(
+def _iter_records(
     path: File, format: str, columns: Columns, rows: LogReport, strict: bool
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the number of each row of a table, or of each JSON record, and its fields by tacit's names.

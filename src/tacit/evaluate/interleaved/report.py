@@ -140,10 +140,10 @@ class SearchAccumulator:
 
         Differences are collected, and added to the tallies after every 10,000 searches.
         """
-        _count(self._sums, search, self._rule, self._depth)
+        _count_search(self._sums, search, self._rule, self._depth)
         if len(self._units) < self._most_units:
             self._units.add(search.unit)
-        for key, difference in _differences(search, self._rule, self._by, self._wins, self._depth):
+        for key, difference in _list_differences(search, self._rule, self._by, self._wins, self._depth):
             amounts, units = self._pending.setdefault(key, ([], []))
             amounts.append(difference)
             units.append(search.unit)
@@ -172,7 +172,7 @@ class SearchAccumulator:
         self._pending = {}
 
 
-def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
+def _count_search(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
     """Add a search to the counts of searches, interleaving methods, equal lists, and actions by kind.
 
     An action of a kind to which the rule gives no credit is counted in ``worthless``; any other one is
@@ -192,7 +192,7 @@ def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None
     sums.clicked += is_credited
 
 
-def _differences(
+def _list_differences(
     search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
     """Yield, for each tally that a search adds to, the key of the tally and a difference between two rankers.
@@ -415,14 +415,14 @@ class InterleavedReport(Tabulated, Plot):
     @cached_property
     def leader(self) -> str:
         """The ranker that beats most others by estimate; among equals, the one of the largest total lead."""
-        return max(self.rankers, key=lambda name: self._standing(name))
+        return max(self.rankers, key=lambda name: self._compute_standing(name))
 
-    def _standing(self, name: str) -> tuple[float, float]:
+    def _compute_standing(self, name: str) -> tuple[float, float]:
         """Return how many rankers ``name`` beats by estimate, and its total difference of credit to all."""
-        estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
+        estimates = [self._estimate_difference(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
-    def _estimate(self, first: str, second: str) -> float:
+    def _estimate_difference(self, first: str, second: str) -> float:
         """Return the first ranker's mean credit per search minus the second's; 0 without common searches."""
         sums = self.sums.tally.sums
         if (first, second) in sums:
@@ -435,7 +435,7 @@ class InterleavedReport(Tabulated, Plot):
         rivals = [name for name in self.rankers if name != self.leader]
         return [
             self.compare(self.leader, rival)
-            for rival in sorted(rivals, key=lambda name: self._estimate(self.leader, name))
+            for rival in sorted(rivals, key=lambda name: self._estimate_difference(self.leader, name))
         ]
 
     @property
@@ -557,7 +557,7 @@ class InterleavedReport(Tabulated, Plot):
         rows = [entry.texts() for entry in self.comparisons]
         against = Column(f"{self.leader} against", "{second}")
         parts = [
-            self._counts(),
+            self._format_counts(),
             format_table(rows, [against, *COLUMNS, Column("missing", "{needed:,}", "?")]),
         ]
         if self.segments:
@@ -571,7 +571,7 @@ class InterleavedReport(Tabulated, Plot):
             )
         return "\n\n".join([*parts, *self.warnings, self.verdict])
 
-    def _counts(self) -> str:
+    def _format_counts(self) -> str:
         """Return text lines with the numbers of searches, users, credited and other actions."""
         sums = self.sums
         lines = [
