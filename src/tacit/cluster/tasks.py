@@ -97,7 +97,10 @@ def connect(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise NoCluster if nothing listens at an address, because Ray would retry for minutes."""
+    """Raise NoCluster if nothing listens at an address HOST:PORT, because Ray would retry for minutes.
+
+    Other addresses, such as "local", are not checked.
+    """
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and "/" not in host):
         return

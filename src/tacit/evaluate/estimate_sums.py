@@ -252,7 +252,10 @@ class LogSummation:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment."""
+        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment.
+
+        ``unit_segments`` has the segment code of each unit, ``cluster`` the group of its cluster, if any.
+        """
         for code, picked in _group_by_code(unit_segments):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -436,7 +439,10 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:
-    """Return the sums ``before`` with more units added; with ``tails`` also their cubes and magnitudes."""
+    """Return the sums ``before`` with more units added; with ``tails`` also their cubes and magnitudes.
+
+    ``cluster`` has the bootstrap group of each unit's cluster; None assigns units to groups in turn.
+    """
     weights, values, rewards = units
     new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n, tails=tails)
     return before.merge(new)

@@ -236,7 +236,10 @@ class ReplayCounts(NamedTuple):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Shares of the sum of absolute rewards that the largest and the five largest bring in a pass."""
+        """Shares of the sum of absolute rewards that the largest and the five largest bring.
+
+        They are means over the passes.
+        """
         shares = [
             (row[0] / total, sum(row) / total)
             for row, total in zip(self.largest, self.moments[-1], strict=True)
@@ -289,7 +292,7 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
     """
     ratios = [ratio for ratio in _divide_rewards(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
-    matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
+    matched, confidence = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
         # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
@@ -299,9 +302,9 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
         squares = max(yy - mean * y, 0.0)
         cubes = yyy - 3 * mean * yy + 2 * mean**2 * y
         error = math.sqrt(squares / n / (matched - 1))
-        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, share)
+        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, confidence)
     else:
-        low, high = wilson(reward_range.to_unit(estimate), matched, share)
+        low, high = wilson(reward_range.to_unit(estimate), matched, confidence)
         bounds = reward_range.from_unit(low), reward_range.from_unit(high)
     return ReplaySegment(estimate, *bounds, matched)
 

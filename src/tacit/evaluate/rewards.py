@@ -137,7 +137,8 @@ class ModelOfLog:
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
         """Read a log, or a part of one, and return the counts that the model is fitted to.
 
-        Counts of consecutive parts can be merged by their ``merge``.
+        ``missing_reward`` is the reward of a row without feedback; None leaves such rows out. Counts of
+        consecutive parts can be merged by their ``merge``.
         """
         raise NotImplementedError
 
@@ -146,7 +147,10 @@ class ModelOfLog:
         raise NotImplementedError
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
-        """Return a copy of the model that is fitted to a log, which is read once."""
+        """Return a copy of the model that is fitted to a log, which is read once.
+
+        ``missing_reward`` is as for :meth:`count_log`.
+        """
         return self.from_counts(self.count_log(log, missing_reward))
 
 

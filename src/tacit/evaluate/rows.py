@@ -500,7 +500,11 @@ def _check_counts_from_zero(place: Ints) -> Refusal:
 
 
 def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
-    """Yield the checks that positions are below ``length``, if given, and that no list has one twice."""
+    """Yield the checks that positions are below ``length``, if given, and that no list has one twice.
+
+    If positions reach ``length`` because they count from 1, that is refused first. Of repeated positions only
+    the first row is marked, as only one is reported.
+    """
     place = lists.place
     if length is not None and len(place) and place.max() >= length:
         yield _check_counts_from_zero(place)

@@ -897,7 +897,10 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
-    """Return a column as floats, null for other values; raise LogError if it has values but no number."""
+    """Return a column as floats, null for other values; raise LogError if it has values but no number.
+
+    The error has the column's ``name`` and the numbers of its rows, from ``raw``.
+    """
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):

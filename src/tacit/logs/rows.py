@@ -326,7 +326,8 @@ class LogReport:
     def check_limit(self, share: float, *, ended: bool = True) -> None:
         """Raise TooManyRejected if a larger share of the rows than ``share`` is rejected.
 
-        Fewer than 1,000 rows are judged only if ``ended``, and if all are rejected for their outcome.
+        Fewer than 1,000 rows are judged only at the end of the log, which ``ended`` says, and only if all
+        rejected rows are rejected for their outcome, such as the reward.
 
         Raises
         ------

@@ -459,5 +459,6 @@ def _variances(sums: HoldoutSums) -> Floats:
     """Return the variance of each group's mean amount, times the design effect of units (at least 1)."""
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
-    pooled = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
-    return np.asarray(scatter / n / n * max(float(_sum_squares(sums, 1.0)) / float(pooled), 1.0))
+    independent_squares = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
+    design_effect = max(float(_sum_squares(sums, 1.0)) / float(independent_squares), 1.0)
+    return np.asarray(scatter / n / n * design_effect)

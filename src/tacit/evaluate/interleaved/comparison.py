@@ -100,7 +100,7 @@ def read_searches(
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
-        _refuse_unnamed(", ".join(map(str, paths)), columns, names)
+        _refuse_missing_columns(", ".join(map(str, paths)), columns, names)
     return assembly, rows
 
 
@@ -118,7 +118,7 @@ def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
     raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
 
 
-def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
+def _refuse_missing_columns(source: str, columns: Columns, names: Collection[str]) -> None:
     """Raise LogError if a table with the columns ``names`` lacks columns that searches need.
 
     The message has the missing and similar names. If only the column of clicks is missing, so that every row
@@ -127,6 +127,7 @@ def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> No
     named = columns.renamed
     theirs = {ours: named.get(ours, ours) for ours in (*ROW_COLUMNS, *PAIR_COLUMNS, *named)}
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
+    # A log has a row per result, with the columns of the first form, or a row per duel, with the second.
     rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW_COLUMNS[:3], PAIR_COLUMNS))
     misnamed = [ours for ours in named if ours in lacking]
     if {"arms", "arm", "reward"} <= {*names}:
@@ -210,7 +211,7 @@ def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int
     }
     read_names |= {*columns.find_unit_candidates(present)}
     file_columns = [name for name in present if name in read_names]
-    _refuse_unnamed(str(path), columns, present)
+    _refuse_missing_columns(str(path), columns, present)
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             _refuse_column(columns, name, present)
