@@ -88,7 +88,7 @@ def conclude(
     reward_range : RewardRange, default (0, 1)
     """
     corrected_confidence = 1 - (1 - confidence) / segments
-    length = _length(estimator)
+    length = _count_positions(estimator)
     estimate = Estimate(
         estimator=estimator.label,
         value=math.nan,
@@ -165,7 +165,7 @@ class UnitScale(NamedTuple):
         For lists the range is extended to contain 0, the reward of an empty position. If it has no lowest
         reward, it begins at the lowest one of the log.
         """
-        length, (low, high) = _length(estimator), reward_range
+        length, (low, high) = _count_positions(estimator), reward_range
         if isinstance(estimator, SlateEstimator) and low is not None:
             low, high = min(low, 0.0), high and max(high, 0.0)
         elif low is None and math.isfinite(sums.least):
@@ -198,7 +198,7 @@ class UnitScale(NamedTuple):
         return min(low, bounds[0]), max(high, bounds[1])
 
 
-def _length(estimator: Estimator) -> float:
+def _count_positions(estimator: Estimator) -> float:
     """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
@@ -232,7 +232,7 @@ def _list_interval_warnings(
             f"the {sums.n:,} {unit}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
-    length, ends = _length(estimator), (-math.inf, math.inf)
+    length, ends = _count_positions(estimator), (-math.inf, math.inf)
     least, most = (
         open_end if end is None else end * length for end, open_end in zip(reward_range, ends, strict=True)
     )
@@ -258,11 +258,15 @@ def _list_interval_warnings(
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    """Return the score interval; None if the estimator is clipped or not a weighted mean, or data are few."""
+    """Return the score interval from sums of rewards in [0, 1], or None.
+
+    It is one of ``segments`` intervals that hold simultaneously. None if the estimator is clipped or is no
+    weighted mean, or if there is too little data.
+    """
     # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    return intervals.score(sums, confidence, length=_length(estimator), segments=segments)
+    return intervals.score(sums, confidence, length=_count_positions(estimator), segments=segments)
 
 
 def _anytime(
@@ -270,6 +274,7 @@ def _anytime(
 ) -> intervals.Bounds | None:
     """Return the anytime interval in the caller's unit, or None.
 
+    ``sums`` are in that unit, ``scale`` has them with rewards in [0, 1].
     Weighted means have one unless the range of rewards has no lowest end; without a highest end it has no
     upper end, either. DoublyRobust has one if ``weight_bound`` is given and cuts no weight. Raises
     InvalidValue if a weight exceeds ``weight_bound``.
@@ -303,25 +308,26 @@ def _anytime(
 
 
 def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolicyResult:
-    """Return the result of the evaluation: estimates with intervals, in total and by segment.
+    """Return the result of the evaluation ``question`` from the sums over a log, which is read no more.
 
-    It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
+    It has estimates with intervals, in total and by segment, the log's own mean reward, arms that the log
+    never shows, and warnings.
     """
     reward_range = log_sums.reward_range
     return OffPolicyResult(
         target=question.target.label,
-        estimates=_estimates(
+        estimates=_compute_estimates(
             question, log_sums.sums, reward_range=reward_range, given_above=log_sums.given_above
         ),
-        logged=_mean_logged_reward(question, log_sums),
+        logged=_compute_logged_mean(question, log_sums),
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
         segments={
             name: Segment(
-                _estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
+                _compute_estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
                 part.rows,
-                _mean_logged_reward(question, part),
+                _compute_logged_mean(question, part),
             )
             for name, part in sorted(log_sums.segments.items(), key=lambda item: -item[1].rows)
         },
@@ -360,7 +366,7 @@ def _list_result_warnings(question: OffPolicyEvaluation, log_sums: LogSums) -> I
         yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 
 
-def _estimates(
+def _compute_estimates(
     question: OffPolicyEvaluation,
     estimator_sums: Sequence[Sums],
     segments: int = 1,
@@ -388,7 +394,7 @@ def _estimates(
     )
 
 
-def _mean_logged_reward(question: OffPolicyEvaluation, log_sums: LogSums | SegmentSums) -> float:
+def _compute_logged_mean(question: OffPolicyEvaluation, log_sums: LogSums | SegmentSums) -> float:
     """Return the log's mean reward per row, or per list if all estimators are for lists; NaN if empty."""
     units = log_sums.sums[0].n if question.has_only_slate_estimators else log_sums.rows
     return log_sums.reward / units if units else math.nan

@@ -167,7 +167,10 @@ class LogSummation:
         *,
         reward_range: RewardRange = UNIT_RANGE,
     ) -> None:
-        """Reset target, logging policy and models to before the first row, and set all sums to 0."""
+        """Reset target, logging policy and models to before the first row, and set all sums to 0.
+
+        ``cluster`` is the column of clusters, ``logging`` the policy that wrote the log, if they are known.
+        """
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
         self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
@@ -249,7 +252,10 @@ class LogSummation:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment."""
+        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment.
+
+        ``unit_segments`` has the segment code of each unit, ``cluster`` the group of its cluster, if any.
+        """
         for code, picked in _group_by_code(unit_segments):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -361,7 +367,11 @@ def sum_log(
 
 
 def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
-    """Return the text of an error that the logged arm was certain, or nearly, and the target's is not."""
+    """Return the text of an error that a row's logged arm was certain, or nearly, but not for the target.
+
+    ``remainder`` is the propensity of all other arms, ``target_probability`` the target's of the logged arm;
+    both have one number per row.
+    """
     arm, certainty, frequency = rows.name_arm(row), "certain", "never"
     if remainder[row]:
         certainty, frequency = f"certain but for {remainder[row]:.1g}", "hardly"
@@ -376,7 +386,10 @@ def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: F
 
 
 def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, row: int) -> str:
-    """Return the text of an error that the logging policy never shows an arm that the target shows."""
+    """Return the text of an error that the logging policy never shows an arm that the target shows in a row.
+
+    ``never`` marks such arms in each row; ``probabilities`` are the target's of all arms.
+    """
     code = int(np.argmax(never[row]))
     return (
         f"the target policy shows {rows.arm.names[code]!r} with probability {probabilities[row, code]:g}, "
@@ -426,7 +439,10 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:
-    """Return the sums ``before`` with more units added; with ``tails`` also their cubes and magnitudes."""
+    """Return the sums ``before`` with more units added; with ``tails`` also their cubes and magnitudes.
+
+    ``cluster`` has the bootstrap group of each unit's cluster; None assigns units to groups in turn.
+    """
     weights, values, rewards = units
     new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n, tails=tails)
     return before.merge(new)

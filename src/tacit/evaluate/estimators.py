@@ -279,7 +279,6 @@ class SwitchDR(DoublyRobust):
 
         The returned weights are those before the threshold, so that sums show which ones exceed it.
         """
-        # The weights before the switch, so that the sums show which ones exceed the threshold.
         return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 
     def _limit_weights(self, weights: Floats) -> Floats:

@@ -132,21 +132,19 @@ def _sum_duplicates(columns: Floats) -> Floats:
 ITERATIONS = 5000
 
 
-def randomization(cells: Cells, places: int) -> Floats:
-    """Return the click rate of each of ``places`` positions relative to the first; NaN without rows.
+def randomization(cells: Cells, width: int) -> Floats:
+    """Return the click rate of each position relative to the first; NaN for a position without rows.
 
-    Cells must have counts weighted to uniform placement.
+    ``width`` is the number of positions, here and below. Counts must be weighted to uniform placement.
     """
-    shown_counts = sum_by_position(cells, cells.row_counts, places)
-    clicks = sum_by_position(cells, cells.clicks, places)
-    return scale_to_first(
-        np.divide(clicks, shown_counts, out=np.full(places, np.nan), where=shown_counts > 0)
-    )
+    shown_counts = sum_by_position(cells, cells.row_counts, width)
+    clicks = sum_by_position(cells, cells.clicks, width)
+    return scale_to_first(np.divide(clicks, shown_counts, out=np.full(width, np.nan), where=shown_counts > 0))
 
 
-def sum_by_position(cells: Cells, values: Floats, places: int) -> Floats:
-    """Return, for each of ``places`` positions, the sum of ``values`` (one per cell) over its cells."""
-    return np.asarray(np.bincount(cells.position, values, places), np.float64)
+def sum_by_position(cells: Cells, values: Floats, width: int) -> Floats:
+    """Return, for each position, the sum of ``values`` (one per cell) over the position's cells."""
+    return np.asarray(np.bincount(cells.position, values, width), np.float64)
 
 
 def scale_to_first(effects: Floats) -> Floats:
@@ -155,17 +153,20 @@ def scale_to_first(effects: Floats) -> Floats:
     return np.asarray(effects / (first if first > 0 else math.nan))
 
 
-def _count_pairs(cells: Cells, places: int) -> tuple[Floats, Floats]:
-    """Return numbers of rows and sums of rewards of each pair at each position, each (pairs, positions)."""
-    size = len(cells.names) * places
-    index = cells.pair * places + cells.position
+def _count_pairs(cells: Cells, width: int) -> tuple[Floats, Floats]:
+    """Return number of rows and sum of rewards of each pair of key and arm at each position, over all groups.
+
+    Both arrays have the shape (pairs, width), with ``width`` the number of positions.
+    """
+    size = len(cells.names) * width
+    index = cells.pair * width + cells.position
     return (
-        np.asarray(np.bincount(index, cells.row_counts, size).reshape(-1, places), np.float64),
-        np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, places), np.float64),
+        np.asarray(np.bincount(index, cells.row_counts, size).reshape(-1, width), np.float64),
+        np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, width), np.float64),
     )
 
 
-def harvesting(cells: Cells, places: int) -> Floats:
+def harvesting(cells: Cells, width: int) -> Floats:
     """Return each position's examination relative to the first, from arms shown at several positions.
 
     It maximises the AllPairs likelihood of Agarwal et al. (2019). A position that no chain of such arms
@@ -176,14 +177,14 @@ def harvesting(cells: Cells, places: int) -> Floats:
     rates at k, and ĉ̄ (``misses``) the sum of the rates of no click. In a = log pₖ and b = log r_{k,k′},
     ĉ·(a + b) + ĉ̄·log(1 − exp(a + b)) is concave, so Newton's method finds the maximum.
     """
-    shown_counts, clicks = _count_pairs(cells, places)
+    shown_counts, clicks = _count_pairs(cells, width)
     is_shown = (shown_counts > 0).astype(np.float64)
     rates = np.divide(clicks, shown_counts, out=np.zeros_like(clicks), where=shown_counts > 0)
     hits, misses = rates.T @ is_shown, (is_shown - rates).T @ is_shown
-    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if hits[k, m] > 0 and hits[m, k] > 0]
-    connected = _find_connected(edges, places)
+    edges = [(k, m) for k in range(width) for m in range(k + 1, width) if hits[k, m] > 0 and hits[m, k] > 0]
+    connected = _find_connected(edges, width)
     edges = [edge for edge in edges if edge[0] in connected]
-    effects = np.full(places, np.nan)
+    effects = np.full(width, np.nan)
     effects[0] = 1.0
     if not edges:
         return effects
@@ -205,24 +206,27 @@ def harvesting(cells: Cells, places: int) -> Floats:
     return effects
 
 
-def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
-    """Return position 0 and all positions that a chain of edges (pairs of positions) connects to it."""
+def _find_connected(edges: list[tuple[int, int]], width: int) -> set[int]:
+    """Return position 0 and all of ``width`` positions that a chain of edges connects to it.
+
+    An edge is a pair of positions.
+    """
     connected = {0}
-    for _ in range(places):
+    for _ in range(width):
         connected |= {m for edge in edges if connected & set(edge) for m in edge}
     return connected
 
 
-def _find_isolated(cells: Cells, places: int) -> list[int]:
+def _find_isolated(cells: Cells, width: int) -> list[int]:
     """Return, sorted, the positions not connected to the first by arms that are shown at two positions."""
-    shows = _count_pairs(cells, places)[0] > 0
-    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (shows[:, k] & shows[:, m]).any()]
-    return sorted({*range(places)} - _find_connected(edges, places))
+    shows = _count_pairs(cells, width)[0] > 0
+    edges = [(k, m) for k in range(width) for m in range(k + 1, width) if (shows[:, k] & shows[:, m]).any()]
+    return sorted({*range(width)} - _find_connected(edges, width))
 
 
-def _count_compared(cells: Cells, places: int) -> float:
+def _count_compared(cells: Cells, width: int) -> float:
     """Return the number of rows of the pairs of key and arm that are shown at two positions or more."""
-    shown_counts = _count_pairs(cells, places)[0]
+    shown_counts = _count_pairs(cells, width)[0]
     return float(shown_counts[(shown_counts > 0).sum(axis=1) > 1].sum())
 
 
@@ -255,7 +259,7 @@ def _maximise_log_linear(design: Floats, good: Floats, bad: Floats, start: Float
     return x
 
 
-def em(cells: Cells, places: int, start: Floats | None, regression: Regression) -> Floats:
+def em(cells: Cells, width: int, start: Floats | None, regression: Regression) -> Floats:
     """Return each position's examination relative to the first, by expectation maximisation.
 
     It is algorithm 1 of Wang et al. (2018), at most 5,000 iterations. ``start`` are effects to begin with,
@@ -266,14 +270,14 @@ def em(cells: Cells, places: int, start: Floats | None, regression: Regression) 
     click, P(examined) = θ(1 − γ)/(1 − θγ) and P(relevant) = γ(1 − θ)/(1 − θγ); for a click both are 1. The
     M-step sets θ to the mean of P(examined) per position, and fits γ to the mean of P(relevant) per pair.
     """
-    shown_counts, clicks = _count_pairs(cells, places)
+    shown_counts, clicks = _count_pairs(cells, width)
     missed = shown_counts - clicks
     rows, position_rows = (
         np.maximum(shown_counts.sum(axis=1), 1e-300),
         np.maximum(shown_counts.sum(axis=0), 1e-300),
     )
     if start is None:
-        theta = np.full(places, 0.5)
+        theta = np.full(width, 0.5)
         gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)
     else:
         theta = 0.9 * np.nan_to_num(start, nan=1.0) / np.nanmax(start)
@@ -539,7 +543,7 @@ def examine(
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
     def estimate_effects(part: Cells, start: Floats | None) -> Floats:
-        """Return the effects by the chosen method; ``start`` are effects from which ``em`` begins."""
+        """Return the effects from some of the cells by the chosen method; ``em`` begins from ``start``."""
         if method == "randomization":
             return randomization(part, len(places))
         if method == "harvesting":

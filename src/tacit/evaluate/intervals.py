@@ -202,10 +202,10 @@ def sum_units(
     sums = Sums(
         len(weights),
         float(weights.sum()),
-        _product(weights, weights),
+        _dot(weights, weights),
         float(values.sum()),
-        _product(values, values),
-        _product(weights, values),
+        _dot(values, values),
+        _dot(weights, values),
         _find_largest(weights),
         np.stack(by_group),
         *reward_sums,
@@ -213,7 +213,7 @@ def sum_units(
     if not tails:
         return sums
     y2, w2, sizes = values * values, weights * weights, np.abs(values)
-    cubes = [_product(y2, values), _product(y2, weights), _product(values, w2), _product(w2, weights)]
+    cubes = [_dot(y2, values), _dot(y2, weights), _dot(values, w2), _dot(w2, weights)]
     magnitude, largest = float(sizes.sum()), _find_largest(sizes)
     return sums._replace(cubes=np.array(cubes), magnitude=magnitude, largest_values=largest)
 
@@ -223,7 +223,7 @@ def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float,
     # compress() takes a sixth of the time of where=... or of an index.
     counted = rewards.compress(weights > 0)
     least, most = counted.min(initial=math.inf), counted.max(initial=-math.inf)
-    return float(rewards.sum()), _product(rewards, rewards), float(least), float(most)
+    return float(rewards.sum()), _dot(rewards, rewards), float(least), float(most)
 
 
 def _sum_in_turn(values: Floats | None, units: int, groups: int, first: int) -> Floats:
@@ -246,7 +246,7 @@ def _sum_by_cluster(cluster: Ints, values: Floats, groups: int) -> Floats:
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
 
-def _product(x: Floats, y: Floats) -> float:
+def _dot(x: Floats, y: Floats) -> float:
     """Return the sum of products of two arrays, Σ x·y."""
     # x @ y would use threads of a linear algebra library, which is slower here.
     return float(np.einsum("i,i", x, y))
@@ -675,12 +675,12 @@ def anytime(
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
     y, yy = sums.y / length, sums.yy / length**2
-    low = _lower_bound(sums.n, y, yy, threshold)
+    low = _bound_below(sums.n, y, yy, threshold)
     if weight_bound is not None:
         return length * low, anytime_in_range(sums, 0.0, length * weight_bound, confidence)[1]
     missed = sums.w / length - y
     missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
-    return length * low, length * (1.0 - _lower_bound(sums.n, missed, missed2, threshold))
+    return length * low, length * (1.0 - _bound_below(sums.n, missed, missed2, threshold))
 
 
 def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
@@ -706,7 +706,7 @@ def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
     (217.1, inf)
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
-    return _lower_bound(sums.n, sums.y, sums.yy, threshold, bounded=False), math.inf
+    return _bound_below(sums.n, sums.y, sums.yy, threshold, bounded=False), math.inf
 
 
 def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
@@ -732,8 +732,8 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2
-    below = _lower_bound(n, (sums.y - n * low) / span, square / span**2, threshold)
-    above = _lower_bound(n, (n * high - sums.y) / span, mirror / span**2, threshold)
+    below = _bound_below(n, (sums.y - n * low) / span, square / span**2, threshold)
+    above = _bound_below(n, (n * high - sums.y) / span, mirror / span**2, threshold)
     return low + span * below, high - span * above
 
 
@@ -756,12 +756,12 @@ def evidence_against_weights(sums: Sums) -> float:
     [False, True]
     """
     n, most = sums.n, sums.possible
-    above = _evidence(n, sums.w, sums.ww, np.ones(1))[0]
+    above = _log_evidence(n, sums.w, sums.ww, np.ones(1))[0]
     if not most:
         return float(above)
     # Sums of 1 − w/most, the relative distance of each weight to the largest possible one, and its squares.
     below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
-    return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
+    return float(np.logaddexp(above, _log_evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
 def find_suspect_arm(tally: Floats) -> tuple[int, float]:
@@ -781,19 +781,19 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
-    evidence = [_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
+    evidence = [_log_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
     arm = int(np.argmax(evidence))
     return arm, float(evidence[arm]) - math.log(len(evidence))
 
 
-def _lower_bound(n: int, y: float, yy: float, threshold: float, *, bounded: bool = True) -> float:
+def _bound_below(n: int, y: float, yy: float, threshold: float, *, bounded: bool = True) -> float:
     """Return the lower confidence bound of the mean of ``n`` values ≥ 0; within [0, 1] if ``bounded``.
 
     ``y`` and ``yy`` are the sums of the values and of their squares. Means below the bound have log
     evidence against them of at least ``threshold``.
     """
     low, high = 0.0, y / n if n else 0.0
-    high, compute = (min(1.0, high), _evidence) if bounded else (high, _evidence_of_any_unit)
+    high, compute = (min(1.0, high), _log_evidence) if bounded else (high, _log_evidence_any_unit)
     if compute(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
     # The evidence against m falls as m grows towards the mean: refine the grid around the threshold.
@@ -804,7 +804,7 @@ def _lower_bound(n: int, y: float, yy: float, threshold: float, *, bounded: bool
     return low
 
 
-def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
+def _log_evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     """Return, for each candidate mean, the log of the evidence that the true mean is larger.
 
     It is the log of the mixture of exp(λS − ψ(λ)V) over the fixed bets λ; ``n``, ``y``, ``yy`` are the
@@ -816,8 +816,8 @@ def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))
 
 
-def _evidence_of_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
-    """Return the result of :func:`_evidence` for values ≥ 0 without an upper bound.
+def _log_evidence_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
+    """Return the result of :func:`_log_evidence` for values ≥ 0 without an upper bound.
 
     A bet b on the mean m is λ = b·m on values in units of m; it is used if b·m ≤ ½. The wealth is a
     supermartingale for every mean of at most m, as log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².

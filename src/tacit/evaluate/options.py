@@ -185,9 +185,10 @@ class OffPolicyEvaluation(Options):
         return getattr(self.target, "schema", None)
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
-        """Return a reader of the log that also reads the target's, estimators' and cluster's columns.
+        """Return a reader of the log, as :meth:`Options.open_log` does, with all columns of the evaluation.
 
-        Raises LogError if rows are to be clustered by key and the log has no column of keys.
+        They are the columns of target, estimators and cluster, and the contexts and segments. Raises LogError
+        if rows are to be clustered by key and the log has no column of keys.
         """
         reader = super().open_log(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):

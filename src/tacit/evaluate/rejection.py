@@ -236,7 +236,10 @@ class ReplayCounts(NamedTuple):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Shares of the sum of absolute rewards that the largest and the five largest bring in a pass."""
+        """Shares of the sum of absolute rewards that the largest and the five largest bring.
+
+        They are means over the passes.
+        """
         shares = [
             (row[0] / total, sum(row) / total)
             for row, total in zip(self.largest, self.moments[-1], strict=True)
@@ -252,7 +255,7 @@ class ReplayCounts(NamedTuple):
 
         ``policy`` is the policy's name and ``by`` the column of the segments, for the result.
         """
-        estimates = tuple(_ratios(self.matched, self.clicks))
+        estimates = tuple(_divide_rewards(self.matched, self.clicks))
         estimate, low, high, _ = _estimate_segment(self.moments, reward_range)
         many = len(self.segments)
         parts = {
@@ -275,7 +278,7 @@ class ReplayCounts(NamedTuple):
         )
 
 
-def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+def _divide_rewards(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     """Return the mean reward of each pass's matched rows; NaN without a match."""
     return [reward / rows if rows else math.nan for reward, rows in zip(clicks, matched, strict=True)]
 
@@ -287,9 +290,9 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
     Wilson's; if the range of rewards has an open end, it is by the central limit theorem, corrected for
     skewness. It is one of ``segments`` intervals that hold simultaneously.
     """
-    ratios = [ratio for ratio in _ratios(*counts[:2]) if not math.isnan(ratio)]
+    ratios = [ratio for ratio in _divide_rewards(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
-    matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
+    matched, confidence = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
         # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
@@ -299,15 +302,15 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
         squares = max(yy - mean * y, 0.0)
         cubes = yyy - 3 * mean * yy + 2 * mean**2 * y
         error = math.sqrt(squares / n / (matched - 1))
-        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, share)
+        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, confidence)
     else:
-        low, high = wilson(reward_range.to_unit(estimate), matched, share)
+        low, high = wilson(reward_range.to_unit(estimate), matched, confidence)
         bounds = reward_range.from_unit(low), reward_range.from_unit(high)
     return ReplaySegment(estimate, *bounds, matched)
 
 
 def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
-    """Return the counts of each segment, summed over two sets of rows."""
+    """Return the sums of each segment over two disjoint sets of rows; a segment may be in only one."""
     merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         merged[name] = _merge_sums(mine[name], theirs[name])
@@ -315,7 +318,7 @@ def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) 
 
 
 def _merge_sums(mine: PerPass, theirs: PerPass) -> PerPass:
-    """Return the sums of the same passes over two sets of rows."""
+    """Return the sums of the same passes over two disjoint sets of rows."""
     return tuple(tuple(map(add, *pair)) for pair in zip(mine, theirs, strict=True))
 
 

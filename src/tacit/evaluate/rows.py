@@ -22,7 +22,7 @@ from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.learning.learner import USER_KEY_SHARE
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
-from tacit.logs.parts import KeyShard, LogPart, find_list_starts, whole_lists
+from tacit.logs.parts import KeyShard, LogPart, cut_between_lists, find_list_starts
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, first_equal_rows, numbers
 from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
@@ -128,7 +128,7 @@ class LoggedRows(NamedTuple):
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
-            return self._positions()
+            return self._code_positions()
         return self.names[per]
 
     @property
@@ -137,7 +137,7 @@ class LoggedRows(NamedTuple):
         batch = self.chunk.batch
         return batch.rename_columns([name.removeprefix(EXTRA) for name in batch.schema.names])
 
-    def _positions(self) -> Coded:
+    def _code_positions(self) -> Coded:
         """Return positions as codes whose names are "0", "1", …; raise UnfitLog if a row has none."""
         places = positions(self)
         return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
@@ -323,16 +323,16 @@ class RowReader:
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
         chunks = select_columns(log, self._columns)
-        for chunk in whole_lists(chunks) if self._whole else chunks:
+        for chunk in cut_between_lists(chunks) if self._whole else chunks:
             counted_chunk, unanswered = select_answered(chunk, self._missing_reward)
             self.unanswered += unanswered
             if len(counted_chunk.rows):
-                rows = self._rows(counted_chunk)
+                rows = self._code_rows(counted_chunk)
                 self.rows += len(counted_chunk.rows)
                 self.reward += float(rows.reward.sum())
                 yield rows
 
-    def _rows(self, chunk: Chunk) -> LoggedRows:
+    def _code_rows(self, chunk: Chunk) -> LoggedRows:
         """Return a chunk as :class:`LoggedRows`, with codes in place of names; new names get new codes.
 
         Updates ``given_above``. Raises UnfitLog if propensities are needed and a row has none.
@@ -500,7 +500,11 @@ def _check_counts_from_zero(place: Ints) -> Refusal:
 
 
 def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
-    """Yield the checks that positions are below ``length``, if given, and that no list has one twice."""
+    """Yield the checks that positions are below ``length``, if given, and that no list has one twice.
+
+    If positions reach ``length`` because they count from 1, that is refused first. Of repeated positions only
+    the first row is marked, as only one is reported.
+    """
     place = lists.place
     if length is not None and len(place) and place.max() >= length:
         yield _check_counts_from_zero(place)

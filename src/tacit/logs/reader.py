@@ -867,7 +867,7 @@ def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -
         columns = [_parse_numbers(raw, name, column) for name, column in values.items()]
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
-        lists = [_parse_field(values[name], holds) for name, holds in schema]
+        lists = [_parse_field(values[name], field_type) for name, field_type in schema]
         return _encode_contexts(
             raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
         )
@@ -897,7 +897,10 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
-    """Return a column as floats, null for other values; raise LogError if it has values but no number."""
+    """Return a column as floats, null for other values; raise LogError if it has values but no number.
+
+    The error has the column's ``name`` and the numbers of its rows, from ``raw``.
+    """
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
@@ -912,21 +915,20 @@ def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     return numbers
 
 
-def _parse_field(column: Any, holds: Any) -> list[Any]:
+def _parse_field(column: Any, field_type: Any) -> list[Any]:
     """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type.
 
     Texts that cannot be parsed stay texts.
     """
-    column = nulls_for_missing(column, pa.float64() if holds in (NUMBER, SIGNAL, BOOLEAN) else pa.string())
+    is_numeric = field_type in (NUMBER, SIGNAL)
+    column = nulls_for_missing(column, pa.float64() if is_numeric or field_type == BOOLEAN else pa.string())
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
     if not is_text(column.type):
         return values
-    parsed_values = convert_values(
-        column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()
-    ).to_pylist()
-    if holds == BOOLEAN:
+    parsed_values = convert_values(column, pa.float64() if is_numeric else pa.string()).to_pylist()
+    if field_type == BOOLEAN:
         parsed_values = [BOOLEAN_TEXTS.get(str(text).lower(), text) for text in parsed_values]
     # Values that cannot be parsed stay unchanged, so that the error shows them.
     return [value if parsed is None else parsed for value, parsed in zip(values, parsed_values, strict=True)]

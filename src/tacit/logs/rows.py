@@ -326,7 +326,8 @@ class LogReport:
     def check_limit(self, share: float, *, ended: bool = True) -> None:
         """Raise TooManyRejected if a larger share of the rows than ``share`` is rejected.
 
-        Fewer than 1,000 rows are judged only if ``ended``, and if all are rejected for their outcome.
+        Fewer than 1,000 rows are judged only at the end of the log, which ``ended`` says, and only if all
+        rejected rows are rejected for their outcome, such as the reward.
 
         Raises
         ------
@@ -574,7 +575,7 @@ def _parse_lists(texts: Any, list_type: Any) -> Any:
     Null for a text that is not a list of such elements. Each distinct text is parsed once.
     """
     encoded = texts.dictionary_encode()
-    element = _arm_name if list_type.value_type == pa.string() else _number
+    element = _parse_arm_name if list_type.value_type == pa.string() else _parse_number
     lists = [_parse_list(text, element) for text in encoded.dictionary.to_pylist()]
     return pa.array(lists, list_type).take(encoded.indices)
 
@@ -588,7 +589,7 @@ def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
         return None
 
 
-def _arm_name(value: Any) -> str | None:
+def _parse_arm_name(value: Any) -> str | None:
     """Return an arm of JSON as text, or None for null; raise ValueError for other than text or int."""
     if value is None:
         return None
@@ -597,7 +598,7 @@ def _arm_name(value: Any) -> str | None:
     return str(value).encode().decode()
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     """Return a number of JSON as float, or None for null; raise ValueError for other values."""
     if value is None:
         return None
