@@ -20,7 +20,7 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credit_clicks
-from tacit.interleaving.base import ranking
+from tacit.interleaving.base import check_ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.config.holdout import HoldoutConfig
@@ -158,7 +158,7 @@ class DuelReader(RequestReader):
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
         names = [name for name in self._shows.ranker_names if name in rankings]
-        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in names}
+        lists = {name: check_ranking(f"rankings.{name}", rankings[name]) for name in names}
         search = replace(search, rankings=hash_rankings(lists))
         impression = self._make_impression(request, None, search.text, lists)
         return self._with_unit(impression, request.session, request.user)
