@@ -152,11 +152,8 @@ class Results:
         """Return for each decision a list of (rewarded arm's index or None, amounts to add to sums)."""
         rewards = self._subtract_zero(rewards)
         entries = rewards.entries
-        columns = (
-            self._get_rewarded_arms(entries),
-            self._get_propensities(entries),
-            self.count_offers(entries),
-        )
+        propensities, offered_counts = self._get_propensities(entries), self.count_offers(entries)
+        columns = self._get_rewarded_arms(entries), propensities, offered_counts
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
             for arm_index, propensity, offered, value in zip(*columns, rewards.values, strict=True)
