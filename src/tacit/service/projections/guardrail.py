@@ -183,8 +183,8 @@ class Guardrail(Projection):
             if self._queued_count >= BLOCK_SIZE:
                 self.settle()
 
-    def is_check_due(self) -> bool:
-        """True if enough decisions have closed since the last check; then the count begins again.
+    def begin_due_check(self) -> bool:
+        """Return whether enough decisions have closed since the last check; if so, begin to count again.
 
         Enough are ``BLOCK_SIZE``, or 1 % of all decisions up to the last check if that is more.
         """
