@@ -266,11 +266,10 @@ class Guard:
         return None
 
     def _find_refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
-        """Check load, host, origin, key, scope, rate and media type, in this order.
+        """Check load, host, origin, key, scope, rate and media type, in this order; return the first refusal.
 
-        Return the first refusal or None.
-
-        Sets ``visit.caller`` to the client of the request's key.
+        None if there is none. Sets ``visit.caller`` by the request's key; to ``UNPROVEN`` for a feed that
+        signs its bodies, whose signature is checked later.
         """
         path, method, headers = visit.addressed.path, visit.method, visit.headers
         if crowded := self._check_load():

@@ -149,7 +149,7 @@ def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Dra
     """
     placement.start = start
     placement.policy.set_learner(learner, placement.lifecycle.initial_indices)
-    placement.feedback_rule.make_order()
+    placement.feedback_rule.begin_order()
     if placement.restarts:
         # Earlier restarts must not count as restarts of this placement.
         epochs = {key: learner.epoch(key) for key in learner.keys}
