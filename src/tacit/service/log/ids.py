@@ -25,9 +25,7 @@ VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 def create_decision_id(time: int) -> str:
-    """Return a new id for a decision made at ``time``.
-
-    Its 62 random bits come from the operating system.
+    """Return a new id for a decision made at ``time``; its 62 random bits come from the operating system.
 
     Parameters
     ----------
