@@ -287,8 +287,8 @@ class ContextMixture(PriorsPolicy):
 
     @param
     def prior(self) -> Floats | None:
-        """Priors of arms as pairs of precision and precision × mean of their constants; None without
-        priors.
+        """For each arm, what its prior adds to the precision of its constant and to precision × mean; None
+        without priors.
         """
         return context_models.prior_observations(read_prior_counts(self)) if self.priors else None
 

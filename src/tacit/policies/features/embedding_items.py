@@ -203,7 +203,7 @@ def read_event(
     layout: Design,
     work: Workspace,
 ) -> None:
-    """Fill ``room.features`` with the features of an item for a user, from their raw numbers.
+    """Fill ``work.features`` with the features of an item for a user, from their raw numbers.
 
     ``order`` is the feature of the item's place on offer; unused if the layout has none.
     """
@@ -212,6 +212,7 @@ def read_event(
     item_features = np.zeros(1 + leading + layout.residual, np.float32)
     context_inputs.scale_context(state.items, model, item, work.scaled[0])
     context_inputs.fill_features(state.items, model, work.scaled[0], item_features)
+    # The product of the user's and the item's embeddings is a feature only if the layout is wide enough.
     product = np.float32(0.0)
     if wide > first + leading:
         product = scaled_product(state, model, user, item)

@@ -426,6 +426,8 @@ class LinePolicy(MixPolicy, abstract=True):
         """
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
+        # Each arm of ``begin`` scores above the next. Arms of ``begin`` have the rank −2 − rank until the
+        # end.
         last = -1
         for k in range(count):
             arm = begin[k]
@@ -435,6 +437,7 @@ class LinePolicy(MixPolicy, abstract=True):
                     gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
                     low, high = narrow_interval(low, high, gap, slope, rank[last] > rank[arm])
                 last = arm
+        # The last one scores above all arms that are not in ``begin``.
         if last >= 0:
             first = -2 - rank[last]
             for arm in impression.arms:
