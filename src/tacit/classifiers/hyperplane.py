@@ -201,6 +201,7 @@ def set_target(scratch: SolverWorkspace, points: Floats, context: Floats, size: 
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
     target[0] = 1.0
+    # Back substitution in the triangle; the weight of the first point makes the sum 1.
     for k in range(size - 2, -1, -1):
         weight = 0.0
         for j in range(len(context)):

@@ -99,6 +99,7 @@ def update_utilities(
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
     utility_variance = covariance[arm, arm] + covariance[rival, rival] - 2.0 * covariance[arm, rival]
+    # A Kalman step for one scalar observation.
     scale = 1.0 / (1.0 + precision * utility_variance)
     step = scale * (linear - precision * (mean[arm] - mean[rival]))
     for i in range(arms):

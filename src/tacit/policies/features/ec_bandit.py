@@ -234,12 +234,14 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
             if is_reported
             else gaussian.sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + gaussian.log_sigmoid(xi_c))
         )
+        # Probability of "examined, but not clicked".
         missed = (1.0 - reward) * examination
         c_c = 2.0 * (reward + missed) * gaussian.jaakkola(xi_c)
         b_c = 0.5 * (reward - missed)
         c_e = 2.0 * gaussian.jaakkola(xi_e)
         b_e = 0.5 * (reward + 2.0 * missed - (1.0 - reward))
         was_c, was_e = mean_c, mean_e
+        # Posterior moments under the bounds; the next step starts from them.
         var_c = s_c / (1.0 + c_c * s_c)
         mean_c = at_c + var_c * (b_c - c_c * at_c)
         var_e = s_e / (1.0 + c_e * s_e)

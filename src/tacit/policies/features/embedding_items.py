@@ -528,6 +528,7 @@ def expected_click(state: EmbeddingState, model: int, layout: Design, work: Work
         else:
             project_packed(models.spread[model, 0, h], layout.dense, x, y)
             variance = np.float64(context_inputs.dot_single(x, y))
+        # Before the first event, the constant is the prior one.
         if not models.met[model, 0, h]:
             first = initial_constant(models, model, 0, h, base)
             logit += first.logit - np.float64(models.mean[model, 0, h, 0])

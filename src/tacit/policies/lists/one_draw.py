@@ -286,11 +286,13 @@ def prefix_propensity(
     explore_weight = (1.0 - promise_share) * params.epsilon / (arms * positions)
     total = 0.0
     for k in range(-1, count if explore_weight + promise_share > 0.0 else 0):
+        # −1: by scores alone. Else the arm at place k was forced to it, and the others follow by score.
         without = begin[k] if k >= 0 else -1
         weight = explore_weight if k >= 0 else (1.0 - promise_share) * (1.0 - params.epsilon)
         if k >= 0 and promise_share > 0.0:
             weight += params.promises[without] / positions
         total += weight * share(params, arranged, lane, impression, begin, count, without)
+    # An arm that is not in the prefix was forced to a place below it.
     if explore_weight > 0.0 and count < positions:
         other_shares = shares(params, arranged, lane, impression, begin, count)
         total += explore_weight * (positions - count) * other_shares
