@@ -293,6 +293,7 @@ def hull_distance(
         lower = height / norm(normal)
         if lower > far:
             return lower
+        # Only rounding errors can select a point that is in the corral already, or make this too large.
         entered = size > len(context)
         for i in range(size):
             entered = entered or corral[i] == entering

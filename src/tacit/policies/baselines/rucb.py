@@ -312,6 +312,7 @@ class RUCB(DuelPolicy):
             return
         if state.best[lane] >= 0 and bounds.losses[lane, state.best[lane]] > 0.0:
             state.best[lane] = -1
+        # The arms that surely lose to no other may be the best; one that is alone is taken for it.
         count, only = 0, -1
         for arm in range(bounds.losses.shape[1]):
             if bounds.losses[lane, arm] == 0.0:

@@ -326,6 +326,7 @@ def update_leader(state: DuelStandings, lane: int, arms: Ints) -> None:
             beaten += 1
     state.beaten[lane] = beaten
     gates = state.gates[lane]
+    # While no arm beats all others, any pair may be due for a duel; then only the leader's pairs may.
     if beaten < arm_count - 1:
         for arm in range(arm_count):
             for rival in range(arm):

@@ -543,6 +543,7 @@ def compute_beliefs(
     scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
     if flags is not None:
         scaled[(flags >= 0) & (contexts[:, flags] != 0.0)] = 0.0
+    # Features as the kernels have them: the constant, coordinates along the directions, the residual.
     directions = scaling.directions[model].astype(float)
     dense = 1 + (len(directions) or contexts.shape[1])
     along = scaled @ directions.T

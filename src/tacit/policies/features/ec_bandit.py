@@ -362,6 +362,7 @@ class ECBandit(ExaminationModel):
         gaussian.fade(root_e, params.discount, params.prior_variance)
         gaussian.copy_row(impression.relevance[place], room_c[0])
         gaussian.copy_row(impression.examination[place], room_e[0])
+        # Variance and mean of the logits of attraction (c) and examination (e) before the reward.
         s_c = gaussian.project(root_c, room_c[0], room_c[1])
         s_e = gaussian.project(root_e, room_e[0], room_e[1])
         at_c, at_e = gaussian.dot(mean_c, room_c[0]), gaussian.dot(mean_e, room_e[0])

@@ -241,6 +241,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
                 linear[i] = 0.0
                 for j in range(len(theta)):
                     precision[i, j] = 1.0 / params.prior_variance if i == j else 0.0
+            # Given theta, a Pólya–Gamma draw for each stored reward; given these, theta is Gaussian.
             for n in range(stored_count):
                 row = state.rows[lane, n]
                 omega = draw_polya_gamma(gaussian.dot(row, theta), rng)
