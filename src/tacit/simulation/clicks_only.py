@@ -210,6 +210,7 @@ def deliver_clicks(
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
+        # The right arm's win in a duel is feedback 0, and counts as a whole click, too.
         record_feedback(params, state, open_feedback, row, clicks.took[row], feedback.max() or 1.0, True)
         if clicks.status[row] == SILENT:
             learn_row(params, state, flight, row, feedback)
