@@ -28,7 +28,7 @@ from tacit.learning.columns import ColumnLearner, check_propensities, find_catal
 from tacit.learning.decisions import SECOND_CHECK, describe_small_rewards
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
-from tacit.logs.parts import find_list_starts, has_times_in_order, sort_by_time, whole_lists
+from tacit.logs.parts import cut_between_lists, find_list_starts, has_times_in_order, sort_by_time
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, lengths, numbers
 from tacit.logs.schema import FEATURE
@@ -406,7 +406,7 @@ class _BatchReader:
         columns += ["decision_id", "position"] if self._lists else []
         chunks = select_columns(log, columns + self._features.columns)
         latest = NO_TIME
-        chunks = whole_lists(chunks) if self._lists else chunks
+        chunks = cut_between_lists(chunks) if self._lists else chunks
         for chunk in sort_by_time(chunks, self._lists) if by_time else chunks:
             in_order, latest = has_times_in_order(chunk, latest)
             if not (in_order or by_time):

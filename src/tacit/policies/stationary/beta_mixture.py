@@ -159,7 +159,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
             if variable != chosen:
                 above, row = variables[beta_maximum.ABOVE, variable], beta_maximum.DENSITY + variable
                 variables[beta_maximum.ABOVE, variable] = beta_maximum.multiply_below(
-                    work, points, row, half, above
+                    work, points, row, half, above, 1
                 )
         for i in range(beta_maximum.POINTS):
             integral += work[beta_maximum.PRODUCT, i] * work[beta_maximum.DENSITY + chosen, i]
