@@ -216,8 +216,9 @@ def read_event(
     product = np.float32(0.0)
     if wide > first + leading:
         product = scaled_product(state, model, user, item)
+    # The user's features: 1, then coordinates. Blocks of features: the item block times each of them, then
+    # the item's residual times the first of them.
     asking = user_features(state, model, user, layout.flags)
-    # Blocks of features: the item block times each user feature, then the residual times user features.
     rows, residual_count = layout.dense // wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // wide):
         start = row * wide + (residual_count if row >= rows else 0)
