@@ -298,6 +298,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         least = self.least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             check_propensities(self, [decision.propensity], [len(decision.offered)])
+        # The learner's own buffers suffice for a decision among all its arms, without features.
         batch, slots = loops.single_batch, decision.slots
         batch.lanes[0] = self.lanes.lane(decision.key)
         if decision.offered is not self.offer.arm_indices or not self._no_features:
@@ -310,6 +311,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
         is_learned = bool(loops.learn(loops.params, self.lanes.state, batch, self.lanes.plays, *row))
+        # The ring has the ids of the latest decisions learned.
         ring, number = self._ring, decision.id
         place = number & RING_MASK
         if ring[place] == number:
