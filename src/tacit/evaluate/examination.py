@@ -79,7 +79,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
         if randomized:
             refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(rows.propensity), UNKNOWN)])
         group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
-        weights = _uniform_weights(rows) if randomized else np.ones(len(group))
+        weights = _compute_uniform_weights(rows) if randomized else np.ones(len(group))
         pair = _number_pairs(rows, pairs, names)
         batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward / highest])
         parts.append(_sum_duplicates(batch_cells))
@@ -89,7 +89,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
     return Cells._make([*columns[:3].astype(np.int64), *columns[3:], names])
 
 
-def _uniform_weights(rows: LoggedRows) -> Floats:
+def _compute_uniform_weights(rows: LoggedRows) -> Floats:
     """Return one weight per row, 1/(arms on offer × propensity), that corrects to uniform placement."""
     sizes = np.array([len(offer) for offer in rows.offers], np.float64)
     return 1.0 / (sizes[rows.offer] * rows.propensity)
@@ -522,11 +522,11 @@ def examine(
     >>> bool(result.low[1] < 0.5 < result.high[1])
     True
     """
-    is_half = (features is None) != (regression is None) or (features and method != "em")
+    is_misused = (features is None) != (regression is None) or (features and method != "em")
     refuse_options(
         [
             Refusal("method", method not in METHODS, f"give one of {', '.join(METHODS)}", method),
-            Refusal("features", is_half, "give features and regression, both for 'em'", features),
+            Refusal("features", is_misused, "give features and regression, both for 'em'", features),
         ]
     )
     options = Options(missing_reward=missing_reward)

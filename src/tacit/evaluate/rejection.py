@@ -144,16 +144,16 @@ class ReplayResult(Tabulated):
         return "\n".join(
             [
                 f"{self.policy}, replayed on {self.rows:,} logged rows, passes: {passes}",
-                *self._reward_lines(),
+                *self._describe_rewards(),
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
                 *(f"  {note}" for note in self.notes),
-                *(self._segment_lines() if self.by is not None else ()),
+                *(self._describe_segments() if self.by is not None else ()),
             ]
         )
 
-    def _reward_lines(self) -> list[str]:
+    def _describe_rewards(self) -> list[str]:
         """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
         estimates = [estimate for estimate in self.estimates if estimate == estimate]
         if not estimates:
@@ -163,7 +163,7 @@ class ReplayResult(Tabulated):
             f"  single passes    {min(estimates):.5f} to {max(estimates):.5f}",
         ]
 
-    def _segment_lines(self) -> list[str]:
+    def _describe_segments(self) -> list[str]:
         """Return the lines of the table of segments, and a remark on their intervals."""
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [

@@ -269,9 +269,9 @@ class OffPolicyResult(Tabulated, Plot):
                 f"the log never shows {arms}{more}, which the target policy would: by chance, or "
                 "because it could not; then these estimates are too low"
             )
-        return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
+        return "\n".join(lines + (self._describe_segments() if self.by is not None else []))
 
-    def _segment_lines(self) -> list[str]:
+    def _describe_segments(self) -> list[str]:
         """Return the lines of the table of the largest 30 segments, and remarks on their intervals."""
         body = [
             {

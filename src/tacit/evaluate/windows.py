@@ -124,9 +124,9 @@ class ItemWindow(NamedTuple):
             places = np.arange(stops[-1]) - np.repeat(starts, size)
             item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
             logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
-            ends = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
+            rest = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
-                Batch(batch.lanes[rows], places, *ends),
+                Batch(batch.lanes[rows], places, *rest),
                 logged,
                 self.window.rewards[rows],
                 self.window.segments[rows],
@@ -227,7 +227,7 @@ class WindowReader:
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
         dated = self._items is not None and self._items.has_times
         starts, stops = offers.locate_lists(
-            batch["arms"], lambda row: self._arm_indices(chunk, row), alone=dated
+            batch["arms"], lambda row: self._get_arm_indices(chunk, row), alone=dated
         )
         if self._items is None:
             shown_arms = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
@@ -256,7 +256,7 @@ class WindowReader:
         check_segments(chunk.source, list(self.segments))
         return np.array(codes, np.int64)
 
-    def _arm_indices(self, chunk: Chunk, row: int) -> Ints:
+    def _get_arm_indices(self, chunk: Chunk, row: int) -> Ints:
         """Return the arm indices of the arms that one row offers; raise UnknownName for an unknown arm.
 
         For policies of item vectors they are rows of the item table, valid at the row's time.

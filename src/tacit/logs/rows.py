@@ -632,7 +632,7 @@ def common_list_codes(arms: Any) -> Any:
     sizes = lengths(arms)
     if not sizes[0] or (sizes != sizes[0]).any():
         return None
-    table = _element_codes(arms).reshape(-1, sizes[0])
+    table = _encode_elements(arms).reshape(-1, sizes[0])
     return table[0] if (table == table[0]).all() and table[0].min() >= 0 else None
 
 
@@ -644,7 +644,7 @@ def _encode_lists(lists: Any) -> Any:
     return pa.ListArray.from_arrays(offsets, lists.flatten().dictionary_encode(), mask=lists.is_null())
 
 
-def _element_codes(lists: Any) -> Ints:
+def _encode_elements(lists: Any) -> Ints:
     """Return a code for each element of a column of lists of texts, in order; −1 for null."""
     return np.asarray(_encode_lists(lists).flatten().indices.fill_null(-1).to_numpy())
 
@@ -666,10 +666,10 @@ def first_equal_rows(lists: Any) -> Ints:
     >>> first_equal_rows(pa.array([["a"], ["a", "b"], ["a"]]))
     array([0, 1, 0])
     """
-    return _first_equal_lists(_element_codes(lists), lengths(lists))
+    return _find_first_equal_lists(_encode_elements(lists), lengths(lists))
 
 
-def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
+def _find_first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     """Return for each list the index of the first list with the same elements.
 
     ``codes`` are the elements of all lists, concatenated; ``sizes`` the lists' lengths.

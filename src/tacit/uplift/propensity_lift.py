@@ -189,7 +189,7 @@ class ScoreSums(NamedTuple):
         q = np.maximum(q, LEAST_PROPENSITY)
         policy_weight = (q if policy is None else np.asarray(policy, np.float64)) / q
         count = self.arms.shape[1] if offered is None else np.asarray(offered, np.float64)
-        deviation = r - self._means_before(r)
+        deviation = r - self._compute_means_before(r)
         _add_scores(self.policy, policy_weight, deviation)
         _add_scores(self.uniform, policy_weight - 1 / (count * q), deviation)
         score = deviation / q
@@ -198,7 +198,7 @@ class ScoreSums(NamedTuple):
         )
         np.add.at(self.arms, (ROWS, arms), additions)
 
-    def _means_before(self, rewards: Floats) -> Floats:
+    def _compute_means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
         ones = np.ones_like(rewards)
         running = add_running(self.overall, ones, rewards, rewards * rewards)

@@ -212,6 +212,8 @@ def day(moment: datetime, now: datetime) -> str:
 def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
     """Return a sentence on the time and the number of decisions of a lift, and one on pending ones if any.
 
+    ``closes`` is the time by which the windows of the pending decisions have closed.
+
     Examples
     --------
     >>> noon = datetime(2026, 5, 3, 12)

@@ -445,10 +445,10 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
         raise LogError(f"{message}; {remedy}")
 
 
-def _team_agreement(search: Search) -> int:
-    """Return whether the item shown where the rankings first differ is the one that its team ranked there.
+def _count_team_agreement(search: Search) -> int:
+    """Return 1 if the item shown where the rankings first differ is the one that its team ranked there.
 
-    1 if it is, −1 if it is the one of the other ranking, 0 if this cannot be decided.
+    −1 if it is the one of the other ranking, 0 if this cannot be decided.
     """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
@@ -517,7 +517,7 @@ def _data_warning(searches: Sequence[Search]) -> str:
     if len(units := {search.unit for search in searches}) == 1:
         text = f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
         return f"{text}; give what tells users apart, by unit='user' (--unit user)"
-    agreements = Counter(map(_team_agreement, searches))
+    agreements = Counter(map(_count_team_agreement, searches))
     if agreements[-1] > agreements[1]:
         message = (
             f"rankings: in {agreements[-1]:,} of {agreements.total():,} searches "
