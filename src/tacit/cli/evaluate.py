@@ -163,7 +163,7 @@ class EvaluateOptions:
 
     @property
     def can_replay(self) -> bool:
-        """True if the log may be of uniform choices, which replay requires."""
+        """True unless ``--propensities`` excludes a log of uniform choices, which replay requires."""
         return self.propensities in ("logged", "uniform")
 
     @property

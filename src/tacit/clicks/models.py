@@ -87,11 +87,11 @@ class Cascade(ClickModel):
             If the log is not of that form.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
-        several = clicked.sum(axis=1) > 1
-        if several.any():
+        has_several = clicked.sum(axis=1) > 1
+        if has_several.any():
             raise InvalidValue(
                 "clicks",
-                clicked[several][0].astype(int).tolist(),
+                clicked[has_several][0].astype(int).tolist(),
                 "the cascade model knows one click a session; keep the first one, or fit "
                 "DependentClick or DynamicBayesian",
             )
@@ -342,9 +342,9 @@ class DynamicBayesian(ClickModel):
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # A user who left after a click was satisfied, or was not and did not persist.
-            likes = lookup_values(model.satisfaction, table, 0.0)
-            leaving = 1.0 - (1.0 - likes) * model.persistence
-            satisfied = followed * (1.0 - onward) * divide_counts(likes, leaving, np.zeros(leaving.shape))
+            satisfies = lookup_values(model.satisfaction, table, 0.0)
+            leaving = 1.0 - (1.0 - satisfies) * model.persistence
+            satisfied = followed * (1.0 - onward) * divide_counts(satisfies, leaving, np.zeros(leaving.shape))
             satisfaction = compute_kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)

@@ -127,7 +127,10 @@ class Environment(Part, abstract=True):
         return {"shows": self.takes, "signals_dim": self.context_dim}
 
     def warn_of_late_changes(self, horizon: int) -> None:
-        """Warn if a scheduled change is too late to happen within ``horizon`` rounds."""
+        """Warn if a scheduled change is too late to happen within ``horizon`` rounds.
+
+        Changes are scheduled by a key's own rounds, and even the busiest key has only a share of all rounds.
+        """
         field, rounds, share = self.scheduled_changes
         late = next((round for round in rounds if round >= share * horizon), None)
         if late is not None:

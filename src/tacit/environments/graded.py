@@ -221,10 +221,10 @@ class GradedArms(Environment):
 def _check_distribution(field: str, arm: Any) -> tuple[Any, ...]:
     """Return a distribution as a tuple of its name and floats; raise InvalidValue for an unknown one."""
     family, *numbers = arm if isinstance(arm, Sequence) and not isinstance(arm, str) and arm else ("",)
-    fits = len(numbers) == PARAMETERS.get(family)
+    is_valid = len(numbers) == PARAMETERS.get(family)
     if family == "levels":
-        fits = len(numbers) in range(2, 2 * MOST_LEVELS + 1, 2)
-    if not fits:
+        is_valid = len(numbers) in range(2, 2 * MOST_LEVELS + 1, 2)
+    if not is_valid:
         raise InvalidValue(field, arm, f"give a distribution's name and its numbers, as {EXAMPLE}")
     values = [checks.number(field, number, -math.inf, math.inf) for number in numbers]
     shares = values[1::2] if family == "levels" else values[:1] if family in ("click", "sale") else []

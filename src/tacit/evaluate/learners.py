@@ -158,12 +158,12 @@ class LogLearner:
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
         """Return the lane of each row's placement and key; new ones get lanes, and the state grows."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
-        distinct, which = np.unique(pairs, return_inverse=True)
+        distinct, pair_index = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
         if len(self._lanes) > self._capacity:
             self._capacity = max(len(self._lanes), 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
-        return np.array(lanes, np.int64)[which]
+        return np.array(lanes, np.int64)[pair_index]
 
 
 class Learning:

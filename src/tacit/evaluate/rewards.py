@@ -243,9 +243,9 @@ def _grow_array(array: Floats, shape: tuple[int, ...]) -> Floats:
     """Return an array padded with zeros at its ends to ``shape``."""
     if array.shape == shape:
         return array
-    grown = np.zeros(shape)
-    grown[tuple(map(slice, array.shape))] = array
-    return grown
+    padded = np.zeros(shape)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
 
 
 # ---- Expected rewards from a user's fitted model, and the greedy policy that follows them
@@ -476,8 +476,8 @@ def _name_cells(rows: LoggedRows) -> list[str]:
     place = positions(rows) if has_positions else np.zeros(len(rows.reward), np.int64)
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
-    distinct, which = np.unique(triples, axis=1, return_inverse=True)
+    distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
     cells = [
         f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in distinct.T.tolist()
     ]
-    return [cells[i] for i in which.ravel().tolist()]
+    return [cells[i] for i in cell_index.ravel().tolist()]

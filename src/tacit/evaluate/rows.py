@@ -304,8 +304,8 @@ class RowReader:
         count = len(self._vocabularies["key"].names)
         if self.rows < MIN_KEYED_ROWS or count < USER_KEY_SHARE * self.rows:
             return ""
-        what = f"key: {self.rows:,} rows are for {count:,} keys, and each begins anew"
-        return f"{what}; give as key a query or a place on a page, and who is asking as context="
+        problem = f"key: {self.rows:,} rows are for {count:,} keys, and each begins anew"
+        return f"{problem}; give as key a query or a place on a page, and who is asking as context="
 
     @property
     def arms(self) -> list[str]:
@@ -515,9 +515,9 @@ def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
     is_repeated = np.zeros(len(place), np.bool_)
     repeats = order[1:][(index[1:] == index[:-1]) & (sorted_place[1:] == sorted_place[:-1])]
     is_repeated[repeats[:1]] = True
-    again = "another row of its decision_id has {}, too; log one arm for each position, and the rows of a "
-    again += "decision together"
-    yield Refusal("position", is_repeated, lambda row: again.format(place[row]))
+    remedy = "another row of its decision_id has {}, too; log one arm for each position, and the rows of a "
+    remedy += "decision together"
+    yield Refusal("position", is_repeated, lambda row: remedy.format(place[row]))
 
 
 # ---- The arms that a log offers

@@ -335,9 +335,9 @@ class _Offers:
         the same names may have different indices.
         """
         same_as = np.arange(len(arms)) if alone else first_equal_rows(arms)
-        first, which = np.unique(same_as, return_inverse=True)
+        first, offer_index = np.unique(same_as, return_inverse=True)
         places = np.array([self._locate_list(list_arm_indices(row)) for row in first.tolist()], np.int64)
-        return places[which, 0], places[which, 1]
+        return places[offer_index, 0], places[offer_index, 1]
 
     def _locate_list(self, arm_indices: Ints) -> tuple[int, int]:
         """Return start and stop of a list in the array of all lists; append the list if it is new."""
@@ -510,8 +510,8 @@ class Pass:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
         if segments > len(self.tally):
-            more = np.zeros((segments - len(self.tally), MOMENTS))
-            self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
+            new_rows = np.zeros((segments - len(self.tally), MOMENTS))
+            self._matches = self._matches._replace(tally=np.concatenate([self.tally, new_rows]))
         rows = len(window.logged if isinstance(window, Window) else window.window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params

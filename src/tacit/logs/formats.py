@@ -203,8 +203,8 @@ def _list_local(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 def _is_data_file(parts: Sequence[str], suffixes: Collection[str]) -> bool:
     """True if the parts of a path end in one of ``suffixes`` and none begins with "." or "_"."""
-    hidden = any(part.startswith((".", "_")) for part in parts)
-    return not hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
+    is_hidden = any(part.startswith((".", "_")) for part in parts)
+    return not is_hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
 
 
 def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
@@ -427,8 +427,8 @@ def detect_delimiter(path: Path) -> str:
     """Return the delimiter that occurs most often in a file's header, outside quotes; a comma on a tie."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
-    bare = "".join(header.split('"')[::2])
-    return max(DELIMITERS, key=bare.count)
+    unquoted = "".join(header.split('"')[::2])
+    return max(DELIMITERS, key=unquoted.count)
 
 
 def header_hint(names: Sequence[str]) -> str:

@@ -349,10 +349,10 @@ class LogReader:
     def __repr__(self) -> str:
         """Return files, columns of the context, and counts of rows read so far as text."""
         paths = ", ".join(str(file.path) for file in self.files[:3])
-        more = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
+        rest = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
         context = f"; context of {', '.join(self._context_names)}" if self._context_names else ""
         counts = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
-        return f"<click log: {paths}{more}{context}{counts}>"
+        return f"<click log: {paths}{rest}{context}{counts}>"
 
     def _repr_html_(self) -> str:
         """Return a table of the columns for notebooks."""
@@ -787,9 +787,9 @@ def no_column_error(
     not listed; ``too`` is text behind the suggestion.
     """
     names = list(names)
-    near = suggest_name(name, [*names, *also])
+    hint = suggest_name(name, [*names, *also])
     columns = ", ".join(map(repr, names))
-    return f"{field}: there is no column {name!r}{near}{too}; the columns are {columns}{header_hint(names)}"
+    return f"{field}: there is no column {name!r}{hint}{too}; the columns are {columns}{header_hint(names)}"
 
 
 def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> str:

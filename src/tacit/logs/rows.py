@@ -260,8 +260,8 @@ class LogReport:
         """Count one row as rejected for ``reason`` with its example, or raise LogError under ``strict``."""
         if strict:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
-            what = f"{example.column}: {example.value!r} is not allowed{remedy}"
-            raise LogError(f"{example.source}: row {example.row}: {what}")
+            message = f"{example.column}: {example.value!r} is not allowed{remedy}"
+            raise LogError(f"{example.source}: row {example.row}: {message}")
         self.reject(reason, 1, example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
@@ -281,9 +281,9 @@ class LogReport:
         both.lists, both.reward_range = self.lists or other.lists, other.reward_range
         both.clips, both.clipped = other.clips, self.clipped + other.clipped
         both.clipped_amount = self.clipped_amount + other.clipped_amount
-        sums, more = self.rejected_rewards, other.rejected_rewards
-        low, high = min(sums[2], more[2]), max(sums[3], more[3])
-        both.rejected_rewards = sums[0] + more[0], sums[1] + more[1], low, high
+        sums, other_sums = self.rejected_rewards, other.rejected_rewards
+        low, high = min(sums[2], other_sums[2]), max(sums[3], other_sums[3])
+        both.rejected_rewards = sums[0] + other_sums[0], sums[1] + other_sums[1], low, high
         both.rejected = _add_counts(self.rejected, other.rejected)
         both.time_units = _add_counts(self.time_units, other.time_units)
         both.add_warnings([*self.data_warnings.values(), *other.data_warnings.values()])
@@ -336,13 +336,13 @@ class LogReport:
         """
         is_judged = self.read >= MIN_JUDGED or (ended and self.rejected.keys() <= OUTCOMES)
         if is_judged and self.read - self.kept > share * self.read:
-            what = (
+            text = (
                 f"{self.describe_rejected()}, more than {100 * share:g} %: the others may earn more or less"
             )
-            raise self._make_error(what, ALLOW_MORE)
+            raise self._make_error(text, ALLOW_MORE)
 
-    def _make_error(self, what: str, *more: str) -> TooManyRejected:
-        """Return the error ``what``, with counts of rejected rows, their reasons and remedies.
+    def _make_error(self, problem: str, *more: str) -> TooManyRejected:
+        """Return the error ``problem``, with counts of rejected rows, their reasons and remedies.
 
         ``more`` are further remedies, which come last.
         """
@@ -356,7 +356,7 @@ class LogReport:
             low, high = self.rejected_rewards[2:]
             wider = describe_range(self.reward_range.widen(min(low, 0.0)))
             remedies.append(WIDER_RANGE.format(low, high, self.reward_range.text, wider))
-        return TooManyRejected("\n".join([f"log: {what}: {self.summary()}", *remedies, REMEDY, *more]))
+        return TooManyRejected("\n".join([f"log: {problem}: {self.summary()}", *remedies, REMEDY, *more]))
 
 
 WIDER_RANGE = (
@@ -379,8 +379,8 @@ def _add_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
 def _shorten(value: Any) -> str:
     """Return a value's repr, cut to 200 characters, with a remark if it is not UTF-8."""
     text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
-    garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
-    return (text if len(text) <= 200 else text[:197] + "...") + garbled
+    encoding_hint = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
+    return (text if len(text) <= 200 else text[:197] + "...") + encoding_hint
 
 
 # Conversion to the schema's types -----------------------------------------------------------
@@ -414,8 +414,8 @@ def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any
             return pa.nulls(len(values), kind)
     except pa.ArrowNotImplementedError:
         return pa.nulls(len(values), kind)
-    half = len(values) // 2
-    halves = [_convert_piecewise(part, kind, convert) for part in (values[:half], values[half:])]
+    middle = len(values) // 2
+    halves = [_convert_piecewise(part, kind, convert) for part in (values[:middle], values[middle:])]
     return pa.concat_arrays(halves)
 
 
@@ -777,8 +777,8 @@ def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
     first_rows = np.zeros(1, np.int64) if is_common else first_equal_rows(arms)
     first, offer_index = np.unique(first_rows, return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
-    bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
-    yield _Fault("bad-arms", "arms", np.array(bad, bool)[offer_index])
+    is_bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
+    yield _Fault("bad-arms", "arms", np.array(is_bad, bool)[offer_index])
     if len(offers) == 1:
         offer = pa.array(offers[0], pa.string())
         not_offered = mask_texts(lambda texts: pc.invert(pc.is_in(texts, value_set=offer)), arm)

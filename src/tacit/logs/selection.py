@@ -149,7 +149,7 @@ def _select_file(
 
 def _list_leaves(parquet: Any) -> list[str]:
     """Return the paths of a Parquet file's columns of values, such as "arms.list.element"."""
-    return [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+    return [parquet.schema.column(column).path for column in range(len(parquet.schema))]
 
 
 def _read_group(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:

@@ -291,13 +291,13 @@ def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats
         centre = np.log(rate1) - np.log(rate0)
     centre = np.clip(centre, -MAX_LOG_RATIO, MAX_LOG_RATIO)
     ends = []
-    for far in (-MAX_LOG_RATIO, MAX_LOG_RATIO):
-        inside, outside = centre, np.full_like(centre, far)
+    for end in (-MAX_LOG_RATIO, MAX_LOG_RATIO):
+        inside, outside = centre, np.full_like(centre, end)
         for _ in range(STEPS):
             between = (inside + outside) / 2
-            out = pooled.excess(between, c) > 0
-            inside, outside = np.where(out, inside, between), np.where(out, between, outside)
-        open_end = 0.0 if far < 0 else np.inf
+            is_outside = pooled.excess(between, c) > 0
+            inside, outside = np.where(is_outside, inside, between), np.where(is_outside, between, outside)
+        open_end = 0.0 if end < 0 else np.inf
         ends.append(np.where(np.abs(inside) > MAX_LOG_RATIO - 1e-9, open_end, np.exp(inside)))
     return ends[0], ends[1]
 

@@ -332,6 +332,6 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
     pairs = {arm: sums.compare_arms(leader, arm) for arm in compared if arm != leader}
     if not all(pair.has_enough_data for pair in pairs.values()):
         return None
-    behind = {arm: Interval(float(p.d / p.n), *map(float, p.interval(c))) for arm, p in pairs.items()}
-    declared = all(interval.low > 0 for interval in behind.values())
-    return Winner(leader, declared, [behind.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])
+    differences = {arm: Interval(float(p.d / p.n), *map(float, p.interval(c))) for arm, p in pairs.items()}
+    declared = all(interval.low > 0 for interval in differences.values())
+    return Winner(leader, declared, [differences.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])

@@ -401,13 +401,13 @@ def read_interleaved(
     assembly, rows = read_searches(files, column_names, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
-        lack = (
+        reason = (
             f"two rankers are needed, there are {names}: name each result's in team, or two others in left "
         )
-        lack += f"and right; {rows.summary()}"
+        reason += f"and right; {rows.summary()}"
         if not rows.kept:
-            lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
-        raise LogError(f"{', '.join(map(str, sources))}: {lack}")
+            reason = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
+        raise LogError(f"{', '.join(map(str, sources))}: {reason}")
     rows.check_limit(share)
     warn_of_rows(names, rows)
     searches = list(assembly.searches())
