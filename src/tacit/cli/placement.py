@@ -256,7 +256,7 @@ def build_unavailable_command(name: str, error: MissingExtra) -> click.Command:
     """
 
     def refuse(**arguments: Any) -> None:
-        """Raise the error of the missing package, whatever is typed."""
+        """Raise the error of the missing package; the typed options are not checked."""
         raise error
 
     params: list[click.Parameter] = [click.Argument(["typed"], nargs=-1)]

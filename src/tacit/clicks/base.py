@@ -108,7 +108,7 @@ class ClickModel(Checked):
         return clicks[0] if single else clicks
 
     def click_probabilities(self, shown: Any) -> Floats:
-        """Return the probability of a click at each position, whatever the other clicks.
+        """Return the probability of a click at each position, not conditional on other clicks.
 
         Parameters
         ----------

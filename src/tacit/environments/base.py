@@ -179,7 +179,7 @@ class Environment(Part, abstract=True):
     def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
         """Return the expected regret of the shown arms in this round.
 
-        By default it is the best expected reward minus that of one arm.
+        By default it is the best expected reward minus the expected reward of the one arm shown.
         """
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))

@@ -277,7 +277,7 @@ class SwitchDR(DoublyRobust):
     def units(self, weighted: WeightedRows) -> Units:
         """Return the units of DoublyRobust with weights above the threshold taken as 0 in the values.
 
-        The returned weights are those before the threshold, so that sums show which ones exceed it.
+        The returned weights include those above the threshold, so that sums show which ones exceed it.
         """
         return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 

@@ -66,8 +66,8 @@ class Cells(NamedTuple):
 def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, highest: float = 1.0) -> Cells:
     """Return a log's row counts and reward sums by group of decisions, placement, key, arm and position.
 
-    Rewards are shares of the highest there can be. With ``randomized``, each row is weighted by
-    1/(arms on offer × propensity), as if arms were placed uniformly; then a row without propensity raises
+    Rewards are divided by the highest possible reward, ``highest``. With ``randomized``, each row is weighted
+    by 1/(arms on offer × propensity), as if arms were placed uniformly; then a row without propensity raises
     UnfitLog.
     """
     log_columns = ("placement", "key", "position", "decision_id")

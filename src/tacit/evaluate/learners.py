@@ -43,7 +43,7 @@ from tacit.policies.base import NO_FEATURES, Outcome, Policy, can_weigh_places, 
 def check_target_policy(policy: Policy, all_arms: bool = False) -> None:
     """Raise InvalidValue if a policy cannot give the propensity of a single arm.
 
-    With ``all_arms``, also if it has no list of arms, so that it cannot give that of every arm.
+    With ``all_arms``, also if it has no list of arms, because it then cannot give every arm's propensity.
     """
     if all_arms and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"

@@ -332,7 +332,7 @@ def _choose_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
 
 
 def _with_models(estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    """Return the estimators; those that need a reward model and have none get one new ArmRidges, shared."""
+    """Return the estimators, where all that need a reward model and have none share one new ArmRidges."""
     model = ArmRidges()
     return tuple(
         replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in estimators

@@ -449,8 +449,8 @@ def is_text(kind: Any) -> bool:
 def nulls_for_missing(values: Any, kind: Any) -> Any:
     """Return a column with its missing values as null; the column itself if none is missing.
 
-    Missing is NaN in every column, and outside columns of text also the words "NA", "null", "-" and the like,
-    in any case.
+    NaN is missing in every column. In columns other than text so are the words "NA", "null", "-" and similar
+    ones, in any case.
 
     Parameters
     ----------
@@ -768,7 +768,7 @@ def _fill_null(array: Any, value: Any) -> Any:
 
 
 def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    """Yield the fault of rows with an invalid list of arms, and that of rows whose arm is not in their list.
+    """Yield the fault of rows with an invalid list of arms, and the one of rows whose list lacks their arm.
 
     ``arms`` are the lists, ``arm`` the arms shown. The second fault is left out if no row has it.
     """
