@@ -28,7 +28,6 @@ import click
 from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.core.text import convert_duration, escape_controls, no_toml, parse_docstring
 from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, suggest_name
-from tacit.policies.context import normalize_schema
 
 if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
@@ -548,6 +547,8 @@ class LogOptions:
         and the reader is unchanged, if no context is named, the policy declares its context itself, or the
         log has ready-made contexts in one column.
         """
+        from tacit.policies.context import normalize_schema
+
         context = _parse_columns(self.column).get("context")
         if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
             return reader, {}
@@ -687,6 +688,8 @@ def _load_schema(path: Path) -> dict[str, Any]:
 
     Raises click.UsageError if it cannot be read.
     """
+    from tacit.policies.context import normalize_schema
+
     try:
         text = path.read_text()
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
