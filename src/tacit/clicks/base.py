@@ -108,7 +108,7 @@ class ClickModel(Checked):
         return clicks[0] if single else clicks
 
     def click_probabilities(self, shown: Any) -> Floats:
-        """Return the probability of a click at each position, not conditional on other clicks.
+        """Return the probability of a click at each position, without knowledge of other clicks.
 
         Parameters
         ----------
@@ -438,8 +438,8 @@ def run_em(
 ) -> Fit:
     """Repeat a step of EM, at most ``iterations`` times, until it gains at most ``tolerance`` per session.
 
-    Returns the last model with the log-likelihood after each step; a run that is stopped by ``iterations`` is
-    not converged.
+    ``start`` is the first model, and a step gains log-likelihood of ``clicks``. Returns the last model with
+    the log-likelihood after each step; a run that is stopped by ``iterations`` is not converged.
 
     Raises
     ------

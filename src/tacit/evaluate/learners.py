@@ -364,7 +364,7 @@ def weigh_logged(params: Any, state: Any, batch: Batch, probabilities: Floats) -
 
 
 def weigh_shown(params: Any, state: Any, batch: Batch, arm_indices: Ints, probabilities: Floats) -> None:
-    """Write the propensity of each row's shown arm to ``probabilities``; the state does not change."""
+    """Write the propensity of each row's arm, from ``arm_indices``, to ``probabilities``; keep the state."""
     for i in range(len(batch.lanes)):
         probabilities[i] = propensity(params, state, batch.lanes[i], get_impression(batch, i), arm_indices[i])
 

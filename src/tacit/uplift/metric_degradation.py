@@ -175,7 +175,8 @@ class DegradationSums:
         """Add the scores of a block of decisions, ±(w/q)·(x − m), to ``sums``, in place.
 
         ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms,
-        shape (n, arms).
+        shape (n, arms); w = p·p₀/(p + p₀), with p₀ of the baseline, and m is the mean amount before a
+        decision. Only decisions with both the arm and the baseline on offer count for an arm.
         """
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False

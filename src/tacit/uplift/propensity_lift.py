@@ -228,7 +228,7 @@ class ScoreSums(NamedTuple):
         return self._make_scores((d - d2, dd + dd2, gg + gg2))
 
     def _make_scores(self, compared: Iterable[Any]) -> Scores:
-        """Return the overall counts with sums of scores: ``d``, ``dd``, ``gg`` and perhaps ``g``."""
+        """Return the overall counts and ``compared``, the sums of scores d, dd, gg and perhaps g, as one."""
         return Scores(*self.overall, *compared)
 
     def merge(self, other: ScoreSums) -> ScoreSums:

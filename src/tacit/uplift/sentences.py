@@ -373,7 +373,7 @@ NO_WINNER = (
 
 
 def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
-    """Return a sentence on the status of a guardrail metric; a safe one names the margin unless it is 0.
+    """Return a sentence on ``safety``, a guardrail metric's status; if safe, with a margin other than 0.
 
     Examples
     --------

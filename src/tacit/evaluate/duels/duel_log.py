@@ -97,8 +97,9 @@ def read_duels(
 def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield the duel of each valid row: left, right, outcome and the number of clicks, or None if unknown.
 
-    Counts valid and rejected rows in ``rows``; an invalid row raises LogError under ``strict``, as does a
-    missing column. Warns at the end if credits are needed or a user returns.
+    ``renamed`` maps our names of columns to the file's. Counts valid and rejected rows in ``rows``; an
+    invalid row raises LogError under ``strict``, as does a missing column. Warns at the end if credits are
+    needed or a user returns.
     """
     path, present = file.path, file.names
     has_credits, users, repeated_user = False, set[str](), ""
