@@ -604,8 +604,8 @@ def _parse_csv(path: Path, rows: Any) -> Table:
             f"its columns are {', '.join(names) or 'none'}; give arm and probability, in a row for each arm"
         )
         raise InvalidValue("policy", f"table:{path}", remedy)
-    further = [name for name in names if name not in ("arm", "probability")]
-    per = next((name for name in (*PER, *further) if name in further), None)
+    other_columns = [name for name in names if name not in ("arm", "probability")]
+    per = next((name for name in (*PER, *other_columns) if name in other_columns), None)
     tables: dict[str, dict[str, float]] = {}
     for row in rows:
         table, chance = tables.setdefault(row[per] if per else "", {}), float(row["probability"])

@@ -399,8 +399,8 @@ def duels_needed(
     if 2 * edge > 1 - tied + 1e-9:
         raise InvalidValue("edge", edge, f"give at most (1 - ties) / 2, which is {(1 - tied) / 2:g}")
     if (per_user is None) != (likeness is None):
-        lacking = "likeness" if likeness is None else "per_user"
-        raise InvalidValue(lacking, None, "give both per_user and likeness, or neither")
+        missing = "likeness" if likeness is None else "per_user"
+        raise InvalidValue(missing, None, "give both per_user and likeness, or neither")
     per_user = checks.number("per_user", 1.0 if per_user is None else per_user, 1.0, math.inf)
     likeness = checks.number("likeness", likeness or 0.0, 0.0, 1.0)
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))
