@@ -232,9 +232,7 @@ def test_pictures_are_of_the_code_that_there_is(generate):
     facts = json.loads(gallery.FACTS.read_text())
     made = {name: (took["code"], took["runs"]) for name, took in facts.items() if "code" in took}
     changed = [name for name in made if made[name] != (gallery.fingerprint(name), gallery.runs_of(name))]
-    assert not changed, "pictures of older code: PYTHONPATH=docs python -m generate.gallery " + " ".join(
-        changed
-    )
+    assert not changed, f"pictures of older code: PYTHONPATH=docs python -m generate.gallery {changed}"
 
 
 def test_only_code_that_an_item_names_changes_its_fingerprint(generate, monkeypatch):
