@@ -264,8 +264,8 @@ def main() -> None:
         if item(name).needs_data and asked.data is None:
             print(f"left out: {name}, for want of --data")
             continue
-        facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
-        facts[name] = make(name, asked.data)
+        took = make(name, asked.data)
+        facts = (json.loads(FACTS.read_text()) if FACTS.exists() else {}) | {name: took}
         ordered = {known: facts[known] for known in ITEMS if known in facts}
         FACTS.write_text(json.dumps(ordered, indent=1) + "\n")
         print(name, facts[name], flush=True)
