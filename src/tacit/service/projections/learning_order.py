@@ -14,7 +14,7 @@ earlier decisions are learned and its own reward is final, or when its window cl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, compress
 from typing import Any, NamedTuple
 
@@ -168,6 +168,13 @@ def counts_open(policy: Policy) -> bool:
     return hasattr(policy, "count_open")
 
 
+@cache
+def _make_idle_parts() -> tuple[Any, Any]:
+    """Return params and state that stand in for all policies without open counts, which share one loop."""
+    policy = UniformRandom(2)
+    return policy.params, policy.init(1)
+
+
 class LearningOrder:
     """The order in which the open decisions of a placement are learned.
 
@@ -194,9 +201,6 @@ class LearningOrder:
         self._single = policy.showing.single and policy.arms is not None
         # An open decision counts as one without a reward, which requires that silence is a reward of 0.
         self.counts_open = counts_open(policy) and not rule.default and not rule.lowest
-        # All policies that count no open decisions share one compiled loop.
-        self._idle = UniformRandom(2)
-        self._idle_state = self._idle.init(1)
         self.delays = Delays.create(rule.window, policy.arm_count if self._single else 1)
         self._queue = Queue.empty(SPARE_ROWS)
         self._answers = OpenFeedback.empty(0)
@@ -300,7 +304,7 @@ class LearningOrder:
     def _parts(self) -> tuple[Any, Any]:
         """Return params and state of the policy that counts open decisions, or of a stand-in."""
         if not self.counts_open:
-            return self._idle.params, self._idle_state
+            return _make_idle_parts()
         return self._learner.loops.params, self._learner.lanes.state
 
     def _make_entries(self, entries: Ints) -> None:
