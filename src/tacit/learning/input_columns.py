@@ -155,6 +155,7 @@ class ImpressionReader:
         """Create a reader that has seen no impressions."""
         self.watch = ContextWatch(policy)
         self.encoder = Encoder(policy.schema) if policy.schema else None
+        self._takes_plain = self.encoder is None and find_classifier(policy) is None
         self._users = UserWatch()
         self._columns: list[str] = []
         self._first_features: list[tuple[Floats, Floats]] | None = []
@@ -211,6 +212,10 @@ class ImpressionReader:
         Raises InvalidValue for a context that does not fit the policy. One outside of the classifier's
         universe is counted, and the first one warned of.
         """
+        if type(context) is np.ndarray and self._takes_plain and context.dtype == np.float64:
+            # The sum of squares is not below the limit if a number is missing, infinite or too large.
+            if context.shape == (policy.context_dim,) and context.dot(context) < checks.HUGE:
+                return context
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
             self._check_order(list(map(str, names)))
