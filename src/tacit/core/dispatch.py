@@ -361,7 +361,7 @@ def ranks(
 
 def clear(params: Any, state: Any, lane: int) -> None:
     """Reset the workspace of ``state`` to its contents before ``arrange``."""
-    parts[type(params)].clear(params, state, lane)
+    find_kernel(parts[type(params)], clear)(params, state, lane)
 
 
 def placed(

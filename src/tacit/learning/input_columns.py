@@ -212,10 +212,10 @@ class ImpressionReader:
         Raises InvalidValue for a context that does not fit the policy. One outside of the classifier's
         universe is counted, and the first one warned of.
         """
-        if type(context) is np.ndarray and self._takes_plain and context.dtype == np.float64:
-            # The sum of squares is not below the limit if a number is missing, infinite or too large.
-            if context.shape == (policy.context_dim,) and context.dot(context) < checks.HUGE:
-                return context
+        is_plain = type(context) is np.ndarray and context.dtype == np.float64 and self._takes_plain
+        # The sum of squares is not below the limit if a number is missing, infinite or too large.
+        if is_plain and context.shape == (policy.context_dim,) and context.dot(context) < checks.HUGE:
+            return context  # type: ignore[no-any-return]
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
             self._check_order(list(map(str, names)))
