@@ -184,7 +184,8 @@ class ImpressionReader:
         if arms is not None and len(checks.names("arms", arms)) != rows:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
         blocks, sizes = _read_features(policy, relevance, examination, rows)
-        offers = _read_offers(offer, arms, sizes, rows)
+        # Ids of a catalogue were checked when their vectors were found.
+        offers = _read_offers(offer, None if isinstance(relevance, CandidateVectors) else arms, sizes, rows)
         if self.encoder is not None:
             contexts = self.encoder.encode_rows(contexts)
         elif not isinstance(contexts, np.ndarray | list) and is_frame(contexts):
