@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tacit.policies import Policy as Policy
     from tacit.policies import Thompson as Thompson
     from tacit.policies import UniformRandom as UniformRandom
-    from tacit.policies import auto as auto
     from tacit.policies import infer_schema as infer_schema
+    from tacit.policies.auto import auto as auto
     from tacit.simulation import simulate as simulate
 
 __version__ = "0.3.0"

@@ -481,7 +481,8 @@ def _choose_plain(learner: Learner[ArmT_co], key: str) -> Decision[ArmT_co]:
     impression = offer.arm_indices, slots, context, NO_FEATURES, NO_FEATURES
     columns = id, key, arms, propensity, loops.epoch.item(), *impression, prefixes, places
     # Calling Decision() instead would make this method half as slow again.
-    return make_tuple(Decision, columns)
+    decision: Decision[ArmT_co] = make_tuple(Decision, columns)
+    return decision
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:
