@@ -89,7 +89,7 @@ class HistoryClicks:
 
         Decisions and rewards are stored; the tally counts each event, also those rejected.
         """
-        for are_impressions, store in ((True, self._show), (False, self._reward)):
+        for are_impressions, store in ((True, self._store_impression), (False, self._store_reward)):
             for source_event in filter(None, events()):
                 if self._is_impression(source_event) == are_impressions:
                     self._store_event(source_event, store)
@@ -107,10 +107,10 @@ class HistoryClicks:
             except BadEvent as error:
                 self.tally.reject(source_event, error)
 
-    def _show(self, mapped: MappedEvent) -> str:
-        """Store an impression as a decision; return its outcome, a duplicate if it is stored already.
+    def _store_impression(self, mapped: MappedEvent) -> str:
+        """Store an impression as a decision; return the event's outcome: a decision, or a duplicate of one.
 
-        Raises BadEvent if the decision's id has shown something else.
+        Raises BadEvent if another impression has the same decision's id.
         """
         placement, decision, time = mapped
         assert isinstance(decision, LocalDecision)
@@ -124,10 +124,11 @@ class HistoryClicks:
         self._rows.append(row)
         return DECISION
 
-    def _reward(self, mapped: MappedEvent) -> str:
-        """Store the reward of a decision, the largest of several; return the event's outcome.
+    def _store_reward(self, mapped: MappedEvent) -> str:
+        """Store the reward of a feedback event's decision; return the event's outcome.
 
-        Raises BadEvent for an unknown decision. Repeated feedback, metrics and examinations change nothing.
+        Of several rewards the largest is kept. Repeated feedback, metrics and examinations are not stored.
+        Raises BadEvent for an unknown decision.
         """
         placement, feedback, _ = mapped
         assert isinstance(feedback, Feedback | Event)
@@ -164,13 +165,14 @@ class HistoryClicks:
         arms = {placement: sorted(names) for placement, names in arm_names.items()}
         order = sorted(range(len(self._rows)), key=lambda number: self._rows[number][0])
         for first in range(0, len(order), BATCH_ROWS):
-            rows = [self._row(number, arms) for number in order[first : first + BATCH_ROWS]]
+            rows = [self._make_row(number, arms) for number in order[first : first + BATCH_ROWS]]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
-    def _row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
-        """Return the stored decision of a number as a row of the click log, with its reward or None.
+    def _make_row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
+        """Return the stored decision with the index ``number`` as a row of the click log.
 
-        If the decision has no arms on offer, the row has the arms of its placement, from ``arms``.
+        The reward is None without feedback. If the decision names no arms on offer, the row has the arms of
+        its placement, from ``arms``.
         """
         time, placement, decision = self._rows[number]
         offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
@@ -302,7 +304,7 @@ def render_configuration(facts: list[HistoryFacts], policy: str, source: str) ->
             "",
             f"[placements.{_to_toml(fact.placement)}]",
             f"arms = {_to_toml(fact.offered)}",
-            f"# What is known before: successes and failures, of {fact.most:g} impressions at most.",
+            f"# What is known before: successes and failures, of {fact.max_prior:g} impressions at most.",
             f"policy = {_to_toml(_with_priors(policy, fact.offered, fact.priors()))}",
             "# A tenth is shown a random arm, so that what learning earns can be proved.",
             f'holdout = {{ share = {HOLDOUT}, control = "uniform" }}',
@@ -311,9 +313,9 @@ def render_configuration(facts: list[HistoryFacts], policy: str, source: str) ->
 
 
 def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return a policy's specification as a table without its arms, with the given priors by arm added.
+    """Return a policy's specification as a dict for the configuration: without its arms, with ``priors``.
 
-    Raises InvalidValue or UnknownName for an unknown policy.
+    ``priors`` are successes and failures by arm. Raises InvalidValue or UnknownName for an unknown policy.
     """
     if policy == AUTO:
         table: dict[str, Any] = {"name": AUTO}
@@ -346,9 +348,10 @@ class Ruler(NamedTuple):
 
 
 def scale_ruler(values: list[tuple[float, float]]) -> Ruler:
-    """Return a scale that holds all pairs of value and upper limit, up to twice the largest value.
+    """Return a scale from 0 to the largest upper limit, or to twice the largest value if that is less.
 
-    Wide intervals are cut, so that the values stay visible.
+    ``values`` are pairs of a value and its upper limit. Wide intervals are cut, so that the values stay
+    visible.
     """
     highest = max((value for value, _ in values), default=0.01)
     limit = max((high for _, high in values), default=0.01)
@@ -366,9 +369,9 @@ class HistoryView:
     def __init__(self, facts: HistoryFacts) -> None:
         self.facts = facts
         self.outlooks = facts.outlooks
-        self.of_arms = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
+        self.arm_scale = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
         values = [(row.value, row.high) for row in facts.outlooks if row.value is not None]
-        self.of_outlooks = scale_ruler(values)
+        self.value_scale = scale_ruler(values)
 
     @property
     def since(self) -> str:
@@ -395,7 +398,7 @@ class HistoryView:
             text += "less, and chance does not explain it."
         else:
             text += "chance may explain the difference."
-        return text.capitalize() if self.facts.weighed else f"If that is right, {text}"
+        return text.capitalize() if self.facts.has_all_propensities else f"If that is right, {text}"
 
     @property
     def doubts(self) -> list[str]:

@@ -65,9 +65,10 @@ class DecisionIndex:
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def add(self, identity: Identity, time: float, decision: str) -> None:
-        """Add a decision's id with its time; a known one changes nothing.
+        """Add a decision's id with its time in seconds; one that is stored already changes nothing.
 
-        Beyond the limits, the earliest decision of this identity, or the one added first of all, is dropped.
+        Beyond 10,000 decisions of this identity its earliest is dropped, beyond ``max_decisions`` in all the
+        one that was added first.
         """
         entry = time, decision
         if (identity, entry) in self._order:
@@ -89,9 +90,9 @@ class DecisionIndex:
             del self._decisions[identity]
 
     def find(self, identity: Identity, time: float) -> tuple[str, int]:
-        """Return the id of the last decision up to a time, and the number of decisions at that same time.
+        """Return the id of the identity's last decision up to ``time``, and how many have that same time.
 
-        More than one means that the join is ambiguous. If the window has none, return ``("", 0)``.
+        More than one means that the join is ambiguous. If none is within the window, return ``("", 0)``.
         """
         entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
@@ -163,7 +164,10 @@ class EventCounts:
             self.last = time if self.last is None else max(self.last, time)
 
     def report(self, rate: float, ended: bool = False) -> FeedReport:
-        """Return the counts as a progress report for the service, with a rate in events per second."""
+        """Return the counts as a progress report for the service, with a rate in events per second.
+
+        ``ended`` says that the feed has ended.
+        """
         return FeedReport(
             read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
@@ -320,17 +324,17 @@ class Mapper:
         if self._impressions is None or not self.is_impression(event):
             is_examination = self.is_examination(event)
             field = self._examination_id_field if is_examination else event_map.decision_id
-            decision = self._decision_id(event, placement, time, field)
-            id = self._event_id(event, event_id)
-            message = Event(decision, id) if is_examination else self._message(event, decision, id)
+            decision = self._find_decision_id(event, placement, time, field)
+            id = self._get_event_id(event, event_id)
+            message = Event(decision, id) if is_examination else self._make_message(event, decision, id)
             return MappedEvent(placement, message, time)
-        decision = self._impressions.decision_id(event) or self._event_id(event, event_id)
+        decision = self._impressions.decision_id(event) or self._get_event_id(event, event_id)
         if self._join_fields:
             assert time is not None
             self._decision_index.add((placement, *self._impressions.identity(event)), time, decision)
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
-    def _event_id(self, event: dict[str, Any], event_id: str) -> str:
+    def _get_event_id(self, event: dict[str, Any], event_id: str) -> str:
         """Return the event's id from the map's field, else ``event_id``, else a hash of the content."""
         field = self._map.id
         if field is not None:
@@ -338,7 +342,7 @@ class Mapper:
         # The same event has the same id when it is sent again in another request.
         return event_id or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
-    def _decision_id(
+    def _find_decision_id(
         self, event: dict[str, Any], placement: str, time: float | None, field: str | None
     ) -> str:
         """Return the id of an event's decision, from ``field`` or by joining it to a stored impression.
@@ -363,11 +367,14 @@ class Mapper:
         detail = f"{join_text}: nothing was shown in {window_text}; see that events come in order of time"
         raise BadEvent("unmatched", detail)
 
-    def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
-        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
+    def _make_message(self, event: dict[str, Any], decision: str, id: str) -> Message:
+        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items.
+
+        ``id`` is the event's id, by which the service counts it once.
+        """
         event_map = self._map
         if self._rewards:
-            return self._reward_feedback(event, decision, id)
+            return self._make_reward_feedback(event, decision, id)
         if event_map.reward is not None:
             return Feedback(decision, parse_reward(str(event_map.reward), self._value(event)), id)
         if event_map.clicks is not None:
@@ -377,7 +384,7 @@ class Mapper:
         assert event_map.items is not None
         return Clicks(decision, items=parse_items(event_map.items, self._value(event)), feedback_id=id)
 
-    def _reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+    def _make_reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
         """Return the feedback for an event's kind, with a reward, a metric or both.
 
         If the map counts 1 for a metric whose amount the event has, a warning is added once.
@@ -528,7 +535,7 @@ def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
 
 
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return the first field with a value that is not allowed, as "field is value"; None if there is none."""
+    """Return the first field whose value is not allowed, as "FIELD is VALUE"; None if all are allowed."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed:
             return f"{field} is {shorten(value)}"
@@ -569,9 +576,13 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
 
 def _get_step(value: Any, step: str) -> Any:
-    """Return an item of a dict, or of a list by number or ``key``; None if missing; JSON text is parsed."""
+    """Return what one step of a path selects in a value, or None.
+
+    In a dict it is the field, in a list the item with that number, or else the first object with that
+    ``key``. A text that is a JSON object or list is parsed first.
+    """
     if isinstance(value, str) and value[:1] in ("{", "["):
-        value = _decode(value)
+        value = _decode_json(value)
     if isinstance(value, dict):
         return value.get(step)
     if not isinstance(value, list):
@@ -582,7 +593,7 @@ def _get_step(value: Any, step: str) -> Any:
     return next(matches, None)
 
 
-def _decode(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     """Return the value of a JSON text; None if it is no JSON."""
     try:
         return msgspec.json.decode(text)
@@ -672,7 +683,7 @@ def parse_positions(field: str, value: Any) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the items or arms in a field as a list of integers and texts, even if it is a single one.
+    """Return the items or arms in a field as a list of integers and texts, with one element for a single one.
 
     The value is one item, a list, or a list as JSON text.
 
@@ -683,7 +694,7 @@ def parse_items(field: str, value: Any) -> list[int | str]:
     """
     value = require_present(field, value)
     # A cell of CSV has a list as JSON text.
-    items = _decode(value) if isinstance(value, str) and value.startswith("[") else value
+    items = _decode_json(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
     return [
         item if type(item) is int and abs(item) < 2**62 else parse_text(field, item, "bad-items")

@@ -26,8 +26,9 @@ NUMERIC_DATE = r"^(?P<first>\d\d?)[/.-](?P<second>\d\d?)[/.-](?P<year>\d{4})(?P<
 def rewrite_times(texts: Any) -> Any:
     """Return times as ISO 8601, other texts in upper case, and null where day and month cannot be told apart.
 
-    Dates such as 01/13/2026 begin with the month or with the day, in all rows alike, as those show of which
-    one number is above 12.
+    In dates such as 01/13/2026, a number above 12 is the day. If such numbers stand only first in the dates
+    of the column, or only second, the order holds for all its dates; else a date is read only if it has one,
+    or if both numbers are equal.
 
     Parameters
     ----------
@@ -59,7 +60,10 @@ def rewrite_times(texts: Any) -> Any:
 
 
 def _order_dates(texts: Any) -> Any:
-    """Return texts whose dates of three numbers begin with the year; null for ambiguous dates."""
+    """Return texts in which dates of three numbers, as 01/13/2026, begin with the year; null if ambiguous.
+
+    The order of day and month is found as in :func:`rewrite_times`.
+    """
     parts = pc.extract_regex(texts, NUMERIC_DATE)
     is_date = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
     if not is_date.any():

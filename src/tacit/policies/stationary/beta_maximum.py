@@ -60,10 +60,11 @@ def beta_tail(a: float, b: float, x: float) -> float:
 
 @kernel
 def draw_above(a: float, b: float, x: float, rng: Generator) -> float:
-    """Return a draw from Beta(a, b), a and b at least 1, given that the draw exceeds x.
+    """Return a draw from Beta(a, b), a and b at least 1, under the condition that it exceeds x.
 
-    Far in the tail, by rejection from the exponential that touches the log-concave density at x and
-    lies above it; otherwise by drawing until a draw exceeds x.
+    Near the mode, draws are repeated until one exceeds x. Far in the upper tail, where that would take long,
+    a draw from an exponential is accepted or rejected; the exponential touches the log-concave density at x
+    and lies above it.
     """
     slope = (b - 1.0) / (1.0 - x) - (a - 1.0) / x
     far = slope * slope > (a + b) * 4.0 and slope > 0.0
@@ -115,12 +116,13 @@ POINTS = len(NODES)
 
 
 def _running_integrals() -> tuple[Floats, Floats]:
-    """Return weights of sums and differences of node pairs for the integrals from an upper node up to 1.
+    """Return two arrays of weights, (8, 9) and (8, 8), that turn a function's values at the nodes into its
+    integrals from each node up to 1.
 
-    The shapes are (8, 9) and (8, 8). The integral from upper node i is the sums weighed by column i of the
-    first array, plus the differences weighed by column i of the second; from its mirror image it is the
-    total, minus the former, plus the latter. The total is the sums weighed by the last column of the first
-    array.
+    Values enter as sums and differences of node pairs. The integral from upper node i is the sums weighed by
+    column i of the first array, plus the differences weighed by column i of the second; from its mirror image
+    it is the total, minus the former, plus the latter. The total is the sums weighed by the last column of
+    the first array.
     """
     lagrange = np.linalg.inv(np.vander(NODES, increasing=True))
     powers = np.arange(1, POINTS + 1)
@@ -131,7 +133,9 @@ def _running_integrals() -> tuple[Floats, Floats]:
 
 
 def _stirling_remainders(most: int) -> Floats:
-    """Return the remainders of Stirling's formula for ln Γ at 1, …, ``most`` (NaN at 0)."""
+    """Return the remainders of Stirling's formula for ln Γ(k) for k from 1 to ``most``, indexed by k; NaN at
+    0.
+    """
     x = range(1, most + 1)
     return np.array([math.nan, *(math.lgamma(k) - (k - 0.5) * math.log(k) + k - HALF_LOG_2PI for k in x)])
 
@@ -166,7 +170,9 @@ NODE, SOFTPLUS, PRODUCT, SUM, DIFFERENCE, DENSITY = range(6)
 
 @kernel
 def decay(x: float) -> float:
-    """Return exp(x) for x ≤ 0, with an absolute error below 1e-14."""
+    """Return exp(x) for x ≤ 0, with an absolute error below 1e-14, by a polynomial in x/32 that is squared
+    five times.
+    """
     r = (x if x > -44.0 else -44.0) / 32.0
     p = 1 / 40320 + r * (1 / 362880 + r / 3628800)
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * (1 / 120 + r * (1 / 720 + r * (
@@ -180,7 +186,7 @@ def decay(x: float) -> float:
 
 @kernel
 def decay_of_density(x: float) -> float:
-    """Return exp(x) for x ≤ 0, with an absolute error below 2e-10: half the work of ``decay``."""
+    """Return exp(x) for x ≤ 0, with an absolute error below 2e-10; it takes half the time of ``decay``."""
     r = (x if x > -44.0 else -44.0) / 32.0
     p = 1 / 6 + r * (1 / 24 + r * (1 / 120 + r / 720))
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * p))
@@ -215,16 +221,16 @@ def stirling_remainder(x: float) -> float:
 
 @kernel
 def describe(variables: Floats, b: int, s: float, f: float, level: float) -> None:
-    """Fill column b of ``variables``: mode, limits and scales of the log-odds of a Beta(s, f) variable.
+    """Fill column b of ``variables`` with mode, limits and scales of the log-odds of a Beta(s, f) variable.
 
-    The mass outside of the limits LOW and HIGH is at most exp(−``level``) on each side. TOTAL and ABOVE are
+    The mass beyond each of the limits LOW and HIGH is at most exp(−``level``). The rows TOTAL and ABOVE are
     not filled in.
 
-    By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)),
-    with n = s + f, p = s/n, and likewise above. As h'' falls by no more than exp(−d),
-    h(d) ≥ v·(exp(−d) − 1 + d) ≥ v·d²/(2 + d), where v = n·p·(1 − p); and h(d) ≥ s·d + n·ln(1 − p).
-    If d is small against 1, the first terms of the inverse of h are below both bounds; t³/24 exceeds
-    the remaining terms, as a search over s and f from 0.05 to 1e7 has shown.
+    By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)), with n = s +
+    f, p = s/n, and likewise above. As h'' falls by no more than exp(−d), h(d) ≥ v·(exp(−d) − 1 + d) ≥ v·d²/(2
+    + d), where v = n·p·(1 − p); and h(d) ≥ s·d + n·ln(1 − p). If d is small against 1, the first terms of the
+    inverse of h are below both bounds; t³/24 exceeds the remaining terms, as a search over s and f from 0.05
+    to 1e7 has shown.
     """
     n = s + f
     p, q, inverse_s, inverse_f = s / n, f / n, 1.0 / s, 1.0 / f
@@ -244,9 +250,10 @@ def describe(variables: Floats, b: int, s: float, f: float, level: float) -> Non
 
 @kernel
 def normalise(variables: Floats, b: int) -> None:
-    """Set TOTAL of variable b to the factor by which its density, 1 at its mode, integrates to 1.
+    """Set TOTAL of variable b to the factor that makes its density, which is computed as 1 at its mode,
+    integrate to 1.
 
-    Set ABOVE to 0.
+    Its mass ABOVE the panel becomes 0.
     """
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     remainder = stirling_remainder(s + f) - stirling_remainder(s) - stirling_remainder(f)
@@ -256,12 +263,12 @@ def normalise(variables: Floats, b: int) -> None:
 
 @kernel
 def find_lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return the log-odds, from ``low`` to below ``high``, up to which the product of all F is negligible.
+    """Return the log-odds, from ``low`` to below ``high``, below which the product of all F is negligible.
 
-    Negligible is at most exp(−``level``), by the bound of :func:`describe` on each distribution function F.
-    Five bisections of the interval find the point; it is ``low`` if they find none above it. Variable v of
-    ``count`` has the columns v, v + ``count``, … of ``variables``. Several columns are a mixture of Betas,
-    whose F is at most the largest F of its Betas.
+    F is a variable's distribution function. Negligible is at most exp(−``level``), by the bound of
+    :func:`describe` on each F. Five bisections of the interval find the point; it is ``low`` if they find
+    none above it. Variable v of ``count`` has the columns v, v + ``count``, … of ``variables``. Several
+    columns are a mixture of Betas, whose F is at most the largest F of its Betas.
     """
     for _ in range(5):
         y = 0.5 * (low + high)
@@ -291,10 +298,11 @@ def widest_panel(contenders: float) -> float:
 
 @kernel
 def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
-    """Return the width of the next panel below y (log-odds), so narrow that all densities in it are smooth.
+    """Return the width of the next panel below y (log-odds), narrow enough that all densities in it are
+    smooth.
 
     It is at most y − ``bottom``. ``variables`` has a column for each of ``count`` densities. Within ``reach``
-    of 0 the bend of softplus limits the width; ``widest`` is its limit in cores of a density.
+    of 0 the bend of softplus limits the width. ``widest`` is the largest width in cores of a density.
     """
     width = y - bottom
     if y > -reach:
@@ -314,9 +322,10 @@ def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: f
 
 @kernel
 def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
-    """Fill in the nodes of a panel from ``middle`` and ``half``-width, their softplus and their weights.
+    """Fill the nodes of a panel into ``work``, from its ``middle`` and ``half``-width, with softplus at each
+    node.
 
-    The weights are the initial PRODUCT.
+    PRODUCT is set to the nodes' weights; :func:`multiply_below` multiplies it by each variable's F.
     """
     for i in range(points):
         work[NODE, i] = middle + half * NODES[i]
@@ -326,10 +335,10 @@ def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
 
 @kernel
 def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
-    """Return s·y − (s + f)·softplus(y), minus its value at the mode.
+    """Return s·y − (s + f)·softplus(y), minus its value at the mode, accurately for large s and f.
 
-    Both terms are of the order of s + f, with rounding errors of that order; their differences from
-    the mode, computed from the smaller of s and f, are of the order of its root.
+    Both terms are of the order of s + f, with rounding errors of that order; their differences from the mode,
+    computed from the smaller of s and f, are of the order of its root.
     """
     fewer, d = (s, y - mode) if s < f else (f, mode - y)
     return float(fewer * d - (s + f) * np.log1p(fewer / (s + f) * np.expm1(d)))
@@ -337,7 +346,7 @@ def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
 
 @kernel
 def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
-    """Fill row DENSITY + b of ``work`` with the density of variable b at the nodes."""
+    """Fill row DENSITY + b of ``work`` with the density of variable b at the panel's nodes."""
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
     if n > MANY:
@@ -352,7 +361,9 @@ def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
 
 @kernel
 def first_half(work: Floats, row: int) -> tuple[float, ...]:
-    """Return the first eight numbers of a row of ``work``."""
+    """Return the first eight numbers of a row of ``work`` as a tuple, which compiled code holds in
+    registers.
+    """
     return (
         work[row, 0], work[row, 1], work[row, 2], work[row, 3],
         work[row, 4], work[row, 5], work[row, 6], work[row, 7],
@@ -386,7 +397,7 @@ def weigh_differences(i: int, differences: tuple[float, ...]) -> float:
 
 @kernel
 def multiply_below(work: Floats, points: int, row: int, half: float, above: float, times: int) -> float:
-    """Multiply the product at each node by F to the power ``times``; F is 1 − the mass above the node.
+    """Multiply PRODUCT at each node, in place, by F to the power ``times``; F is 1 − the mass above the node.
 
     ``row`` of ``work`` holds the density of a variable, ``above`` its mass above the panel. Overwrites the
     rows SUM and DIFFERENCE. Return the mass above the panel's lower end.
