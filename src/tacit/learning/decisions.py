@@ -147,7 +147,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         feature_rows = max(len(self.relevance), len(self.examination))
         if feature_rows != len(self.offered) or feature_rows <= np.count_nonzero(self.slots >= 0):
             return self
-        places = [np.flatnonzero(self.offered == slot)[0] for slot in self.slots.tolist() if slot >= 0]
+        places = [(self.offered == slot).argmax() for slot in self.slots.tolist() if slot >= 0]
         blocks = [block[places] if len(block) else block for block in (self.relevance, self.examination)]
         return self._replace(relevance=blocks[0], examination=blocks[1])
 

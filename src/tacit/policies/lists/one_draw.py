@@ -49,6 +49,10 @@ class Draw(NamedTuple):
     place: int
 
 
+def clear_nothing(params: Any, state: Any, lane: int) -> None:
+    """Leave the state as it is: ``arrange`` has written into arrays of its own."""
+
+
 @dataclass(frozen=True)
 class MixPolicy(SlatePolicy, abstract=True):
     """Base of the policies that order the arms on offer by one draw z = \\|N(0, 1)\\|.
@@ -59,11 +63,12 @@ class MixPolicy(SlatePolicy, abstract=True):
     probability of at least ε/(arms on offer · positions), and the probabilities of a list, of its first arms
     and of an arm at a position are known exactly.
 
-    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``, as
-    :mod:`tacit.core.dispatch` describes them.
+    A subclass gives the kernels ``arrange``, ``line_up``, ``share`` and ``ranks``, and ``clear`` if
+    ``arrange`` writes into the state, as :mod:`tacit.core.dispatch` describes them.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
+    defaults: ClassVar[dict[str, Any]] = {**SlatePolicy.defaults, "clear": clear_nothing}
 
     positions: Annotated[int, int_range(1, 10_000)] = 3
     epsilon: Fraction = 0.0
@@ -373,7 +378,7 @@ class Lines(NamedTuple):
 class LinePolicy(MixPolicy, abstract=True):
     """Base of the policies that list the arms of the largest mean + z·deviation.
 
-    A subclass gives the kernel ``arrange``, which returns :class:`Lines`, and ``clear``. Arms of equal
+    A subclass gives the kernel ``arrange``, which returns :class:`Lines`. Arms of equal
     score keep the caller's order.
     """
 
