@@ -300,7 +300,7 @@ class LearningOrder:
             return NO_TURNS
         loops, age = self._loops, self.rule.window
         # Not if all that wait began at this moment: they depend on how its decisions are grouped.
-        if decides and self.waiting_time(time):
+        if decides and self.get_waiting_time(time):
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
