@@ -535,13 +535,17 @@ def make_folder():
 
 def read_machine():
     """Return what floats may depend on to the last bit: the processor, NumPy and numba."""
-    model = platform.machine()
+    model, features = platform.machine(), ""
     with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), model)
+        lines = dict(
+            line.split("\t: ", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if "\t: " in line
+        )
+        model = lines.get("model name", model)
+        # NumPy has other loops for these, and one name stands for processors with and without.
+        features = " with AVX-512" if "avx512f" in lines.get("flags", "").split() else ""
     import numba
 
-    return [model, np.__version__, numba.__version__]
+    return [model + features, np.__version__, numba.__version__]
 
 
 def find_allowed(cases):
