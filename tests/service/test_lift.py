@@ -266,15 +266,8 @@ async def test_the_lift_of_a_stretch_of_time(tmp_path):
             engine.clock.now += day
             await traffic(engine, 12, rates=rates)
         await closed(engine)
-        whole, first, last, none = (
-            report(engine, time_range=stretch)
-            for stretch in (
-                (None, None),
-                (None, "2023-11-16"),
-                ("2023-11-16T22:00+00:00", None),
-                ("2020-01-01", "2021-01-01"),
-            )
-        )
+        ends = (None, "2023-11-16"), ("2023-11-16T22:00+00:00", None), ("2020-01-01", "2021-01-01")
+        whole, first, last, none = (report(engine, time_range=pair) for pair in ((None, None), *ends))
         for stretch, why in (
             (("yesterday", None), "ISO"),
             ((None, "x"), "ISO"),

@@ -38,7 +38,6 @@ POLICIES = {
     "duels": tacit.policies.RMED1(NAMES),
 }
 KINDS = {"shared": "arms"}
-AGGREGATIONS = {"slates": "union", "duels": "union"}
 
 
 def of_kind(kind="arms", policy=None, **options):

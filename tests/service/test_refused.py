@@ -96,17 +96,11 @@ def test_a_row_that_is_refused_stops_nobody_else(tmp_path, where, caplog):
             assert {id for id, answer in answers.items() if isinstance(answer, Refused)} == bad
             good = [row for row in answers.values() if not isinstance(row, Exception)]
             assert len(good) == 37
-            told = await together(
-                *(
-                    engine.feedback(
-                        ("home", "side")[row.placement != good[0].placement],
-                        row.id,
-                        1.0,
-                        id=REFUSED if i == 5 else None,
-                    )
-                    for i, row in enumerate(good)
-                )
-            )
+            calls = []
+            for i, row in enumerate(good):
+                name = ("home", "side")[row.placement != good[0].placement]
+                calls.append(engine.feedback(name, row.id, 1.0, id=REFUSED if i == 5 else None))
+            told = await together(*calls)
             # All wait for the first decision, for which nothing came, and are learned in their turn.
             assert [i for i, one in enumerate(told) if one != "pending"] == [5]
             assert isinstance(told[5], Refused)
