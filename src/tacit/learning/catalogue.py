@@ -54,6 +54,7 @@ class CandidateSet:
     rows: Ints
 
     def __len__(self) -> int:
+        """Return the number of candidates."""
         return len(self.rows)
 
     @property
@@ -117,15 +118,19 @@ class Catalogue:
         self._cache: tuple[int, dict[str | None, CandidateSet]] = 0, {}
 
     def __len__(self) -> int:
+        """Return the number of items."""
         return len(self._rows)
 
     def __bool__(self) -> bool:
+        """True always: an empty catalogue is one, too."""
         return True
 
     def __contains__(self, id: object) -> bool:
+        """True if an item has this id."""
         return id in self._rows
 
     def __repr__(self) -> str:
+        """Return the numbers of items and of coordinates, and the version, as text."""
         return f"<Catalogue: {len(self):,} items of {self.dim} numbers, version {self.version}>"
 
     @property

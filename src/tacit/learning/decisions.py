@@ -109,6 +109,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     position_propensities: Floats = NO_VALUES
 
     def __repr__(self) -> str:
+        """Return id, key, arms shown and propensity as text; other attributes are left out."""
         arms = self.shown[0] if len(self.shown) == 1 else self.shown
         return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
@@ -418,6 +419,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return self.actions[:, 0]
 
     def __len__(self) -> int:
+        """Return the number of decisions."""
         return len(self.actions)
 
     @overload

@@ -380,6 +380,7 @@ class KeySnapshot(Sequence[str]):
         self._names, self._count = names, len(names)
 
     def __len__(self) -> int:
+        """Return the number of keys when the view was created."""
         return self._count
 
     @overload

@@ -302,6 +302,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         least = self.least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             check_propensities(self, [decision.propensity], [len(decision.offered)])
+        # The learner's own buffers suffice for a decision among all its arms, without features.
         batch, slots, key = loops.single_batch, decision.slots, decision.key
         lane = lanes.lane_of_key.get(key)
         loops.lane[0] = lanes.lane(key) if lane is None else lane
@@ -317,6 +318,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         is_learned = bool(loops.learn(loops.params, lanes.state, batch, lanes.plays, *loops.outcome))
+        # The ring has the ids of the latest decisions learned.
         ring, number = self._ring, decision.id
         place = number & RING_MASK
         if ring[place] == number:
