@@ -67,9 +67,7 @@ _LAZY_MODULES = {
 _LAZY_NAMES = {name: f"tacit.{home}" for home, names in _LAZY_MODULES.items() for name in names.split()}
 
 # Public subpackages, loaded on first use.
-_SUBPACKAGES = (
-    "classifiers clicks environments errors evaluate interleaving learning logs policies simulation uplift"
-)
+_SUBPACKAGES = "classifiers clicks environments errors evaluate interleaving logs policies uplift"
 
 # Packages that may have a name that is missing here, for the hint in the error.
 _PACKAGES_WITH_NAMES = "policies policies.baselines environments classifiers simulation evaluate"
@@ -83,7 +81,7 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY_NAMES:
         value = globals()[name] = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
         return value
-    if name in _SUBPACKAGES.split():
+    if name in ("learning", "simulation", *_SUBPACKAGES.split()):
         return importlib.import_module(f"tacit.{name}")
     for package in _PACKAGES_WITH_NAMES.split():
         if name in importlib.import_module(f"tacit.{package}").__all__:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from unittest.mock import Mock
 
+import pytest
 from click.testing import CliRunner
 
 import tacit
@@ -30,19 +31,15 @@ def brought(script, *arguments):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
-def test_the_import_brings_no_package_for_logs_plots_or_the_compiler():
-    assert brought("import tacit; import sys; assert 'numba' not in sys.modules") == []
+@pytest.mark.parametrize("module", ["tacit", "tacit.cli"])
+def test_an_import_brings_no_policies_and_no_package_for_logs_plots_or_the_compiler(module):
+    assert brought(f"import sys, {module}; assert not {{'numba', 'tacit.policies'}} & set(sys.modules)") == []
 
 
 def test_a_learner_that_is_compiled_brings_no_more(tmp_path):
     """Nor what a compilation needs: the first run compiles, the second one finds it."""
     brought(LEARNER)
     assert brought(LEARNER) == []
-
-
-def test_the_command_line_explains_itself_without_a_compiler():
-    script = "import sys; import tacit.cli; assert 'numba' not in sys.modules"
-    assert brought(script) == []
 
 
 SERVICE = """

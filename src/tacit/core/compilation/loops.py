@@ -199,7 +199,7 @@ def _unbox_generator(typ: Any, generator: Any, c: Any) -> NativeValue:
 
 
 def _unbox_array(typ: Any, array: Any, c: Any) -> NativeValue:
-    """Return numba's record of an array, read from NumPy's ``PyArrayObject``."""
+    """Emit code that reads NumPy's ``PyArrayObject``; return numba's record of the array."""
     builder = c.builder
     record = c.context.make_array(typ)(c.context, builder)
     words, first = builder.bitcast(array, ADDRESS.as_pointer()), object.__basicsize__ // 8
@@ -303,21 +303,10 @@ def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -
 
 @unbox(AddressedTuple)  # type: ignore[untyped-decorator]
 def _unbox_addressed(kind: AddressedTuple, value: Any, c: Any) -> NativeValue:
-    """Emit code that converts a Python named tuple and stores it on the stack; return its address.
-
-    A function to release its arrays is returned with it.
-    """
+    """Emit code that converts a Python named tuple and stores it on the stack; return its address."""
     native = c.unbox(kind.whole, value)
     address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
-
-    def release() -> None:
-        """Release the references to the arrays, which numba cannot find behind an address."""
-        if native.cleanup is not None:
-            native.cleanup()
-        if c.context.enable_nrt:
-            c.context.nrt.decref(c.builder, kind.whole, native.value)
-
-    return NativeValue(address, native.is_error, release)  # type: ignore[no-untyped-call]
+    return NativeValue(address, native.is_error)  # type: ignore[no-untyped-call]
 
 
 # ---- The cache of compiled loops

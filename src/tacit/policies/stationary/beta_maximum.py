@@ -373,27 +373,16 @@ def first_half(work: Floats, row: int) -> tuple[float, ...]:
 
 
 @kernel
-def weigh_sums(i: int, sums: tuple[float, ...]) -> float:
-    """Return the dot product of column ``i`` of OF_SUMS and the sums of a function at the node pairs.
+def weigh(table: Floats, i: int, numbers: tuple[float, ...]) -> float:
+    """Return the dot product of column ``i`` of a table and the sums or differences at the node pairs.
 
     Written out, because a nested loop would not become vector instructions.
     """
     return float(
-        OF_SUMS[0, i] * sums[0] + OF_SUMS[1, i] * sums[1]
-        + OF_SUMS[2, i] * sums[2] + OF_SUMS[3, i] * sums[3]
-        + OF_SUMS[4, i] * sums[4] + OF_SUMS[5, i] * sums[5]
-        + OF_SUMS[6, i] * sums[6] + OF_SUMS[7, i] * sums[7]
-    )  # fmt: skip
-
-
-@kernel
-def weigh_differences(i: int, differences: tuple[float, ...]) -> float:
-    """Return the dot product of column ``i`` of OF_DIFFERENCES and a function's differences at node pairs."""
-    return float(
-        OF_DIFFERENCES[0, i] * differences[0] + OF_DIFFERENCES[1, i] * differences[1]
-        + OF_DIFFERENCES[2, i] * differences[2] + OF_DIFFERENCES[3, i] * differences[3]
-        + OF_DIFFERENCES[4, i] * differences[4] + OF_DIFFERENCES[5, i] * differences[5]
-        + OF_DIFFERENCES[6, i] * differences[6] + OF_DIFFERENCES[7, i] * differences[7]
+        table[0, i] * numbers[0] + table[1, i] * numbers[1]
+        + table[2, i] * numbers[2] + table[3, i] * numbers[3]
+        + table[4, i] * numbers[4] + table[5, i] * numbers[5]
+        + table[6, i] * numbers[6] + table[7, i] * numbers[7]
     )  # fmt: skip
 
 
@@ -409,10 +398,10 @@ def multiply_below(work: Floats, points: int, row: int, half: float, above: floa
         upper, lower = half * work[row, i], half * work[row, PAIRS + i]
         work[SUM, i], work[DIFFERENCE, i] = upper + lower, upper - lower
     sums, differences = first_half(work, SUM), first_half(work, DIFFERENCE)
-    mass = weigh_sums(PAIRS, sums)
+    mass = weigh(OF_SUMS, PAIRS, sums)
     below_top, below_bottom = 1.0 - above, 1.0 - above - mass
     for i in range(pairs):
-        even, odd = weigh_sums(i, sums), weigh_differences(i, differences)
+        even, odd = weigh(OF_SUMS, i, sums), weigh(OF_DIFFERENCES, i, differences)
         work[SUM, i], work[SUM, PAIRS + i] = below_top - even - odd, below_bottom + even - odd
     while True:
         if times % 2 == 1:
