@@ -11,7 +11,7 @@ import platform
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,14 +61,14 @@ class Metrics:
     ) -> None:
         self._lock, self._lifts = asyncio.Lock(), LiftMetrics(engine)
         requests, commits = _RequestCollector(), _CommitCollector()
-        collectors = _EngineCollector(engine), self._lifts, ProcessCollector(registry=None)
-        self._collectors: list[Any] = [
-            *collectors,
-            *([] if connections is None else [_ConnectionCollector(connections)]),
-            *([] if feeds is None else [_FeedCollector(feeds)]),
-            requests,
-            commits,
+        sources: list[Any] = [
+            partial(_collect_engine, engine),
+            self._lifts.collect,
+            ProcessCollector(registry=None),
         ]
+        sources += [] if connections is None else [partial(_collect_connections, connections)]
+        sources += [] if feeds is None else [partial(_collect_feeds, feeds)]
+        self._sources = [*sources, requests, commits]
         self.count_request = requests.count_request
         engine.commits.on_commit = commits.count_commit
 
@@ -84,11 +84,11 @@ class Metrics:
 
     def _iterate_texts(self, caller: Caller) -> Iterator[bytes]:
         """Yield the text of each metric that a caller may see."""
-        for collector in self._collectors:
-            if not isinstance(collector, ProcessCollector | _RequestCollector | _CommitCollector):
-                yield from (family.write(caller).encode() for family in collector.collect())
+        for source in self._sources:
+            if callable(source):
+                yield from (family.write(caller).encode() for family in source())
             elif caller.placements is None:
-                yield generate_latest(collector)
+                yield generate_latest(source)
 
 
 class Family(NamedTuple):
@@ -195,85 +195,63 @@ class _CommitCollector(Collector):
             yield family
 
 
-class _ConnectionCollector:
-    """Metrics of connections: how many are open, and how many were ended by which limit."""
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-
-    def collect(self) -> Iterable[Family]:
-        """Yield the number of open connections, and the counts of ended ones by reason."""
-        yield Family(GAUGE, "tacit_connections", "Open connections.", [], [([], self._connections.live)])
-        yield Family(
-            COUNTER, "tacit_connections_ended",
-            "Connections that the service refused or ended, by the limit.", ["reason"],
-            [([reason], count) for reason, count in self._connections.ended.items()],
-        )  # fmt: skip
+def _collect_connections(connections: Connections) -> Iterator[Family]:
+    """Yield the number of open connections, and the counts of ended ones by reason."""
+    yield Family(GAUGE, "tacit_connections", "Open connections.", [], [([], connections.live)])
+    yield Family(
+        COUNTER, "tacit_connections_ended",
+        "Connections that the service refused or ended, by the limit.", ["reason"],
+        [([reason], count) for reason, count in connections.ended.items()],
+    )  # fmt: skip
 
 
-class _FeedCollector:
-    """Metrics of the feeds of events."""
-
-    def __init__(self, feeds: Feeds) -> None:
-        self._feeds = feeds
-
-    def collect(self) -> Iterable[Family]:
-        """Yield the metrics of all feeds by name and key."""
-        feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.list_feeds()]
-        return _collect_table(OF_FEED, ["feed", "key"], feeds)
+def _collect_feeds(feeds: Feeds) -> Iterator[Family]:
+    """Yield the metrics of all feeds by name and key."""
+    named = [([feed.name, feed.key or ""], feed) for feed in feeds.list_feeds()]
+    return _collect_table(OF_FEED, ["feed", "key"], named)
 
 
-class _EngineCollector:
-    """Metrics of the engine, its placements and its shards."""
+def _collect_engine(engine: Service) -> Iterator[Family]:
+    """Yield the metrics of the engine, its placements and, if it has any, its shards.
 
-    def __init__(self, engine: Service) -> None:
-        self._engine = engine
-
-    def collect(self) -> Iterable[Family]:
-        """Yield the metrics of the engine, its placements and, if it has any, its shards.
-
-        With shards, metrics of the learning state are left out, because it is in the shards' processes.
-        """
-        health = self._engine.health()
-        for name, help, value in (
-            ("tacit_ready", "Whether commits work and it is not stopping.", health.ready),
-            ("tacit_log_rows", "Rows of the log.", health.events),
-            ("tacit_store_bytes", "What the store takes.", health.bytes),
-            ("tacit_buffered_rows", "Rows that are in memory only.", health.buffered),
-            ("tacit_waiting_requests", "Requests that wait for a group.", self._engine.waiting),
-            (
-                "tacit_recovery_seconds",
-                "Time that reading the store took at the start.",
-                health.recovery_seconds,
-            ),
-            ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
-        ):
-            yield Family(GAUGE, name, help, [], [([], value)])
-        yield Family(
-            GAUGE, "tacit_build", "1 for the version that runs.", ["version", "python"],
-            [([__version__, platform.python_version()], 1.0)],
-        )  # fmt: skip
-        placements = dict(self._engine.placements)
-        yield from _collect_table(OF_PLACEMENT, ["placement"], _label_by_name(placements))
-        # With shards, the state of learning is in their processes.
-        learned = {} if self._engine.shards() else placements
-        yield from _collect_table(OF_LEARNED, ["placement"], _label_by_name(learned))
-        now = self._engine.clock()
-        yield Family(
-            GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
-            ["placement"],
-            [
-                ([placement_name], (now - placement.snapshot_time) / 1e6)
-                for placement_name, placement in placements.items()
-                if placement.snapshot_time is not None
-            ],
-        )  # fmt: skip
-        yield Family(
-            GAUGE, "tacit_mode", "1 for the mode.", ["placement", "mode"],
-            [([placement_name, placement.mode], 1.0) for placement_name, placement in placements.items()],
-        )  # fmt: skip
-        if shards := self._engine.shards():
-            yield from _collect_shards(self._engine, shards, placements)
+    With shards, metrics of the learning state are left out, because it is in the shards' processes.
+    """
+    health = engine.health()
+    for name, help, value in (
+        ("tacit_ready", "Whether commits work and it is not stopping.", health.ready),
+        ("tacit_log_rows", "Rows of the log.", health.events),
+        ("tacit_store_bytes", "What the store takes.", health.bytes),
+        ("tacit_buffered_rows", "Rows that are in memory only.", health.buffered),
+        ("tacit_waiting_requests", "Requests that wait for a group.", engine.waiting),
+        ("tacit_recovery_seconds", "Time that reading the store took at the start.", health.recovery_seconds),
+        ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
+    ):
+        yield Family(GAUGE, name, help, [], [([], value)])
+    yield Family(
+        GAUGE, "tacit_build", "1 for the version that runs.", ["version", "python"],
+        [([__version__, platform.python_version()], 1.0)],
+    )  # fmt: skip
+    placements = dict(engine.placements)
+    yield from _collect_table(OF_PLACEMENT, ["placement"], _label_by_name(placements))
+    # With shards, the state of learning is in their processes.
+    learned = {} if engine.shards() else placements
+    yield from _collect_table(OF_LEARNED, ["placement"], _label_by_name(learned))
+    now = engine.clock()
+    yield Family(
+        GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
+        ["placement"],
+        [
+            ([placement_name], (now - placement.snapshot_time) / 1e6)
+            for placement_name, placement in placements.items()
+            if placement.snapshot_time is not None
+        ],
+    )  # fmt: skip
+    yield Family(
+        GAUGE, "tacit_mode", "1 for the mode.", ["placement", "mode"],
+        [([placement_name, placement.mode], 1.0) for placement_name, placement in placements.items()],
+    )  # fmt: skip
+    if shards := engine.shards():
+        yield from _collect_shards(engine, shards, placements)
 
 
 def _collect_shards(

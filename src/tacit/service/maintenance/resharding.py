@@ -190,7 +190,7 @@ class Source:
         Yield updates of their classifiers with the placements' names.
         """
         for placement in self._followed.values():
-            placement.advance(event.time)
+            placement.learning.advance(event.time)
         yield from self._export_updates(event.time)
 
     def apply_event(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:

@@ -230,8 +230,9 @@ class Placement:
 
         Placements of equal policies share compiled code, which only the first one of a process prepares.
         """
-        version = None if self.policy_version is None else self.policy_version.seq
-        form = self._stored.spec, version, repr(self.config.shadow), self.control.assigner is not None
+        config = self.config
+        has_control = self.control.assigner is not None
+        form = self._stored.spec, repr(config.shadow), config.propensities, has_control
         if form in _prepared:
             return
         _prepared.add(form)
@@ -441,12 +442,6 @@ class Placement:
             self.learning.open_decisions(rows, choices.decisions, choices.secondary, choices.by_control)
         return rows
 
-    # Learning --------------------------------------------------------------------------------
-
-    def advance(self, time: int) -> None:
-        """Close the windows that end by a time of the log, and learn their rewards."""
-        self.learning.advance(time)
-
     # Change events ---------------------------------------------------------------------------
 
     def current_change(self, kind: str) -> str | None:
@@ -488,8 +483,7 @@ class Placement:
         elif change.kind == log_rows.FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.open.apply_to_field("asked", remove_unit)
-        holds_users = self.kind.showing.compared or self.sticky is not None
-        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and holds_users):
+        if change.kind in (log_rows.POLICY, log_rows.FORGET):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.build_deciders()
 

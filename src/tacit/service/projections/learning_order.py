@@ -375,20 +375,13 @@ class LearningOrder:
         return list(map(list, zip(*columns, strict=True)))
 
     def reopen(
-        self,
-        entries: Ints,
-        lanes: Ints,
-        saved: Sequence[Sequence[int] | None],
-        *,
-        defaulted: bool,
-        is_new_learner: bool,
+        self, entries: Ints, lanes: Ints, saved: Sequence[Sequence[int] | None], *, is_new_learner: bool
     ) -> None:
         """Restore turns and recorded feedback of the next open decisions, and append them to the queue.
 
         ``entries`` are in the order of their windows. ``saved`` is the output of :meth:`export_entries`; None
-        for decisions without a turn. If their windows have closed with the default (``defaulted``), decisions
-        only keep their turn. With ``is_new_learner``, waiting decisions are counted as open again in the
-        policy's belief.
+        for decisions without a turn. With ``is_new_learner``, waiting decisions are counted as open again in
+        the policy's belief.
         """
         has_turn = np.array([row is not None for row in saved], np.bool_)
         if not has_turn.any():
@@ -399,8 +392,6 @@ class LearningOrder:
         turns, *columns = np.fromiter(chain.from_iterable(rows), np.int64).reshape(len(entries), -1).T
         self._reserve_entries(entries)
         self._open.windows.turn[entries] = turns
-        if defaulted:
-            return
         answers: list[Any] = list(self._answers)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
@@ -420,8 +411,9 @@ class LearningOrder:
         windows, count = self._open.windows, len(entries)
         self._reserve_queue(count)
         queue, starts = self._queue, windows.deadline[entries] - self.rule.window
-        rows = slice(int(queue.size[0]), int(queue.size[0]) + count)
-        queue.entry[rows], queue.start[rows], queue.size[0] = entries, starts, rows.stop
+        size = int(queue.size[0])
+        queue.entry[size : size + count], queue.start[size : size + count] = entries, starts
+        queue.size[0] += count
         # Starts ascend: a cursor passes none of these decisions if it has not passed the ones before.
         for b, edge in enumerate(self.delays.edges.tolist()):
             queue.cursor[b] += np.searchsorted(
