@@ -31,10 +31,9 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.deciders.arm_lifecycle import match_arms
 from tacit.service.deciders.aspect import SavedState
 from tacit.service.errors import StoreError
-from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile, read_plan_start
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import DecisionRow, any_control_policy, has_control_policy
+from tacit.service.log.rows import any_control_policy, has_control_policy
 from tacit.service.log.store import Draft, Snapshot, StoredPlacement
 from tacit.service.placements.placement import Placement
 from tacit.service.projections.series import Series
@@ -363,8 +362,12 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     if is_new_learner:
         results.series.epochs = {}
     # Last, because open decisions are stored with data of the learner and the aspects.
-    _reopen(placement, saved.open, defaulted=False, is_new_learner=is_new_learner)
-    _reopen(placement, saved.defaults, defaulted=True, is_new_learner=is_new_learner)
+    for rows, defaulted in (saved.open, False), (saved.defaults, True):
+        for first in range(0, len(rows), OPEN_BATCH):
+            # A piece at a time: the objects of all rows would fill the memory, not the processor's cache.
+            piece = msgspec.json.decode(b"[%b]" % b",".join(rows[first : first + OPEN_BATCH]))
+            columns = list(zip(*piece, strict=True))
+            _reopen(placement, columns, defaulted=defaulted, is_new_learner=is_new_learner)
     # The base of a start file has time 0.
     placement.snapshot_seq, placement.snapshot_time = snapshot.seq, snapshot.time or None
     placement.snapshot_size = _count_size(placement)
@@ -374,16 +377,13 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
 def _reopen(
     placement: Placement, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool
 ) -> None:
-    """Restore open decisions of a snapshot; ``defaulted`` ones can only be corrected.
+    """Restore open decisions from columns of a snapshot; ``defaulted`` ones can only be corrected.
 
     With ``is_new_learner`` they get the current epochs of the new learner.
     """
-    if not saved:
-        return
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
-    entries = windows.restore(saved, defaulted=defaulted)
-    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.rows(entries))
-    epochs, secondary_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
+    entries, rows = windows.restore(saved, defaulted=defaulted)
+    epochs, secondary_epochs, *turns = saved[WINDOW_FIELDS:]
     if is_new_learner:
         learner = policy.learner
         # Another learner restarts at other times: open decisions get its current epochs.
@@ -395,8 +395,10 @@ def _reopen(
     placement.learning.store(entries, rows, decisions, None, by_control)
     if turns and not defaulted and windows.order is not None:
         windows.order.reopen(entries, policy.open.lanes(entries), turns[0], is_new_learner=is_new_learner)
+    if secondary is None:
+        return
     for i, epoch in enumerate(secondary_epochs):
-        if epoch is not None and secondary is not None:
+        if epoch is not None:
             row = rows[i : i + 1]
             decisions = placement.shows.shorten([secondary.restore_open(row[0], epoch)], row.column("shown"))
             secondary.keep(entries[i : i + 1], decisions, plain=placement.shows.has_plain_offers(row))

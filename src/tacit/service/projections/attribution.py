@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -549,36 +549,30 @@ class Attribution:
         entries = self._defaulted.all().entries
         return self.open.export(entries[self.open.windows.defaulted[entries]], extra_columns)
 
-    def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Restore open decisions of a snapshot from the output of :meth:`export_open`; return their entries.
+    def restore(
+        self, saved: Sequence[Sequence[Any]], *, defaulted: bool = False
+    ) -> tuple[Ints, Block[DecisionRow]]:
+        """Restore open decisions of a snapshot; return their entries and their rows.
 
         Parameters
         ----------
-        saved : iterable of sequence
-            The first fields of each are read; additional columns are ignored.
+        saved : sequence of sequence
+            The output of :meth:`export_open` as columns; additional ones are ignored.
         defaulted : bool
             Whether their windows have closed with the default.
         """
         # Feedback for a default is late; its id is looked up in the store.
-        entries = self.open.restore(saved, named=not defaulted)
-        self._requeue(entries, defaulted)
-        return entries
-
-    def _requeue(self, entries: Ints, defaulted: bool) -> None:
-        """Put restored decisions into the queue of windows, of deferred decisions or of defaults."""
+        entries, rows = self.open.restore(saved, named=not defaulted)
         windows = self.open.windows
-        ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
-        start = 0
-        for (deadline, active), run in groupby(ends):
-            stop = start + len(list(run))
-            part, start = entries[start:stop], stop
-            if defaulted:
-                windows.open[part], windows.defaulted[part] = False, True
-                self.open.forget_ids(part)
-                self._keep_defaults(DueDecisions(windows.deadline[part], part, windows.seq[part]))
-            else:
-                queue = self._queue if active else self._deferred
-                queue.insert(deadline, part, windows.seq[part])
+        active = windows.active[entries]
+        if defaulted:
+            windows.open[entries], windows.defaulted[entries] = False, True
+            self.open.forget_ids(entries)
+            self._keep_defaults(DueDecisions(windows.deadline[entries], entries, windows.seq[entries]))
+            return entries, rows
+        for queue, part in (self._queue, entries[active]), (self._deferred, entries[~active]):
+            queue.insert(windows.deadline[part], part, windows.seq[part])
+        return entries, rows
 
 
 def make_attribution(make: Callable[[Rule], Attribution], config: PlacementConfig) -> Attribution:
