@@ -48,12 +48,12 @@ def measure_decision(name: str, config: PlacementConfig) -> float:
     """Return the processor time of one decision of a placement, in microseconds."""
     placement = open_placement(name, config, StoredPlacement(1, 1, "", 7))
     now, sequence, spent = START, 10, 0.0
-    placement.advance(now)
+    placement.learning.advance(now)
     if name in CHANGES:
         placement.apply_change(ChangeRow(1, 1, now, *CHANGES[name], None))
     for number in range(ROUNDS):
         now += 2_000_000
-        placement.advance(now)
+        placement.learning.advance(now)
         impressions = placement.reader.read_keys([f"k{row % 5}" for row in range(BATCH)])
         start = time.process_time()
         placement.decide(impressions, sequence, now)

@@ -325,7 +325,7 @@ def test_a_file_of_looks_counts_once_though_the_service_is_killed(tmp_path):
     placements = [folded(tmp_path / "s.db", config, snapshot) for snapshot in (True, False)]
     for placement in placements:
         assert count_feedback(placement) == 60
-        placement.advance(10**17)  # All windows close.
+        placement.learning.advance(10**17)  # All windows close.
     found = [get_learner(placement).posterior("k") for placement in placements]
     np.testing.assert_array_equal(found[0].joint.mean, found[1].joint.mean)
     # 201 of 300 were seen, and 60 of these wanted.

@@ -84,7 +84,7 @@ def play(path, table, change, size):
     # Ids do not depend on how decisions are grouped.
     placement.new_ids = lambda time, keys, seq: [f"id {next(numbers)}" for _ in keys]
     seq, time, rows = 1, START, []
-    placement.advance(time)
+    placement.learning.advance(time)
     if change is not None:
         placement.apply_change(ChangeRow(seq, placement.id, time, *change, None))
     impressions = [placement.reader.read(DecisionRequest(f"k{i % 3}", user=f"u{i % 20}")) for i in range(60)]
@@ -122,7 +122,7 @@ def test_a_policy_that_observes_contexts_is_restored_after_each_decision_while_f
     store = SqliteStore(tmp_path / "s.db")
     placement = load_placement("home", config.placements["home"], store, 7)
     assert placement.learner.policy.observes
-    placement.advance(START)
+    placement.learning.advance(START)
     impressions = [placement.reader.read(DecisionRequest("k")) for _ in range(30)]
     placement.decide(impressions, 1, START)
     placement.apply_change(ChangeRow(31, placement.id, START, "mode", "frozen", None))
@@ -143,7 +143,7 @@ def test_a_decision_of_a_batch_calls_few_functions(case, tmp_path):
     config = with_home(tmp_path / "s.db", arms=ARMS, policy="ucb1", **table)
     store = SqliteStore(tmp_path / "s.db")
     placement = load_placement("home", config.placements["home"], store, 7)
-    placement.advance(START)
+    placement.learning.advance(START)
     if change is not None:
         placement.apply_change(ChangeRow(1, placement.id, START, *change, None))
     requests = [DecisionRequest("k", user=f"u{i}") for i in range(1000)]

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner
 from harness import START, Client, as_after_a_crash, learned, quiet, recovered, with_home
 from placement_access import decide
-from stores import store_at
 
 from tacit.cli import cli
 from tacit.cli.service import StoreOptions
@@ -217,13 +216,16 @@ async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
     path, config = tmp_path / "s.db", configured()
     async with harness.served(path, config) as engine:
         await searched(engine, "id", 3)
-        before = as_after_a_crash(path)
-        with contextlib.closing(store_at(before)) as store:
-            assert None not in units(store)
+    async with harness.served(path, config) as engine:
+        known, before = units(engine.store), as_after_a_crash(path)
+        # In the log, and in the snapshot of the first end.
+        assert min(before.read_bytes().count(unit.encode()) for unit in known) > 1
         before.unlink()
         await engine.forget(Subject("user", "id"))
-        with recovered(as_after_a_crash(path), config) as again:
+        after = as_after_a_crash(path)
+        with recovered(after, config) as again:
             assert units(again.store) == [None] * 3
+        assert not any(unit.encode() in after.read_bytes() for unit in known)
 
 
 @pytest.mark.parametrize("named", [[], ["--user", "a", "--client", "b"]])

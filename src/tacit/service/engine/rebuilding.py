@@ -302,7 +302,7 @@ class Rebuilder:
         aside = [(after, before or seq, closed) for after, before, closed in version.aside]
         placement.policy_version = msgspec.structs.replace(version, aside=aside, seq=seq)
         change = pending.log_change(placement.id, now, POLICY, placement.policy_version.text, who)
-        placement.advance(now)
+        placement.learning.advance(now)
         placement.learning.learns_nothing = False
         placement.apply_change(change)
         placement.new_ids = placements[placement.name].new_ids

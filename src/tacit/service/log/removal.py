@@ -82,7 +82,7 @@ def drop_rows(store: Store, old: OldRows) -> None:
 
 
 def forget_user(store: Store, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-    """Blank the data of a user in all rows, and append change events for it, in one transaction.
+    """Blank the data of a user in all rows, drop snapshots, and append change events, in one transaction.
 
     Learned states stay the same: folds of the log do not read the blanked fields.
 
@@ -110,6 +110,8 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
             )
             if any(counts):
                 done[name] = counts
+                # Its open decisions may hold the user. Until the next one, a start folds the whole log.
+                store.run(writer, "DELETE FROM snapshots WHERE placement = ?", (stored.id,))
                 seq = end.seq + len(done)
                 # The forgotten name must not be logged.
                 note = log_rows.encode_json(counts._asdict())
@@ -117,6 +119,8 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
         store.insert_rows(writer, log_rows.Rows([], [], marks))
     # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
     with contextlib.suppress(StoreError):
+        while store.snapshots.sweep_pieces():
+            pass
         store.scrub()
     return done
 

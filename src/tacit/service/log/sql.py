@@ -434,7 +434,7 @@ class SnapshotTables:
             self._write_head(draft, what, checksum, number)
         finally:
             self._unfinished.discard(number)
-        while self._sweep_pieces():
+        while self.sweep_pieces():
             yield
 
     def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
@@ -448,7 +448,7 @@ class SnapshotTables:
         with self._database.transaction() as writer:
             self._database.run(writer, stands, (*draft[:4], checksum.value(), number))
 
-    def _sweep_pieces(self) -> int:
+    def sweep_pieces(self) -> int:
         """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
         with self._database.transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)

@@ -188,7 +188,7 @@ class Source:
         Updates are those of classifiers that all keys share, with their placements' names.
         """
         for placement in self._followed.values():
-            placement.advance(event.time)
+            placement.learning.advance(event.time)
         yield from self._export_updates(event.time)
 
     def after(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:

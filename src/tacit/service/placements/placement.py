@@ -75,6 +75,10 @@ ASPECTS = (
 """Attributes of a placement that hold its aspects, in the order in which they are restored."""
 
 
+_prepared: set[tuple[Any, ...]] = set()
+"""Policies and options whose loops this process has compiled."""
+
+
 class KindParts(NamedTuple):
     """The classes of a placement's parts that depend on its kind.
 
@@ -222,7 +226,16 @@ class Placement:
         return Learner(self.config.shadow, self.seed, propensities=self.config.propensities)
 
     def compile(self) -> None:
-        """Compile all loops, or load them from the cache: no request should wait for the compiler."""
+        """Compile all loops, or load them from the cache: no request should wait for the compiler.
+
+        Placements of equal policies share compiled code, which only the first one of a process prepares.
+        """
+        config = self.config
+        has_control = self.control.assigner is not None
+        form = self._stored.spec, repr(config.shadow), config.propensities, has_control
+        if form in _prepared:
+            return
+        _prepared.add(form)
         for learner in self.learners:
             learner.compile()
             if self.control.assigner is not None:
@@ -420,12 +433,6 @@ class Placement:
             self.learning.open_decisions(rows, choices.decisions, choices.secondary, choices.by_control)
         return rows
 
-    # Learning --------------------------------------------------------------------------------
-
-    def advance(self, time: int) -> None:
-        """Close the windows that end by a time of the log, and learn their rewards."""
-        self.learning.advance(time)
-
     # Change events ---------------------------------------------------------------------------
 
     def current_change(self, kind: str) -> str | None:
@@ -464,8 +471,7 @@ class Placement:
         elif change.kind == log_rows.FORGET and self.kind.showing.compared:
             # The users of open decisions are not read any more, and snapshots must not hold them.
             self.windows.open.apply_to_field("asked", remove_unit)
-        holds_users = self.kind.showing.compared or self.sticky is not None
-        if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and holds_users):
+        if change.kind in (log_rows.POLICY, log_rows.FORGET):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.compose()
 
