@@ -54,17 +54,7 @@ def test_rows_are_played_in_their_order_and_again():
 
 def test_the_command_line_plays_some_of_the_columns(tmp_path):
     (tmp_path / "wide.csv").write_text("a,b,c\n1,0,0.5\n0,1,0.5\n1,0,0.5\n1,1,0.5\n")
-    told = [
-        "simulate",
-        "--rewards",
-        tmp_path / "wide.csv",
-        "--policy",
-        "ucb1",
-        "--horizon",
-        "8",
-        "--runs",
-        "1",
-    ]
+    told = ["simulate", "--rewards", tmp_path / "wide.csv", "--policy", "ucb1", "--horizon", "8"]
     (always,) = json.loads(command(*told, "--arms", "a", "--json").stdout)
     assert (always["reward_per_1000"], always["regret"]) == (750.0, 0.0)
     (drawn,) = json.loads(command(*told, "--arms", "c,a", "--json").stdout)

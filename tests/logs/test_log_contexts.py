@@ -158,7 +158,9 @@ def test_the_command_line_takes_columns_with_commas(log, tmp_path):
     policy = tacit.auto(arms=ARMS, context=["age", "visits"])
     assert policy == tacit.auto(arms=ARMS, context={"age": "number", "visits": "number"})
     found = CliRunner().invoke(cli, [*told[:-2], "--policy", "auto(context=['age', 'visits'])", "--json"])
-    assert json.loads(found.stdout)["policy"] == f"ContextMixture(context_dim=4, context={dict(policy.context)})"
+    assert (
+        json.loads(found.stdout)["policy"] == f"ContextMixture(context_dim=4, context={dict(policy.context)})"
+    )
 
 
 # ---- A model of the rewards over the context: regressions of the log's other rows
