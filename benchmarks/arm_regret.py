@@ -18,10 +18,10 @@ class Recurring(tacit.ShiftingArms):
 
     intents: int = 3
 
-    def _click_segments(self, rng: Any, count: int) -> list[Any]:
+    def _draw_segments(self, rng: Any, count: int) -> list[Any]:
         drawn: list[Any] = []
         while len({int(clicks.argmax()) for clicks in drawn}) < self.intents:
-            drawn = super()._click_segments(rng, self.intents)
+            drawn = super()._draw_segments(rng, self.intents)
         return [drawn[i % self.intents] for i in range(count)]
 
 

@@ -74,6 +74,8 @@ QUALITY = {
     "shifting": (*BY_NAME, "bayesianbandits"),
     "drift": BY_NAME,
     "stealth": BY_NAME,
+    "late": (*BY_NAME, "bayesianbandits"),
+    "graded": (*BY_NAME, "bayesianbandits"),
     "names": BY_NAME,
     "interest": BY_NAME,
     "dueling": ("duelpy",),
@@ -93,7 +95,7 @@ SLOW = ("mabwiser", "vowpalwabbit", "pybandits", "smpybandits", "bayesianbandits
 """Who takes long to learn, the longest last."""
 PLAYED_AS = {
     "contextual": "examination",
-    **dict.fromkeys(("drift", "interest", "names", "stealth"), "shifting"),
+    **dict.fromkeys(("drift", "interest", "names", "stealth", "late", "graded"), "shifting"),
 }
 """Whose candidates play a role that has none of its own."""
 TUNED_ON = {"drift": "shifting", "stealth": "shifting"}
@@ -389,7 +391,9 @@ def paired(scores: list[float], ours: list[float]) -> dict[str, Any]:
 
 def tested(bench: Bench, peer: str, role: str) -> Any:
     """Tune on some streams, then test the best candidate on others."""
-    played_as, own = PLAYED_AS.get(role, role), TUNED_ON.get(role, role)
+    own = TUNED_ON.get(role, role)
+    # Only tacit joins clicks with decisions by itself.
+    played_as = role if role == "late" and peer in OURS else PLAYED_AS.get(role, role)
     if before := bench.tuned.get((own, peer)):
         best, candidates = before["policy"], before["candidates"]
     else:

@@ -30,6 +30,8 @@ TITLES = {
     "shifting": "shifting intent",
     "drift": "chances that wander",
     "stealth": "a better arm rises unseen",
+    "late": "only clicks, late",
+    "graded": "graded rewards",
     "names": "names of children (real)",
     "interest": "search interest (real)",
     "dueling": "duels of rankers",

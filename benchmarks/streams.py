@@ -93,6 +93,39 @@ def drift(rng: Any, seed: int) -> Stream:
     return arms(rng, 0.26 + 0.12 * waves, np.arange(5_000))
 
 
+LATE_WINDOW, LATE_ROUNDS = 300, 8_000
+
+
+def late(rng: Any, seed: int) -> Stream:
+    """Five arms whose best changes up to twice; clicks come late, and silence is known after 300 impressions.
+
+    A click comes after 30 impressions on average, by an exponential distribution; 8 000 impressions.
+    """
+    events = np.sort(rng.choice(np.arange(1_000, LATE_ROUNDS), seed % 3, replace=False))
+    chances: list[Any] = []
+    for _ in range(len(events) + 1):
+        chances.append(_clicks(rng, chances[-1] if chances else None))
+    made = arms(rng, chances, np.searchsorted(events, np.arange(LATE_ROUNDS), side="right"))
+    delays = np.minimum(rng.exponential(30.0, LATE_ROUNDS), LATE_WINDOW - 1.0).astype(int)
+    return made | {"kind": "late", "delays": delays, "window": LATE_WINDOW}
+
+
+def graded(rng: Any, seed: int) -> Stream:
+    """Five arms with graded rewards, some nearly constant and some all or nothing; 5 000 impressions.
+
+    The best mean leads by 0.05; rewards of an arm have a beta distribution whose parameters add up to
+    between 0.2 and 200.
+    """
+    rounds = 5_000
+    while True:
+        means = rng.uniform(0.2, 0.8, 5)
+        if np.diff(np.sort(means))[-1] >= 0.05:
+            break
+    counts = 10.0 ** rng.uniform(np.log10(0.2), np.log10(200.0), 5)
+    made = arms(rng, [means], np.zeros(rounds, np.int64))
+    return made | {"kind": "graded", "rewards": rng.beta(means * counts, (1.0 - means) * counts, (rounds, 5))}
+
+
 def stealth(rng: Any, seed: int) -> Stream:
     """Ten arms; what nobody shows any more rises above the best, which stays as it is, 5 000 impressions."""
     before = np.sort(rng.uniform(0.05, 0.4, 10))[rng.permutation(10)]
@@ -212,6 +245,8 @@ STREAMS = {
         shifting,
         drift,
         stealth,
+        late,
+        graded,
         names,
         dueling,
         duels,

@@ -70,7 +70,7 @@ from tacit.service.projections.lift_periods import MAX_SUBPERIODS, TimeBins
 from tacit.service.projections.lift_report import PlanQuery, make_lift_report
 from tacit.service.projections.open_entries import MAX_JOINED_ROWS, SMALL_BLOCK
 from tacit.service.projections.reward_sums import ClosedDecisions, LiftSums
-from tacit.service.projections.series import Series, uniform_estimate
+from tacit.service.projections.series import Series, estimate_uniform_reward
 from tacit.service.projections.windows import WAITING
 
 HOMES = {
@@ -81,7 +81,7 @@ HOMES = {
     "MIN_WORKSPACE": snapshots_module,
     "fold": fold_module,
     "load_placement": fold_module,
-    "new_spec": fold_module,
+    "to_spec": fold_module,
     "IN_ORDER": background_tasks,
     "MOST_KEPT": sticky_users,
 }
@@ -349,7 +349,7 @@ def record_lessons(placement):
     corrected = []
 
     def note(entries, rewards, before):
-        for seq, reward, each in zip(windows.open.seqs(entries), rewards, before, strict=True):
+        for seq, reward, each in zip(windows.open.get_seqs(entries), rewards, before, strict=True):
             lessons.append(Lesson(seq, reward, each, windows.time))
 
     def learn_noted(entries, rewards):
@@ -455,7 +455,7 @@ class OpenWindows:
     def find(self, id):
         """Return the open decision of an id, or None."""
         entry = self.attribution.open.find(id)
-        return None if entry is None else self.attribution.open.row(entry)
+        return None if entry is None else self.attribution.open.get_row(entry)
 
     def find_row(self, seq):
         """Return the open decision of a number."""

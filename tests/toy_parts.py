@@ -42,7 +42,7 @@ class HourlyCounts(Projection):
     def add_decisions(self, rows):
         self.counts[rows.column("time")[0] // HOUR] += len(rows)
 
-    def remark(self, now):
+    def make_remark(self, now):
         return f"decisions in this hour: {self.counts[now // HOUR]}"
 
     def save_state(self):

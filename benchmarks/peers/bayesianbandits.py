@@ -11,6 +11,8 @@ from bayesianbandits import (
     ThompsonSampling,
 )
 
+COUNTING = ("",)
+
 
 def agent(stream, forgetting=None):
     """Return a function of a seed: Thompson sampling on Beta beliefs, decayed every round."""

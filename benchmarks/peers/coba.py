@@ -10,13 +10,13 @@ def bandit(arms, make):
 
     def seeded(seed):
         learner = make(seed)
-        last = []
+        last = {}
 
         def choose():
-            last[:] = learner.predict(None, actions)[:2]
-            return last[0]
+            arm, last["probability"] = learner.predict(None, actions)[:2]
+            return arm
 
-        return choose, lambda arm, reward: learner.learn(None, arm, reward, last[1])
+        return choose, lambda arm, reward: learner.learn(None, arm, reward, last["probability"]), last
 
     return seeded
 

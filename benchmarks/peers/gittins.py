@@ -23,7 +23,7 @@ def player(candidates, bits=12, **settings):
             last["id"] = record.decision_id
             return record.chosen if offer is None else offer[record.chosen]
 
-        return choose, lambda arm, reward: gittins.learn(state, last["id"], reward, 0.0)
+        return choose, lambda arm, reward: gittins.learn(state, last["id"], reward, 0.0), last
 
     return seeded
 

@@ -1,7 +1,11 @@
 """mabwiser, as its documentation says: predict, then partial_fit."""
 
+import itertools
+
 import numpy as np
 from mabwiser.mab import MAB, LearningPolicy
+
+COUNTING = ("ThompsonSampling",)
 
 
 def classical(stream):
@@ -14,17 +18,17 @@ def classical(stream):
 
 
 def player(policy, arms):
-    """Return a function of a seed; its player predicts once every arm was tried."""
+    """Return a function of a seed; its player predicts once it knows a reward of every arm."""
 
     def seeded(seed):
         mab = MAB(list(arms), policy, seed=seed)
-        untried = iter(arms)
+        learned, order = set(), itertools.cycle(arms)
 
-        def choose():
-            arm = next(untried, None)
-            return mab.predict() if arm is None else arm
+        def learn(arm, reward):
+            mab.partial_fit([arm], [reward])
+            learned.add(arm)
 
-        return choose, lambda arm, reward: mab.partial_fit([arm], [reward])
+        return lambda: mab.predict() if len(learned) == len(arms) else next(order), learn
 
     return seeded
 

@@ -3,9 +3,11 @@
     play.py PACKAGE ROLE STREAM.npz... [--only NAME]
 
 The file ``PACKAGE.py`` beside this one has a function per role. It takes a stream's arrays and
-returns, by the names of the algorithms, functions of a seed. For arms (``arms``), arms with
-features (``features``) and users with numbers (``users``) these return a function that chooses an arm and
-one that learns its reward; for all else they play by themselves, and return the rounds and a list of scores.
+returns, by the names of the algorithms, functions of a seed. For arms (``arms``, ``late``, ``graded``), arms
+with features (``features``) and users with numbers (``users``) these return a function that chooses an arm,
+one that learns its reward and, if it needs more of the decision, the dictionary that holds it; for all else
+they play by themselves, and return the rounds and a list of scores. Algorithms whose names begin with one of
+the file's ``COUNTING`` take no rewards but 0 and 1.
 """
 
 from __future__ import annotations
@@ -29,13 +31,15 @@ def main():
     parser.add_argument("--only")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    role = runpy.run_path(str(Path(__file__).with_name(f"{asked.package}.py")))[asked.role]
+    module = runpy.run_path(str(Path(__file__).with_name(f"{asked.package}.py")))
+    role = module[asked.role]
     played = {}
     for path in asked.streams:
         with np.load(path, allow_pickle=False) as file:
             stream = dict(file)
         for name, make in role(stream).items():
             if asked.only in (None, name):
+                stream["rounded"] = name.startswith(module.get("COUNTING", ()))
                 played.setdefault(name, []).append(play(make, stream))
     print(json.dumps({"played": played, "megabytes": megabytes()}))
 
@@ -57,7 +61,7 @@ def play_arms(make, stream):
     pulled = []
     start = time.process_time()
     for key, row, uniform in zip(keys, rows, uniforms):  # noqa: B905 old Pythons, too
-        choose, learn = players[key]
+        choose, learn = players[key][:2]
         arm = choose()
         learn(arm, 1.0 if uniform < row[arm] else 0.0)
         pulled.append(arm)
@@ -66,11 +70,50 @@ def play_arms(make, stream):
     return seconds, len(keys), [float(regret.sum())]
 
 
+def play_late(make, stream):
+    """Play arms whose clicks come late, each learned when it is known; the score is the regret."""
+    chances, delays, window = stream["chances"][stream["which"]], stream["delays"], int(stream["window"])
+    choose, learn, *last = make(int(stream["seed"]))
+    clicks = stream["uniforms"][:, None] < chances
+    known = [[] for _ in range(len(chances) + window + 1)]
+    pulled = []
+    start = time.process_time()
+    for t in range(len(chances)):
+        for arm, reward, before in known[t]:
+            for own in last:
+                own.update(before)
+            learn(arm, reward)
+        arm = choose()
+        click, before = bool(clicks[t, arm]), dict(*last)
+        known[t + 1 + (int(delays[t]) if click else window)].append((arm, float(click), before))
+        pulled.append(arm)
+    seconds = time.process_time() - start
+    return (
+        seconds,
+        len(chances),
+        [float((chances.max(axis=1) - chances[np.arange(len(pulled)), pulled]).sum())],
+    )
+
+
+def play_graded(make, stream):
+    """Play arms with graded rewards, rounded to 0 or 1 at random for who counts; the score is the regret."""
+    rewards, uniforms, means = stream["rewards"].tolist(), stream["uniforms"].tolist(), stream["chances"][0]
+    choose, learn = make(int(stream["seed"]))[:2]
+    pulled = []
+    start = time.process_time()
+    for row, uniform in zip(rewards, uniforms):  # noqa: B905
+        arm = choose()
+        learn(arm, float(uniform < row[arm]) if stream["rounded"] else row[arm])
+        pulled.append(arm)
+    seconds = time.process_time() - start
+    return seconds, len(rewards), [float((means.max() - means[pulled]).sum())]
+
+
 def play_features(make, stream):
     """Play a stream of arms with features; the score is the regret."""
     chances, offers = stream["chances"], stream["offers"].tolist()
     uniforms, known = stream["uniforms"].tolist(), chances.tolist()
-    choose, learn = make(int(stream["seed"]))
+    choose, learn = make(int(stream["seed"]))[:2]
     pulled = []
     start = time.process_time()
     for offer, uniform in zip(offers, uniforms):  # noqa: B905
@@ -119,7 +162,14 @@ def play_lists(make, stream):
     return time.process_time() - start, len(chances), [worth]
 
 
-KINDS = {"arms": play_arms, "features": play_features, "users": play_users, "lists": play_lists}
+KINDS = {
+    "arms": play_arms,
+    "late": play_late,
+    "graded": play_graded,
+    "features": play_features,
+    "users": play_users,
+    "lists": play_lists,
+}
 
 
 def play_by_itself(make, stream):

@@ -15,6 +15,9 @@ with open("/dev/null", "w") as sys.stderr:
 sys.stderr = sys.__stderr__
 
 
+COUNTING = ("",)
+
+
 def classical(stream):
     """Thompson sampling; its arms have names."""
     names = [str(arm) for arm in range(stream["chances"].shape[1])]

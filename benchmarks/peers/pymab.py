@@ -3,6 +3,8 @@
 import numpy as np
 from pymab import policies as its
 
+COUNTING = ("BernoulliThompson", "DiscountedThompson", "SlidingWindowThompson", "KLUCB")
+
 
 def players(stream, policies):
     """Return functions of a seed that give what a policy chooses and learns with."""

@@ -5,6 +5,8 @@ import random
 import numpy as np
 from river import bandit, linear_model, optim, proba, stats
 
+COUNTING = ("ThompsonSampling",)
+
 
 def player(make):
     """Return a function of a seed that gives what a policy chooses and learns with."""

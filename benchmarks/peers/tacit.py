@@ -94,10 +94,10 @@ def changes_compiled(stream):
     }
 
 
-def shifting(stream):
-    """What may follow a change without signals that announce it, and what expects none."""
+def followers(stream):
+    """Return what may follow a change without signals that announce it, and what expects none."""
     arms = stream["chances"].shape[1]
-    policies = {
+    return {
         "KLUCB": tacit.KLUCB(arms),
         "UCB1(0.1)": tacit.UCB1(arms, alpha=0.1),
         "Thompson": tacit.Thompson(arms),
@@ -107,7 +107,40 @@ def shifting(stream):
         "CUSUMUCB(50)": tacit.policies.baselines.CUSUMUCB(arms, samples=50, xi=0.5),
         "DiscountedUCB(0.99)": tacit.policies.baselines.DiscountedUCB(arms, discount=0.99, xi=0.2),
     }
-    return {name: called(policy) for name, policy in policies.items()}
+
+
+def shifting(stream):
+    """The same, called from Python."""
+    return {name: called(policy) for name, policy in followers(stream).items()}
+
+
+def windowed(policy, stream):
+    """Return a function of a seed: a feedback window gets clicks when they come, and nothing else."""
+    chances, delays, rounds = stream["chances"][stream["which"]], stream["delays"], int(stream["horizon"])
+    clicks = stream["uniforms"][:, None] < chances
+
+    def seeded(seed):
+        def play():
+            learner = tacit.Learner(policy, seed=seed, propensities=False)
+            window = tacit.FeedbackWindow(learner, seconds=float(stream["window"]))
+            known, pulled = [[] for _ in range(rounds + int(stream["window"]) + 1)], []
+            for t in range(rounds):
+                for decision in known[t]:
+                    window.feedback(decision, time=float(t))
+                decision = window.choose("one", time=float(t))
+                pulled.append(decision.slot)
+                if clicks[t, decision.slot]:
+                    known[t + 1 + int(delays[t])].append(decision)
+            return rounds, [(chances.max(axis=1) - chances[np.arange(rounds), pulled]).sum()]
+
+        return play
+
+    return seeded
+
+
+def late(stream):
+    """What may follow a change, by a feedback window."""
+    return {name: windowed(policy, stream) for name, policy in followers(stream).items()}
 
 
 def dueled(stream, policies, runs):

@@ -17,6 +17,11 @@ def shifting(stream):
     return {"auto": _tacit["called"](tacit.auto(stream["chances"].shape[1]))}
 
 
+def late(stream):
+    """Arms by name, with a feedback window."""
+    return {"auto": _tacit["windowed"](tacit.auto(stream["chances"].shape[1]), stream)}
+
+
 def dueling(stream):
     """Duels of arms."""
     return _tacit["dueled"](stream, {"auto": tacit.auto(len(stream["preferences"]), shows="duel")}, 1)

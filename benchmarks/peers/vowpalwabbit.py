@@ -23,7 +23,7 @@ def player(rows, options):
             lines[last["place"]] = f"0:{-reward}:{last['chance']} " + lines[last["place"]]
             workspace.learn(lines)
 
-        return choose, learn
+        return choose, learn, last
 
     return seeded
 

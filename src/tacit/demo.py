@@ -82,7 +82,7 @@ class Scenario:
 
     @property
     def control_label(self) -> str:
-        """Name of the policy after "tacit:", with the share of users who see a random arm, if any."""
+        """Label of the service's results: its policy, and the share of users who see a random arm, if any."""
         return f"tacit: {self.label}" + (f", {self.holdout:.0%} at random" if self.holdout else "")
 
 
@@ -95,9 +95,10 @@ def build_scenario(
     *,
     context: bool = False,
 ) -> Scenario:
-    """Return a scenario: of users with contexts, of real search interest if a table is given, or simulated.
+    """Return a scenario: users with contexts, real search interest from a table, or simulated queries.
 
-    None as policy or number of impressions selects the scenario's default.
+    With None, policy and number of impressions are the scenario's default. Raises InvalidValue for contexts
+    with a table.
 
     Raises
     ------
@@ -152,7 +153,7 @@ class Traffic:
 
     @classmethod
     def draw(cls, scene: Scenario) -> Traffic:
-        """Draw all impressions of a scenario from its seed, and return them."""
+        """Return all impressions of a scenario, drawn from its seed."""
         rng = run_stream(scene.seed, 0, ENVIRONMENT_STREAM)
         if scene.environment is None:
             contexts, truth = simulate_users(rng, scene.impressions)
@@ -170,7 +171,9 @@ class Traffic:
         return cls(lanes, uniforms, truth, [])
 
     def outcome(self, shown_arms: Ints) -> DemoTotals:
-        """Return clicks and regret per impression, given the index of the arm shown at each impression."""
+        """Return the clicks and regret per impression that follow from ``shown_arms``, the arm index of each
+        impression.
+        """
         expected_clicks = self.truth[np.arange(len(shown_arms)), shown_arms]
         return DemoTotals(self.uniforms < expected_clicks, self.truth.max(axis=1) - expected_clicks)
 
@@ -211,7 +214,7 @@ CLICK_LOG_ODDS: dict[str, dict[str, float]] = {
 
 
 def simulate_users(rng: Generator, count: int) -> tuple[list[dict[str, Any]], Floats]:
-    """Draw users; return their contexts, and click probabilities of shape (users, arms)."""
+    """Return the contexts of random users, and their click probabilities, of shape (users, arms)."""
     ages, new = rng.uniform(16, 80, count).round(), rng.random(count) < 0.25
     devices, countries = rng.choice(SCHEMA["device"], count), rng.choice(COUNTRIES, count)
     features = {"all": np.ones(count), "age": (ages - 48.0) / 18.5, "new": new.astype(float)}
@@ -268,7 +271,7 @@ def print_header(scene: Scenario, address: str, as_json: bool) -> None:
 
 
 def summarize_last_fifth(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> list[tuple[str, ...]]:
-    """Return table rows with the arm shown most for each key in the last fifth of the impressions.
+    """Return a table with the arm shown most for each key in the last fifth of the impressions.
 
     The first row has the titles; keys without impressions are left out.
     """
@@ -286,7 +289,9 @@ def summarize_last_fifth(scene: Scenario, traffic: Traffic, shown_arms: Ints) ->
 
 
 def compare_outcomes(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> dict[str, DemoTotals]:
-    """Return the totals of the policy, the best fixed arm, uniform choice and the optimum, by label."""
+    """Return by label the totals of the service, of the best fixed arm, of uniform choice and of the
+    optimum.
+    """
     rng = run_stream(scene.seed, 0, POLICY_STREAM)
     uniform = rng.integers(0, len(scene.arms), len(shown_arms))
     fixed_label = "the same page for all, the best" if traffic.contexts else "best fixed arm"
@@ -366,9 +371,9 @@ SERVICE_ELEMENTS = re.compile(
 
 
 def render_static_page(address: str, query: str) -> str:
-    """Return the placement's page as the text of a single HTML file that works without the service.
+    """Return the placement's page as one HTML file that works without the service.
 
-    The page, its style and its icon are read from the service.
+    The page, its style and its icon are fetched from the service.
     """
     page, style, icon = (
         fetch(f"{address}{path}")
@@ -383,7 +388,7 @@ def render_static_page(address: str, query: str) -> str:
 
 
 def fetch(address: str) -> str:
-    """Return the text at a URL."""
+    """Return the text at a URL; errors of the connection are raised."""
     with urlopen(address, timeout=30) as answer:  # noqa: S310
         return str(answer.read().decode())
 
@@ -393,9 +398,9 @@ def fetch(address: str) -> str:
 
 @contextmanager
 def running_service(scene: Scenario, folder: Path, port: int) -> Iterator[str]:
-    """Start the service as a process with a new store in ``folder``; yield its address when it is ready.
+    """Run the service in a process with a new store in ``folder``; yield its address once it is ready.
 
-    An old store of a demonstration is deleted. At the end the process is stopped.
+    The store of an earlier demonstration is deleted. At the end the process is stopped.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("demo.sqlite*"):
@@ -464,7 +469,8 @@ seed = {scene.seed}
 
 
 def free_port(port: int = 0) -> int:
-    """Return ``port`` if it is free on the loopback interface; for 0, return some free port.
+    """Return ``port`` if it is free on the loopback interface, or any free port for 0; else raise
+    InvalidValue.
 
     Raises
     ------
@@ -481,9 +487,10 @@ def free_port(port: int = 0) -> int:
 
 
 def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Wait until the service is ready; show progress.
+    """Wait until the service is ready, with a progress bar.
 
-    Raises TacitError, or MissingExtra, if the process ends or its log does not grow for ten minutes.
+    Raises TacitError if its process ends, or its log does not grow for ten minutes; MissingExtra if packages
+    are missing.
     """
     with progress(None, "starting the service (the first time it compiles)") as advance:
         while time.time() < log.stat().st_mtime + PATIENCE:
@@ -506,9 +513,9 @@ def await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
 def send(
     scene: Scenario, traffic: Traffic, address: str, write: EventWriter | None = None
 ) -> tuple[Ints, float]:
-    """Send all searches and clicks; return the index of the arm shown for each, and the duration in seconds.
+    """Send all searches and clicks; return the arm index shown for each search, and the duration in seconds.
 
-    Clicks are sent as feedback, or passed to ``write`` if given.
+    Clicks are sent as feedback or, if ``write`` is passed, written by it.
     """
     index_by_arm = {arm: arm_index for arm_index, arm in enumerate(scene.arms)}
     shown_arms = np.empty(scene.impressions, np.int64)
@@ -537,10 +544,11 @@ def send(
 def send_concurrently(
     address: str, count: int, label: str, send: Callable[[HTTPConnection, range], None]
 ) -> float:
-    """Call ``send`` with batches of all indices from parallel threads; return the duration in seconds.
+    """Call ``send`` in parallel threads with batches of the indices 0 to ``count`` − 1; return the duration
+    in seconds.
 
-    Each batch is one request, as from a web server. Requests are spread over some seconds, so that the
-    page shows how the policy learns.
+    Each batch is one request, as from a web server. Requests are spread over some seconds, so that the page
+    shows how the policy learns.
     """
     port = int(address.rstrip("/").rpartition(":")[2])
     stopped = threading.Event()
@@ -570,9 +578,10 @@ def send_concurrently(
 
 
 def await_results(address: str, resource: str) -> Row:
-    """Wait until all windows have closed, or ten minutes; return a result of the placement as JSON data.
+    """Wait until all windows have closed, at most ten minutes; return the placement's lift, for-whom or
+    verdict.
 
-    ``resource`` is lift, for-whom or verdict.
+    ``resource`` names which; the result is JSON data.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -614,9 +623,9 @@ def post_batch(connection: HTTPConnection, action: str, field: str, content: Ite
 
 
 def draw(scene: Scenario, outcomes: dict[str, DemoTotals], path: Path) -> Path | None:
-    """Draw click rates and regret over time, and write the figure to ``path``; return ``path``.
+    """Draw click rates and regret over time, write the figure to ``path``, and return ``path``.
 
-    Without matplotlib, nothing is written, and the result is None.
+    Without matplotlib, nothing is written, and None is returned.
     """
     from tacit.plots import figure, save
 
@@ -667,9 +676,9 @@ EventWriter = Callable[[str, float, float], None]
 
 @contextmanager
 def feed_events(folder: Path, placement: str, address: str) -> Iterator[EventWriter]:
-    """Start ``tacit feed`` on a growing file of events; yield a function that appends an event to it.
+    """Run ``tacit feed`` on a growing file of events; yield a function that appends an event to the file.
 
-    At the end the feed is stopped, and the whole file is fed again; each event still counts once.
+    At the end the feed is stopped, and the whole file is fed again: each event still counts once.
 
     Raises
     ------

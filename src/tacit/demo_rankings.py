@@ -68,7 +68,7 @@ class SimulatedUsers:
 
     @classmethod
     def draw(cls, lists: int, seed: int) -> SimulatedUsers:
-        """Draw users of so many lists, and the articles' relevance, from a seed; return them."""
+        """Return users of so many lists, and the articles' relevance, drawn from a seed."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = np.sort(rng.beta(1.0, 4.0, len(ARTICLES)))
         # The initial order is that of a search engine, better than random.
@@ -76,7 +76,9 @@ class SimulatedUsers:
         return cls(relevance[order], rng.random((lists, POSITIONS, 2)))
 
     def simulate_reading(self, i: int, shown_articles: Ints) -> tuple[Booleans, Booleans]:
-        """Return two masks of the positions of a list: viewed by user ``i``, and clicked."""
+        """Return two masks of the positions of a list: those that user ``i`` views, and those that the user
+        clicks.
+        """
         looks, clicks = np.zeros((2, POSITIONS), np.bool_)
         for position, article in enumerate(shown_articles.tolist()):
             looks[position] = True
@@ -88,15 +90,19 @@ class SimulatedUsers:
         return looks, clicks
 
     def outcome(self, shown_articles: Ints) -> ListTotals:
-        """Return views, clicks and relevance of lists of article indices, of shape (lists, positions)."""
+        """Return views, clicks and relevance of the lists ``shown_articles``: article indices, shape (lists,
+        positions).
+        """
         pairs = [self.simulate_reading(i, articles) for i, articles in enumerate(shown_articles)]
         looks, clicks = (np.array(column) for column in zip(*pairs, strict=True))
         return ListTotals(looks, clicks, self.relevance[shown_articles])
 
     def rank_by_click_rate(self, seed: int) -> Ints:
-        """Return the lists of a baseline that ranks by clicks per impression, of shape (lists, positions).
+        """Return the lists of a baseline that ranks by clicks per impression, as article indices (lists,
+        positions).
 
-        It ignores examination, learns after each list, and shows a tenth of the lists in random order.
+        It ignores that positions may not be viewed, learns after each list, and shows a tenth of the lists in
+        random order.
         """
         rng = np.random.default_rng(seed)
         clicks, times = np.zeros(len(ARTICLES)), np.zeros(len(ARTICLES))
@@ -172,7 +178,7 @@ def play_lists(
 
 
 def compare_lists(scene: Scenario, users: SimulatedUsers, shown_articles: Ints) -> dict[str, ListTotals]:
-    """Return the totals of the shown lists, of two baselines and of the best order, by their labels."""
+    """Return by label the totals of the shown lists, of two baselines and of the best order."""
     best, size = np.argsort(-users.relevance)[:POSITIONS], (len(shown_articles), 1)
     return {
         scene.control_label: users.outcome(shown_articles),
@@ -183,7 +189,7 @@ def compare_lists(scene: Scenario, users: SimulatedUsers, shown_articles: Ints) 
 
 
 def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, float]:
-    """Request all lists and send the users' clicks; return the shown articles, and the duration in seconds.
+    """Request all lists, and send the users' clicks; return the shown articles, and the duration in seconds.
 
     The articles are indices, of shape (lists, positions).
     """
@@ -201,9 +207,9 @@ def send_lists(users: SimulatedUsers, lists: int, address: str) -> tuple[Ints, f
 
 
 def draw_lists(title: str, outcomes: dict[str, ListTotals], path: Path) -> Path | None:
-    """Draw views, clicks and relevance by position, and write the figure to ``path``; return ``path``.
+    """Draw views, clicks and relevance by position, write the figure to ``path``, and return ``path``.
 
-    Without matplotlib, nothing is written, and the result is None.
+    Without matplotlib, nothing is written, and None is returned.
     """
     from tacit.plots import figure, save
 
@@ -257,7 +263,7 @@ class SimulatedSearches:
 
     @classmethod
     def draw(cls, searches: int, seed: int) -> SimulatedSearches:
-        """Draw so many searches, the documents' relevance and the rankings from a seed; return them."""
+        """Return so many searches, the documents' relevance and the rankings, drawn from a seed."""
         rng = run_stream(seed, 0, ENVIRONMENT_STREAM)
         relevance = rng.beta(0.6, 2.4, (QUERIES, DOCUMENTS))
         noise_scale = np.array(list(RANKERS.values()))[None, :, None]
@@ -276,7 +282,9 @@ class SimulatedSearches:
         return np.flatnonzero(is_viewed & is_relevant)
 
     def clicks_per_1000(self, ranker: int) -> float:
-        """Return the mean clicks per thousand searches if only one ranker's lists are shown, by its index."""
+        """Return the mean clicks per thousand searches if only the lists of the ranker with this index were
+        shown.
+        """
         lists = self.rankings[self.queries, ranker]
         return 1000 * float(
             np.mean([len(self.find_clicks(i, documents)) for i, documents in enumerate(lists)])
@@ -324,9 +332,8 @@ def play_duels(
 
 
 def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tuple[DuelTotals, float]:
-    """Request an interleaved list for each search, and send its clicks; return pairs and clicks.
-
-    The second result is the duration in seconds.
+    """Request an interleaved list for each search, and send its clicks; return the totals, and the duration
+    in seconds.
     """
     index_by_ranker = {name: ranker_index for ranker_index, name in enumerate(RANKERS)}
     totals = DuelTotals(np.empty((searches, 2), np.int64), np.empty(searches, np.int64))
@@ -351,9 +358,9 @@ def send_duels(simulated: SimulatedSearches, searches: int, address: str) -> tup
 
 
 def draw_duels(title: str, totals: DuelTotals, path: Path) -> Path | None:
-    """Draw each ranker's share of comparisons over time, and write the figure to ``path``; return ``path``.
+    """Draw each ranker's share of comparisons over time, write the figure to ``path``, and return ``path``.
 
-    Without matplotlib, nothing is written, and the result is None.
+    Without matplotlib, nothing is written, and None is returned.
     """
     from tacit.plots import figure, save
 

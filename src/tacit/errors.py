@@ -22,14 +22,15 @@ class TacitError(Exception):
     """The attributes that hold the arguments of the constructor, where it takes others than a message."""
 
     def __reduce__(self) -> Any:
-        """Return the class and the arguments from which pickle makes the error again."""
+        """Return the class and the constructor's arguments, by which pickle copies the error."""
         if not self.arguments:
             return super().__reduce__()
         return type(self), tuple(getattr(self, name) for name in self.arguments)
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return a text with the name most similar to an unknown one, for an error; empty if none is similar.
+    """Return " (did you mean 'NAME'?)" with the name most similar to an unknown one, for an error; "" if none
+    is similar.
 
     Examples
     --------
@@ -55,7 +56,8 @@ OPTION_OWNERS |= {"epsilon": "ExplorationFloor(policy, epsilon=…)", "segment":
 
 
 def option_error(function_name: str, name: str, parameters: Iterable[str]) -> TypeError:
-    """Return (not raise) the TypeError for an unknown option, with a hint about the right name or function.
+    """Return the TypeError for an unknown option, with a hint about the right name or function; the caller
+    raises it.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def parameter_names(code: Any) -> list[str]:
 
 
 def refuse_options(function: Any, unknown: Iterable[str]) -> None:
-    """Raise a TypeError about the first of the options that a function does not have."""
+    """Raise a TypeError about the first of ``unknown``, options that ``function`` does not have."""
     raise option_error(function.__qualname__, next(iter(unknown)), parameter_names(function.__code__))
 
 
@@ -112,7 +114,7 @@ def check_call(
 
 
 def with_suggestions(function: Function) -> Function:
-    """Return a wrapper of a function: the TypeError of a wrong call lists the options and suggests one."""
+    """Return a wrapper of a function, whose TypeError for a wrong call lists the options and suggests one."""
     name = function.__qualname__.removesuffix(".__init__")
 
     @wraps(function)
@@ -148,6 +150,7 @@ class InvalidValue(TacitError, ValueError):
     arguments = "field", "value", "allowed"
 
     def __init__(self, field: str, value: Any, allowed: str) -> None:
+        """Create the error; its message has at most 200 characters of the value."""
         text = repr(value)
         if len(text) > 200:
             text = text[:197] + "..."
@@ -179,6 +182,7 @@ class KernelError(TacitError):
     arguments = "file", "line", "kernel", "cause"
 
     def __init__(self, file: str, line: int, kernel: str, cause: str) -> None:
+        """Create the error; ``line`` is in ``file``, and ``kernel`` may be empty."""
         super().__init__(f"{file}:{line}: {kernel + ': ' if kernel else ''}{cause}")
         self.file = file
         self.line = line
@@ -212,6 +216,7 @@ class MissingPackage(TacitError, ImportError):
     arguments = ("package",)
 
     def __init__(self, package: str) -> None:
+        """Create the error for a package, with the command that installs it."""
         super().__init__(f"{package} is not installed; install it with: pip install {package}")
         self.package = package
 
@@ -222,6 +227,7 @@ class MissingExtra(TacitError, ImportError):
     arguments = "module", "extra"
 
     def __init__(self, module: str, extra: str) -> None:
+        """Create the error for a module that is missing, with the command that installs ``extra``."""
         super().__init__(f"{module} is not installed; install it with: pip install 'tacit-learn[{extra}]'")
         self.module = module
         self.extra = extra
@@ -229,7 +235,7 @@ class MissingExtra(TacitError, ImportError):
 
 @contextmanager
 def require_extra(extra: str) -> Iterator[None]:
-    """Replace an ImportError within the ``with`` block by a MissingExtra, which names the extra to install.
+    """Raise MissingExtra, which names the extra to install, in place of an ImportError in the ``with`` block.
 
     Raises
     ------
@@ -245,7 +251,7 @@ def require_extra(extra: str) -> Iterator[None]:
 
 @contextmanager
 def undo_on_error(undo: Callable[..., object], *arguments: Any, **keywords: Any) -> Iterator[None]:
-    """Call ``undo`` with the arguments if the ``with`` block raises; the error is then raised again."""
+    """If the ``with`` block raises, call ``undo`` with the arguments, and raise the error again."""
     try:
         yield
     except BaseException:

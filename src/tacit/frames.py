@@ -59,7 +59,8 @@ def frame_names(frame: Any) -> list[str]:
 
 
 def frame_paths(frame: Any) -> list[str]:
-    """Return the dotted paths of the fields of structs, or of objects in the first rows, of a table.
+    """Return the dotted paths of all fields of a table's structs; objects count as structs by their first 100
+    rows.
 
     Examples
     --------
@@ -114,9 +115,9 @@ def frame_batches(frame: Any, names: Sequence[str], rows: int = BATCH_ROWS) -> I
 
 
 def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
-    """Return an Arrow reader of a table's record batches, of some columns or all.
+    """Return an Arrow reader of a table's record batches, of the named columns or of all.
 
-    Raises ValueError with column and row if values have no common type.
+    Raises ValueError with column and row if the values of a column have no common type.
     """
     import pyarrow as pa
 
@@ -147,7 +148,7 @@ def _has_sparse(frame: Any) -> bool:
 
 
 def _to_dense(column: Any) -> Any:
-    """Return a column of pandas with all its values, if it is sparse; else the column itself."""
+    """Return a column of pandas; a sparse one is converted to one that stores all values."""
     return column.sparse.to_dense() if hasattr(column.dtype, "fill_value") else column
 
 
@@ -159,7 +160,7 @@ def _is_pandas(frame: Any) -> bool:
 def _to_array(name: str, values: Any) -> Any:
     """Return the values of a column as an Arrow array.
 
-    Raises ValueError, with the row, if it is no column or its values have no common type.
+    Raises ValueError if they are no column, or, with the row, if they have no common type.
     """
     import pyarrow as pa
 
@@ -225,7 +226,7 @@ def to_matrix(field: str, value: Any) -> Any:
 
 
 def to_numeric(field: str, value: Any) -> Any:
-    """Return numbers, or a table of numbers, as an array; refuse text, even of digits.
+    """Return numbers, or a table of numbers, as an array; raise TypeError for text, even of digits.
 
     Raises
     ------
@@ -245,9 +246,8 @@ def to_numeric(field: str, value: Any) -> Any:
 
 
 def _batch_to_numbers(field: str, batch: Any, names: Sequence[str]) -> Floats:
-    """Return a record batch as an array of floats, of shape (rows, columns).
-
-    Raises InvalidValue, with the column's name, if a column is not numeric.
+    """Return a record batch as an array of floats, shape (rows, columns); raise InvalidValue for a column of
+    others.
     """
     numbers = np.zeros((len(batch), len(names)))
     for column, name in enumerate(names):

@@ -10,10 +10,10 @@ LazyAccess = tuple[Callable[[str], Any], Callable[[], list[str]]]
 
 
 def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
-    """Return functions ``__getattr__`` and ``__dir__`` for a package with lazily imported names.
+    """Return ``__getattr__`` and ``__dir__`` for a package that imports names on first use.
 
-    A module and its dependencies are imported only when one of its names is used. For type checkers
-    and the reference, the package repeats the imports under ``TYPE_CHECKING``.
+    A module and its dependencies are imported only when one of its names is used. For type checkers and the
+    reference, the package repeats the imports under ``TYPE_CHECKING``.
 
     Parameters
     ----------

@@ -47,9 +47,9 @@ PAPER_NAMES = {
 
 
 def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: Any) -> tuple[Any, Any]:
-    """Return a new matplotlib figure and its axes in the house style, with no global state.
+    """Return a new matplotlib figure and its axes in the house style, without pyplot's global state.
 
-    With several rows, the axes are an array; ``options`` are those of matplotlib's ``subplots``.
+    With several rows, the axes are an array; ``options`` are passed to matplotlib's ``subplots``.
 
     Raises
     ------
@@ -70,7 +70,8 @@ def figure(width: float = 7.0, height: float = 4.3, rows: int = 1, **options: An
 
 
 def check_plot(path: Path) -> None:
-    """Check in advance that a figure can be drawn and has a format for a path's suffix; write nothing.
+    """Raise an error in advance if a figure cannot be drawn, or written in the format of a path's suffix;
+    write nothing.
 
     Raises
     ------
@@ -83,7 +84,7 @@ def check_plot(path: Path) -> None:
 
 
 def _check_suffix(drawing: Any, path: Path) -> None:
-    """Raise InvalidValue if a figure cannot be written in the format of a path's suffix."""
+    """Raise InvalidValue if a figure cannot be written in the format of the path's suffix."""
     suffixes = drawing.canvas.get_supported_filetypes()
     if path.suffix and path.suffix[1:].lower() not in suffixes:
         raise InvalidValue("plot", str(path), f"give a name that ends in one of .{', .'.join(suffixes)}")
@@ -99,7 +100,7 @@ def save(drawing: Any, path: Path) -> Path:
 
 @contextmanager
 def open_axes(path: str | Path | None, ax: Any, height: float = 4.3) -> Iterator[Any]:
-    """Yield axes to draw on, new or those given; at the end, write their figure to the path, if there is one.
+    """Yield axes to draw on, ``ax`` or new ones; at the end, write their figure to the path, if there is one.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ class Plot:
         raise NotImplementedError
 
     def plot(self, path: str | Path | None = None, *, ax: Any = None) -> Any:
-        """Draw the result on new or given axes; write the figure to a path, if given; return the axes.
+        """Draw the result on new axes or on ``ax``, write the figure to a path, if one is passed, and return
+        the axes.
 
         The arguments are as for :meth:`tacit.simulation.SimulationResult.plot`.
         """
@@ -169,9 +171,9 @@ class EstimateRow(NamedTuple):
 
 
 def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> None:
-    """Draw each estimate with its intervals in a row, from the bottom up, and a dashed line at the reference.
+    """Draw each row's estimate with its intervals, from the bottom up, and a dashed line at ``reference``.
 
-    A row without an estimate says "too early". The rows' names label the vertical axis, whose limits are set.
+    A row without an estimate says "too early". Sets limits and labels of the vertical axis.
     """
     for y, row in enumerate(rows):
         if row.estimate is None:
@@ -186,7 +188,9 @@ def draw_estimates(ax: Any, rows: Sequence[EstimateRow], reference: float) -> No
 
 
 def _notebook_axes(height: float) -> Any:
-    """Return new axes in the house style, of a pyplot figure of a height in inches that notebooks show."""
+    """Return axes in the house style of a new pyplot figure, which notebooks show; ``height`` is in
+    inches.
+    """
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -247,7 +251,9 @@ def assign_line_styles(
 
 
 def _policy_row(policy: str) -> int | None:
-    """Return the colour row of the policy whose name begins a text, in any spelling; None for no policy."""
+    """Return the row of colours of the policy whose name begins a text, in any spelling; None if it begins
+    with none.
+    """
     words = re.split(r"[ .]", re.split("[(,]", policy)[0])
     for count in range(len(words), 0, -1):
         name = re.sub(r"\W", "", "".join(words[:count])).lower()
@@ -259,7 +265,9 @@ def _policy_row(policy: str) -> int | None:
 
 
 def band(ax: Any, x: Any, samples: Any, label: str, **style: Any) -> None:
-    """Draw the mean over samples (axis 0) as a line; several samples get a band of two standard errors."""
+    """Draw the mean over samples (axis 0) as a line, with a band of two standard errors if there are
+    several.
+    """
     mean = samples.mean(axis=0)
     (line,) = ax.plot(x, mean, label=label, **style)
     if len(samples) > 1:

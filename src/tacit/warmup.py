@@ -36,7 +36,11 @@ CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
 
 
 def all_policies() -> list[Policy]:
-    """Return one example per policy, three with signals, and plain single-arm ones with a floor."""
+    """Return the policies to compile: an example of each class, three more with signals, and floors over
+    simple ones.
+
+    Simple ones show one arm, known by name.
+    """
     examples: list[Policy] = [kind.example() for kind in list_parts(policies, "policies")]
     # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
@@ -50,7 +54,9 @@ def all_policies() -> list[Policy]:
 
 
 def all_environments() -> list[Environment]:
-    """Return an example of each environment with immediate feedback, and another with delayed feedback."""
+    """Return the environments to compile for: an example of each class, with immediate and with delayed
+    feedback.
+    """
     examples = (kind.example() for kind in list_parts(environments, "environments"))
     examples_at_once: list[Environment] = [environment for environment in examples if environment is not None]
     return examples_at_once + [replace(environment, delay=1) for environment in examples_at_once]
@@ -59,7 +65,7 @@ def all_environments() -> list[Environment]:
 def compile_all() -> tuple[int, int, Path]:
     """Compile every policy for every driver into the cache, with a progress bar.
 
-    Return cache hits, compilations and the cache's folder.
+    Returns the numbers of loops loaded from the cache and compiled, and the cache's folder.
     """
     _compile_shared()
     policy_list, environment_list = all_policies(), all_environments()
@@ -77,7 +83,10 @@ def compile_all() -> tuple[int, int, Path]:
 
 
 def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
-    """Compile the loops of named policies for choosing, learning and simulation, with a progress bar.
+    """Compile the loops of named policies for choosing, learning and simulation into the cache, with a
+    progress bar.
+
+    Returns the numbers of loops loaded from the cache and compiled, and the cache's folder.
 
     Parameters
     ----------
@@ -109,7 +118,7 @@ def compile_named(names: Sequence[str]) -> tuple[int, int, Path]:
 
 
 def _get_cache_counts() -> tuple[int, int, Path]:
-    """Return the number of cache hits, that of compilations, and the cache's folder."""
+    """Return the number of loops loaded from the cache, the number compiled, and the cache's folder."""
     from tacit.core.compilation.loops import cache_root
     from tacit.core.compiled import cache_statistics
 
@@ -117,10 +126,10 @@ def _get_cache_counts() -> tuple[int, int, Path]:
 
 
 def compile_shipped() -> None:
-    """Compile the loops that platform wheels contain into the cache; return nothing.
+    """Compile the loops that platform wheels contain into the cache, with a progress bar.
 
-    This covers, for every policy, the loops of learners and of the service, and a simulation in its
-    default environment.
+    They are, for every policy, the loops of learners and of the service, and a simulation in its default
+    environment.
     """
     _compile_shared()
     policy_list = all_policies()
@@ -146,7 +155,9 @@ def _can_read(policy: Policy, environment: Environment) -> bool:
 
 
 def _compile_shared() -> None:
-    """Compile loops that do not depend on a policy: signals, windows, and series of the service."""
+    """Compile the loops that do not depend on a policy: of signals, feedback windows, and the service's
+    series.
+    """
     Signals(NAMES, arms=2, fast=1.0, slow=2.0)
     compile_loops()
     # Only if the service's packages are installed.
@@ -157,11 +168,10 @@ def _compile_shared() -> None:
 
 
 def _compile_simulation(policy: Policy, **feedback: Any) -> None:
-    """Run a short simulation of a policy in the first environment that fits, to compile its loops.
+    """Run a short simulation of a policy, to compile its loops; do nothing if no environment fits.
 
-    Environments are tried in the order of their names, but ``BernoulliArms`` first.
-
-    ``feedback`` are options of the simulation. If no environment fits, nothing is compiled.
+    Environments are tried in the order of their names, but ``BernoulliArms`` first. ``feedback`` has options
+    of the simulation.
     """
     kinds = sorted(list_parts(environments, "environments"), key=lambda kind: kind is not BernoulliArms)
     for environment in filter(None, (kind.example() for kind in kinds)):
@@ -171,7 +181,9 @@ def _compile_simulation(policy: Policy, **feedback: Any) -> None:
 
 
 def _compile_service_loops(policy: Policy) -> None:
-    """Run or load further loops of a learner to compile them: replays, refits, samples and propensities."""
+    """Compile the loops of a learner that the service uses in addition: replays, refits, forced arms and
+    propensities.
+    """
     learner: Learner = Learner(policy, seed=0)
     empty_batch = learner.loops.make_plain_batch(np.empty(0, np.int64), np.empty((0, policy.context_dim)))
     actions = np.empty((0, policy.action_width), np.int64)
@@ -185,7 +197,7 @@ def _compile_service_loops(policy: Policy) -> None:
 
 
 def _compile_learning(policy: Policy) -> None:
-    """Run a new learner for a few decisions to compile its loops for choosing, learning and corrections."""
+    """Compile a learner's loops for choosing, learning and corrections, by a few decisions."""
     learner = Learner(policy, seed=0)
     learner.compile()
     if is_correctable(policy):

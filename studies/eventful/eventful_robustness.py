@@ -22,6 +22,7 @@ from tacit.core.dispatch import choose, learn, restart
 from tacit.core.part import Fraction, PositiveFraction, set_field
 from tacit.environments import ShiftingArms
 from tacit.plots import assign_line_styles
+from tacit.policies import baselines
 from tacit.policies.base import Outcome
 from tacit.policies.baselines.detector_ucb import explore_in_turn
 from tacit.policies.baselines.glr_kl_ucb import ABOVE, BELOW, Hull, extend_hull, likelihood_ratio
@@ -103,7 +104,7 @@ class RatioRestart(Restarting):
         set_field(self, "arms", self.policy.arms)
 
     def init(self, lanes: int) -> State:
-        hull = policies.baselines.GLRKLUCB(self.arms).init(lanes).hull
+        hull = baselines.GLRKLUCB(self.arms).init(lanes).hull
         inner = self.policy.init(lanes)
         return self.State(inner, hull, np.zeros(lanes, np.int64), np.zeros(lanes, np.int64))
 
@@ -173,7 +174,7 @@ def entrants(scale: Scale) -> list[Entrant]:
     """Return all rows, each ORA before what is compared with it."""
     rectangle = Rectangle(dim=FEATURES, margin=MARGIN, anchored=True)
     bases = {"UCB1": policies.UCB1(ARMS), "KL-UCB": policies.KLUCB(ARMS), "Thompson": policies.Thompson(ARMS)}
-    a_query = scale.horizon // scale.queries
+    told = ARMS, scale.horizon // scale.queries, SHIFTS
     rows = [
         Entrant("ORA", base, policies.OracleRestart(policy, signal=FEATURES), True)
         for base, policy in bases.items()
@@ -191,25 +192,15 @@ def entrants(scale: Scale) -> list[Entrant]:
     rows.append(Entrant("auto", "Thompson", policies.auto(ARMS, signals_dim=FEATURES), True))
     rows += [
         Entrant("GLR", "UCB1", RatioRestart(bases["UCB1"]), False),
-        Entrant("GLR", "KL-UCB", policies.baselines.GLRKLUCB(ARMS), False),
+        Entrant("GLR", "KL-UCB", baselines.GLRKLUCB(ARMS), False),
         Entrant("GLR", "Thompson", RatioRestart(bases["Thompson"]), False),
         Entrant(UNFORCED, "UCB1", RatioRestart(bases["UCB1"], alpha=0.0), False),
-        Entrant(UNFORCED, "KL-UCB", policies.baselines.GLRKLUCB(ARMS, alpha=0.0), False),
+        Entrant(UNFORCED, "KL-UCB", baselines.GLRKLUCB(ARMS, alpha=0.0), False),
         Entrant(UNFORCED, "Thompson", RatioRestart(bases["Thompson"], alpha=0.0), False),
-        Entrant("CUSUM-UCB", "UCB1", policies.baselines.CUSUMUCB.from_horizon(ARMS, a_query, SHIFTS), False),
-        Entrant("M-UCB", "UCB1", policies.baselines.MUCB.from_horizon(ARMS, a_query, SHIFTS), False),
-        Entrant(
-            "discounted UCB",
-            "UCB1",
-            policies.baselines.DiscountedUCB.from_horizon(ARMS, a_query, SHIFTS),
-            False,
-        ),
-        Entrant(
-            "sliding window",
-            "UCB1",
-            policies.baselines.SlidingWindowUCB.from_horizon(ARMS, a_query, SHIFTS),
-            False,
-        ),
+        Entrant("CUSUM-UCB", "UCB1", baselines.CUSUMUCB.from_horizon(*told), False),
+        Entrant("M-UCB", "UCB1", baselines.MUCB.from_horizon(*told), False),
+        Entrant("discounted UCB", "UCB1", baselines.DiscountedUCB.from_horizon(*told), False),
+        Entrant("sliding window", "UCB1", baselines.SlidingWindowUCB.from_horizon(*told), False),
         Entrant("discounted", "Thompson", policies.Thompson(ARMS, discount=0.998), False),
     ]
     return rows
@@ -217,16 +208,8 @@ def entrants(scale: Scale) -> list[Entrant]:
 
 def environment(fraction: float, signals: str, events: str, queries: int) -> ShiftingArms:
     """Return the queries of one cell."""
-    return ShiftingArms(
-        arms=ARMS,
-        keys=queries,
-        shifting=fraction,
-        dim=FEATURES,
-        margin=MARGIN,
-        stealthy=events == "stealth",
-        announced=True,
-        **SIGNALS[signals],
-    )
+    contexts: dict[str, Any] = {"dim": FEATURES, "margin": MARGIN, "announced": True} | SIGNALS[signals]
+    return ShiftingArms(ARMS, queries, fraction, stealthy=events == "stealth", **contexts)
 
 
 def played(fraction: float, signals: str, events: str, setup: study.Setup) -> dict[tuple[str, str], Floats]:
@@ -363,9 +346,9 @@ def draw(cells: list[study.Cell], path: Path) -> None:
     marks = (
         (PROBATION, "Thompson", "o"),
         (PROBATION, "KL-UCB", "o"),
-        ("GLR", "Thompson", "_"),
-        ("GLR", "KL-UCB", "_"),
-        (UNFORCED, "KL-UCB", "+"),
+        ("GLR", "Thompson", "v"),
+        ("GLR", "KL-UCB", "v"),
+        (UNFORCED, "KL-UCB", "^"),
         ("BWC, merged", "UCB1", "s"),
         ("BWC, faithful", "UCB1", "D"),
         ("plain", "Thompson", "x"),

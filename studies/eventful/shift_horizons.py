@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,15 +76,10 @@ def named(row: PlayedPolicy) -> str:
 
 def environment(horizon: int, count: int, events: str, signals: str) -> ShiftingArms:
     """Return a query with evenly spread events."""
-    return ShiftingArms(
-        arms=ARMS,
-        events=(1 + np.arange(1, count + 1) * horizon // (count + 1)).tolist(),
-        dim=FEATURES,
-        margin=MARGIN,
-        signals="noise" if signals == "noise" else "box",
-        stealthy=events == "stealth",
-        announced=True,
-    )
+    rounds = (1 + np.arange(1, count + 1) * horizon // (count + 1)).tolist()
+    contexts: dict[str, Any] = {"dim": FEATURES, "margin": MARGIN}
+    contexts |= {"signals": "noise" if signals == "noise" else "box"}
+    return ShiftingArms(ARMS, events=rounds, stealthy=events == "stealth", announced=True, **contexts)
 
 
 def played(horizon: int, count: int, events: str, setup: study.Setup) -> dict[str, Floats]:

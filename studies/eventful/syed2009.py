@@ -6,11 +6,14 @@ traffic over 100 queries, interleaved; click probabilities uniform in [0, 1] wit
 best of at least 0.1; 1 to 10 events in a shifting query, at uniform rounds; contexts of other
 rounds in [0, 1/2]^d, of events outside of that box by at least 0.1; one anchored rectangle for
 all queries; L = 500, ε_S = 0.1; EXP3.S with Auer et al.'s parameters for T = 3·10⁶ and S = 10.
+Other readings change one of them each: phases that start cold, events 2·L rounds apart, contexts
+and rectangles of section 5.1.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from studies import study
+from studies.eventful import theory
 from studies.study import Setup
 from tacit.classifiers import Rectangle
-from tacit.core.arrays import Floats, Ints
+from tacit.core.arrays import Booleans, Floats, Generator, Ints
 from tacit.core.parallel import Report, run_tasks
 from tacit.environments import ShiftingArms
 from tacit.plots import assign_line_styles, band
@@ -141,18 +145,10 @@ def counted(
     true_events = {(lane, event) for lane, rounds in events.items() for event in rounds}
     false = {place for place, label in labels.items() if label == 0}
     true = {place for place, label in labels.items() if label == 1}
-    return Anatomy(
-        regret=regret,
-        events=len(true_events),
-        noticed=noticed,
-        testing=testing,
-        missed=missed,
-        alarms=sum(round > 1 and (lane, round) not in true_events for lane, round in labels),
-        false_labels=len(false),
-        contaminated=len(false & true_events) + witnessed,
-        true_labels=len(true),
-        mistaken=len(true - true_events),
-    )
+    alarms = sum(round > 1 and (lane, round) not in true_events for lane, round in labels)
+    contaminated, mistaken = len(false & true_events) + witnessed, len(true - true_events)
+    became = len(true_events), noticed, testing, missed, alarms
+    return Anatomy(regret, *became, len(false), contaminated, len(true), mistaken)
 
 
 def is_witness(policy: BWC, age: int) -> bool:
@@ -195,30 +191,78 @@ PAPER_FEATURES = {
 }
 # Standard deviations in thousands, where the text prints them.
 PAPER_DEVIATIONS = {("fraction", 0.375): (1.0, 10.0, 12.0, 6.0), ("features", 10): (0.355, 1.0, 5.0, 4.0)}
-READINGS = ("merged", "faithful")
+READINGS = ("merged", "faithful", "spaced", "ball")
+TESTED = 500
 
 
-def environment(fraction: float, features: int) -> ShiftingArms:
+@dataclass(frozen=True)
+class BallRectangle(Rectangle):
+    """The rectangle of section 5.1, for contexts in the L∞ ball."""
+
+    universe = "numbers in [-1, 1]"
+
+    @property
+    def diameter(self) -> float:
+        return theory.rectangle_diameter(self.dim, self.margin, "ball")
+
+    def feasible(self, contexts: Floats) -> Booleans:
+        return np.asarray((np.abs(contexts) <= 1.0).all(axis=1))
+
+
+@dataclass(frozen=True)
+class PaperQueries(ShiftingArms):
+    """Queries whose events may have to be some rounds apart, and whose contexts may be in the L∞ ball.
+
+    Parameters
+    ----------
+    space : int
+        Least number of rounds from an event of a query to the next; fewer events fit into its rounds.
+    ball : bool
+        Whether each signal is above or below 0, at random.
+
+    Examples
+    --------
+    >>> queries = PaperQueries(events=(10, 10), space=100)
+    >>> world = queries.world(np.random.default_rng(1), 950)
+    >>> len(world.starts) - 2, bool(np.diff(world.starts[1:-1]).min() >= 100)
+    (10, True)
+    """
+
+    space: int = 1
+    ball: bool = False
+
+    def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
+        # Spaced rounds are any rounds of a shorter history, each moved behind the gaps before it.
+        least, most = self.events
+        count = min(int(rng.integers(least, most + 1)), max(1 + (expected - 2) // self.space, 0))
+        gaps = (self.space - 1) * np.arange(count)
+        free = max(expected - 1 - int(gaps.max(initial=0)), 1)
+        rounds: list[int] = (2 + np.sort(rng.choice(free, count, replace=False)) + gaps).tolist()
+        return rounds
+
+    @staticmethod
+    def arrive(params: Any, world: ShiftingArms.World, round: int, rng: Generator) -> int:
+        lane = theory.shifting_arrive(params, world, round, rng)
+        if params.ball:
+            for i in range(params.dim):
+                world.impression.context[i] *= 1.0 - 2.0 * (rng.random() < 0.5)
+        return int(lane)
+
+
+def environment(fraction: float, features: int, reading: str = "merged") -> ShiftingArms:
     """Return the paper's queries."""
-    return ShiftingArms(
-        arms=ARMS,
-        keys=QUERIES,
-        shifting=fraction,
-        events=(1, 10),
-        gap=0.1,
-        traffic=1.0,
-        dim=features,
-        margin=MARGIN,
-        announced=True,
-    )
+    space, ball = 2 * TESTED if reading == "spaced" else 1, reading == "ball"
+    draws: dict[str, Any] = {"events": (1, 10), "gap": 0.1, "traffic": 1.0, "margin": MARGIN}
+    sizes = ARMS, QUERIES, fraction
+    return PaperQueries(*sizes, **draws, dim=features, announced=True, space=space, ball=ball)
 
 
 def policies(features: int, reading: str) -> list[Policy]:
     """Return the paper's four policies, in the order of ``NAMES``."""
-    rectangle = Rectangle(dim=features, margin=MARGIN, anchored=True)
+    box = Rectangle(features, MARGIN, anchored=True) if reading != "ball" else BallRectangle(features, MARGIN)
     return [
         OracleRestart(UCB1(ARMS), signal=features),
-        BWC(ARMS, classifier=rectangle, test_rounds=500, min_shift=0.1, merge_phases=reading == "merged"),
+        BWC(ARMS, classifier=box, test_rounds=TESTED, min_shift=0.1, merge_phases=reading != "faithful"),
         UCB1(ARMS),
         EXP3S.from_horizon(ARMS, HORIZON, 10),
     ]
@@ -226,13 +270,15 @@ def policies(features: int, reading: str) -> list[Policy]:
 
 def column(fraction: float, features: int, setup: study.Setup, checkpoints: int = 1) -> SimulationResult:
     """Simulate one column of a table."""
-    queries = environment(fraction, features)
+    queries = environment(fraction, features, setup.reading)
     return study.play(policies(features, setup.reading), queries, HORIZON, setup, checkpoints)
 
 
-def _cells(name: str, value: float, result: SimulationResult, paper: Any) -> list[study.Cell]:
+def _cells(
+    name: str, value: float, result: SimulationResult, paper: Any, setup: study.Setup
+) -> list[study.Cell]:
     """Return the cells of one column; ``paper`` holds the printed thousands."""
-    cells = study.regret_cells(NAMES, result.regret[:, :, -1], **{name: value})
+    cells = study.regret_cells(NAMES, result.regret[:, :, -1], reading=setup.reading, **{name: value})
     printed = {"paper": paper, "paper_std": PAPER_DEVIATIONS.get((name, value))}
     return [
         cell | {key: 1000.0 * thousands[i] if thousands else None for key, thousands in printed.items()}
@@ -265,7 +311,7 @@ def _settings(setup: study.Setup) -> dict[str, Any]:
 def figure_2a(setup: study.Setup) -> study.Reproduction:
     """Regret over time where a tenth of the queries shift."""
     result = column(0.1, 10, setup, checkpoints=200)
-    cells = _cells("fraction", 0.1, result, None)
+    cells = _cells("fraction", 0.1, result, None, setup)
     title = "Syed et al. (2009), figure 2a: cumulative regret, 10 % of the queries shifting"
 
     def draw(path: Path) -> None:
@@ -290,53 +336,58 @@ def figure_2a(setup: study.Setup) -> study.Reproduction:
 
 
 def figure_2b(setup: study.Setup) -> study.Reproduction:
-    """Final regret over the fraction of queries that shift."""
+    """Final regret over the fraction of queries that shift, by all readings."""
     cells = []
-    for fraction, paper in PAPER_FRACTIONS.items():
-        found = _cells("fraction", fraction, column(fraction, 10, setup), paper)
-        cells += _with_labels(found, fraction, setup)
+    for reading in READINGS:
+        for fraction, paper in PAPER_FRACTIONS.items():
+            cells += _with_labels(fraction, paper, setup._replace(reading=reading))
     title = "Syed et al. (2009), figure 2b: final regret by fraction of shifting queries"
     label = "fraction of the queries that shift"
-    return _final("fraction", label, cells, title, setup, f"\n\n{_labels_table(cells)}")
+    return _final("fraction", label, cells, title, setup, _labels(cells, setup))
 
 
 def _final(
     name: str, label: str, cells: list[study.Cell], title: str, setup: study.Setup, more: str = ""
 ) -> study.Reproduction:
     """Return what came of final regrets over a quantity of this name."""
-    text = _report(title, setup, _table(name, cells), _orderings(name, cells) + more)
-    return study.Reproduction(cells, text, _drawing(name, label, cells), _settings(setup))
+    mine = study.select(cells, reading=setup.reading)
+    text = _report(title, setup, _table(name, mine), _orderings(name, mine) + more)
+    return study.Reproduction(cells, text, _drawing(name, label, mine), _settings(setup))
 
 
 LABELLING = ("events", "noticed", "testing", "missed", "false_labels", "contaminated")
 
 
-def _with_labels(found: list[study.Cell], fraction: float, setup: study.Setup) -> list[study.Cell]:
-    """Add to a column's cells what became of BWC's events and labels, means per run."""
+def _with_labels(fraction: float, paper: Any, setup: study.Setup) -> list[study.Cell]:
+    """Return a column's cells and what became of BWC's events and labels in it, means per run."""
+    found = _cells("fraction", fraction, column(fraction, 10, setup), paper, setup)
     bwc = policies(10, setup.reading)[NAMES.index("BWC")]
     assert isinstance(bwc, BWC)
-    counts = means(dissect_all(bwc, environment(fraction, 10), HORIZON, setup))
+    counts = means(dissect_all(bwc, environment(fraction, 10, setup.reading), HORIZON, setup))
     labels = {key: counts[key] for key in LABELLING}
     none = dict.fromkeys(LABELLING)
     return [cell | (labels if cell["policy"] == "BWC" else none) for cell in found]
 
 
-def _labels_table(cells: list[study.Cell]) -> str:
-    """Return what became of BWC's events and labels as text and a Markdown table."""
-    columns = {"fraction": "{fraction:g}"} | {key: f"{{{key}:.1f}}" for key in LABELLING}
-    return f"""What became of events and labels in BWC, means per run: an event is noticed if it
-begins a testing phase, and else falls into one (testing) or is missed because its context was
-taken for none. A contaminated label calls the context of an event false; such labels are why later
-events are missed.
+def _labels(cells: list[study.Cell], setup: study.Setup) -> str:
+    """Return what became of BWC's events and labels, and of its regret by other readings."""
 
-{study.table(study.select(cells, policy="BWC"), columns)}"""
+    def tell(cell: study.Cell) -> str:
+        labels = f" ({cell['contaminated']:.1f})" if cell["policy"] == "BWC" else ""
+        return f"{cell['regret_mean'] / 1000:.1f}{labels}"
+
+    columns = {"fraction": "{fraction:g}"} | {key: f"{{{key}:.1f}}" for key in LABELLING}
+    mine = study.table(study.select(cells, policy="BWC", reading=setup.reading), columns)
+    both = [cell for cell in cells if cell["policy"] in ("ORA", "BWC")]
+    readings = study.pivot(both, ("reading", "policy"), "fraction", tell)
+    return "\n\n" + study.report("syed2009_contamination", setup, mine=mine, readings=readings)
 
 
 def figure_2c(setup: study.Setup) -> study.Reproduction:
     """Final regret over the number of features."""
     cells = []
     for features, paper in PAPER_FEATURES.items():
-        cells += _cells("features", features, column(0.1, features, setup), paper)
+        cells += _cells("features", features, column(0.1, features, setup), paper, setup)
     title = "Syed et al. (2009), figure 2c: final regret by number of features"
     return _final("features", "features of a context", cells, title, setup)
 

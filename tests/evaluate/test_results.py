@@ -67,8 +67,8 @@ def test_nothing_is_lost_as_time_goes_by(told):
     sums = results.sum_range(0)
     shown = np.bincount([arm for _, arm, _ in told], minlength=ARMS)
     earned = [sum(r or 0.0 for _, arm, r in told if arm == slot) for slot in range(ARMS)]
-    assert arm_results.impressions(sums).tolist() == shown.tolist()
-    assert arm_results.rewards(sums) == pytest.approx(earned)
+    assert arm_results.get_impressions(sums).tolist() == shown.tolist()
+    assert arm_results.get_rewards(sums) == pytest.approx(earned)
     assert sums[arm_results.DECISIONS] == len(told)
     assert sums[arm_results.R] == pytest.approx(sum(earned))
     for most in (1, 7, 96):
@@ -116,10 +116,10 @@ def test_results_of_shards_add_up(told, others):
 
 def test_a_new_arm_begins_with_nothing():
     results, time = counted([(0, 0, 1.0), (7200, 1, None)])
-    results.reach(4)
+    results.extend_arms(4)
     results.count_decisions(time, 1)[arm_results.FIRST_ARM + 6] += 1.0
-    assert arm_results.impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
-    assert arm_results.rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]
+    assert arm_results.get_impressions(results.sum_range(0)).tolist() == [1, 1, 0, 1]
+    assert arm_results.get_rewards(results.sum_range(0)).tolist() == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

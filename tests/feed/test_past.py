@@ -63,7 +63,7 @@ def made(folder, found, text=MAP, *, policy="auto", most=0.05):
 
 def test_a_past_becomes_a_log_a_configuration_that_can_be_served_and_a_report(tmp_path):
     (facts,) = made(tmp_path, events(4000)).facts
-    assert (facts.decisions, facts.keys, facts.weighed) == (4000, 3, True)
+    assert (facts.decisions, facts.keys, facts.has_all_propensities) == (4000, 3, True)
     assert [arm.name for arm in facts.arms] == ["holiday", "film", "recipe"]
     assert all(arm.low <= CHANCE[arm.name] <= arm.high for arm in facts.arms)
     was, at_random, policy, best = facts.outlooks
@@ -94,7 +94,7 @@ def test_without_propensities_nothing_is_proved_and_priors_weigh_less(tmp_path):
     with pytest.warns(match="propensities are estimated"):
         came = made(tmp_path, events(2000, known=False))
     (facts,) = came.facts
-    assert not facts.weighed
+    assert not facts.has_all_propensities
     assert all(sum(prior) == pytest.approx(20) for prior in facts.priors().values())
     assert "not proved" in came.summary()
     page = (tmp_path / "past" / "report.html").read_text()

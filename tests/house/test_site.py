@@ -67,6 +67,14 @@ ANSWERED = {
     "docker": "tutorials/operate.html",
     "kubernetes": "tutorials/operate.html",
     "feature flag": "elsewhere/openfeature.html",
+    "thompson sampling": "choose.html",
+    "non-stationary": "shifting-intent.html",
+    "off-policy evaluation": "offline-evaluation.html",
+    "counterfactual": "offline-evaluation.html",
+    "learning to rank": "lists.html",
+    "click-through rate": "proof.html",
+    "revenue": "proof.html",
+    "delayed feedback": "feedback.html",
 }
 """What people search for, and the page that must be found by it."""
 

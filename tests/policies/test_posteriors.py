@@ -28,6 +28,10 @@ def test_chances_are_those_of_each_arm_by_itself(pairs):
 def test_arms_alike_are_alike_however_many():
     chances = compute_best_probabilities(np.full(1000, 3.0), np.full(1000, 5.0))
     np.testing.assert_allclose(chances, 0.001, rtol=1e-9)
+    successes, failures = np.arange(40) % 3 + 1.0, np.arange(40) % 2 + 2.0 + (np.arange(40) == 5)
+    chances = compute_best_probabilities(successes, failures)
+    alone = [probability_largest(successes, failures, i) for i in range(6)]
+    np.testing.assert_allclose(alone, chances[:6], atol=2e-8)
 
 
 def test_one_that_is_far_ahead_beside_flat_ones():

@@ -450,7 +450,7 @@ def test_series_keep_every_sum_when_buckets_merge():
     assert series.impressions == 1000
     # Weights 2 and 2/3; half of the impressions had the reward 1.
     assert series.rewards == 500
-    estimate = access.uniform_estimate(series.table.sum(axis=0))
+    estimate = access.estimate_uniform_reward(series.table.sum(axis=0))
     assert estimate.value == pytest.approx((2 / 3) / (2 + 2 / 3))
     ends, sums = series.resample(50)
     assert len(ends) <= 50
@@ -470,7 +470,7 @@ def test_uniform_exploration_is_estimated_without_bias():
         series.count_decision(i, slot, propensity, 2)
         if rng.random() < clicks[slot]:
             series.count_reward(i, propensity, 2, 1.0)
-    estimate = access.uniform_estimate(series.table.sum(axis=0))
+    estimate = access.estimate_uniform_reward(series.table.sum(axis=0))
     assert abs(estimate.value - 0.35) < 2 * estimate.margin
     assert estimate.margin < 0.01
 
@@ -479,7 +479,7 @@ def test_uniform_exploration_is_not_estimated_from_nothing():
     series = access.Series(arms=2)
     for i in range(100):
         series.count_decision(i, 0, None, 2)
-    assert access.uniform_estimate(series.table.sum(axis=0)) is None
+    assert access.estimate_uniform_reward(series.table.sum(axis=0)) is None
 
 
 def test_ids_are_unique_and_sort_by_time():

@@ -482,7 +482,7 @@ async def test_what_was_never_shown_stays_unknown_when_arms_change(tmp_path):
         assert "hardly ever shown" in before
         saved = access.get_lift(engine.placements["home"]).save_state()
         again = access.LiftSums(3, {})
-        again.reach(3, 2)
+        again.set_arm_counts(3, 2)
         again.restore(json.loads(json.dumps(saved)))
         assert not again.covers_uniform
 

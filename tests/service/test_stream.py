@@ -17,7 +17,7 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.errors import StoreError
 from tacit.service.log.sqlite import ReadSqlite
 from tacit.service.maintenance import log_export
-from tacit.service.maintenance.log_export import follow, lines_after
+from tacit.service.maintenance.log_export import follow, iterate_lines
 from tests.cli.test_cli import tacit
 
 
@@ -87,7 +87,7 @@ def test_a_store_that_is_only_read_is_of_one_moment_and_is_never_written(tmp_pat
             store.renew()
             assert store.end().seq == end + 4
             with pytest.raises(TacitError, match="after: 99 is not in the log"):
-                list(lines_after(store, 99))
+                list(iterate_lines(store, 99))
             for write in (lambda: store.policy("{}"), store.commit, lambda: store.placement("x", "{}", 1)):
                 with pytest.raises(StoreError, match="reading"):
                     write()

@@ -120,7 +120,7 @@ async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatc
     """Live, from an empty store, by the rule of feedback that 0.3 had: rows, outcomes, state in the end."""
     patch_internal(monkeypatch, IN_ORDER=WHEN_IT_COMES)
     decide_alone(monkeypatch)
-    patch_internal(monkeypatch, new_spec=lambda policy: json.dumps(policy_to_spec(policy)))
+    patch_internal(monkeypatch, to_spec=lambda policy: json.dumps(policy_to_spec(policy)))
     # What was recommended in 0.3, as a stored policy of that version is read.
     for kind in (ContextMixture, DriftMixture):
         monkeypatch.setattr(sys.modules["tacit.policies.auto"], kind.__name__, partial(kind, **kind.earlier))

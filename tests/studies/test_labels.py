@@ -26,21 +26,12 @@ def test_event_rounds_are_told_apart_by_key():
 
 
 def test_events_and_labels_by_hand():
-    """L = 100. Key 0: noticed at 500, then within the test at 550, then missed at 900."""
+    """L = 100. Key 0: alarm at 200, noticed at 500, tested at 550, missed at 900. Key 1: labelled false."""
     labels = {(0, 1): NONE, (0, 200): FALSE, (0, 500): TRUE, (1, 1): NONE, (1, 300): FALSE}
     events = {0: [500, 550, 900], 1: [300], 2: []}
-    assert counted(labels, events, bwc(), 7.0) == Anatomy(
-        regret=7.0,
-        events=4,
-        noticed=2,
-        testing=1,
-        missed=1,
-        alarms=1,  # at 200
-        false_labels=2,
-        contaminated=1,  # at 300 of key 1
-        true_labels=1,
-        mistaken=0,
-    )
+    became = {"events": 4, "noticed": 2, "testing": 1, "missed": 1, "alarms": 1}
+    became |= {"false_labels": 2, "contaminated": 1, "true_labels": 1, "mistaken": 0}
+    assert counted(labels, events, bwc(), 7.0) == Anatomy(regret=7.0, **became)
 
 
 def test_witnesses_can_be_contaminated():
@@ -75,6 +66,37 @@ def test_witnesses_teach_faster():
     }
     assert runs[16]["alarms"] < 0.7 * runs[0]["alarms"]
     assert runs[16]["contaminated"] == runs[0]["contaminated"] == 0.0
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("reading", study.READINGS)
+def test_each_reading_changes_one_choice(reading):
+    queries, rng = study.environment(1.0, 3, reading), np.random.default_rng(1)
+    world = queries.world(rng, 3_000_000)
+    apart = [np.diff(rounds) for rounds in event_rounds(world.segment, world.starts)]
+    assert (np.concatenate(apart).min() >= 1000) == (reading == "spaced")
+    world, contexts = queries.world(rng, 20_000), []
+    for round in range(4000):
+        queries.arrive(queries.params, world, round, rng)
+        contexts.append(world.impression.context.copy())
+    *signals, event = np.array(contexts).T
+    largest = np.abs(signals).max(axis=0)
+    assert largest[event == 1].min() >= 0.6
+    assert largest[event == 0].max() <= 0.5
+    assert np.mean(np.array(signals) < 0) == (pytest.approx(0.5, abs=0.02) if reading == "ball" else 0)
+    bwc = study.policies(3, reading)[1]
+    assert bwc.merge_phases == (reading != "faithful")
+    assert bwc.classifier.diameter == 1 + 3 * (19 if reading == "ball" else 9)
+    assert bwc.classifier.feasible(np.array([[-1.0, 0.0, 1.0]])) == (reading == "ball")
+
+
+@pytest.mark.interpreted
+def test_figure_2b_has_all_readings(monkeypatch, written):
+    monkeypatch.setattr(study, "HORIZON", 300)
+    monkeypatch.setattr(study, "PAPER_FRACTIONS", {0.5: study.PAPER_FRACTIONS[0.5]})
+    cells, report = written("syed2009-figure2b", study.figure_2b(Setup(2, seed=1, workers=1)))
+    assert len(cells) == len(study.READINGS) * len(study.NAMES)
+    assert all(f"| {reading} | BWC |" in report for reading in study.READINGS)
 
 
 def test_the_item_writes_its_files(monkeypatch, written):

@@ -84,7 +84,9 @@ class PolicyCheck(Tabulated):
         return {"policy": self.policy, "passed": self.passed, "tests": self.records()}
 
     def summary(self) -> str:
-        """Return an aligned table of the tests with their results and reasons."""
+        """Return the policy's label, an aligned table of the tests with results and details, and the number
+        of failures.
+        """
         rows = [(PASSED_TEXT[passed], name, detail) for name, passed, detail in self.verdicts]
         failed = len(self.failures)
         end = f"{failed} of {len(rows)} tests failed" if failed else "nothing failed"
@@ -154,11 +156,11 @@ class Trial:
 
     @property
     def shows_fixed_arm(self) -> bool:
-        """True if the policy has fixed arms without features and shows one arm."""
+        """True if the policy shows one arm, reads no features of arms, and so knows arms by name."""
         return self.policy.showing.single and self.policy.feature_dims == (0, 0)
 
     def make_impression(self, round: int) -> TrialImpression:
-        """Return the random impression of a round, which depends only on the seed and ``round``."""
+        """Return the impression of a round: random, but determined by the trial's seed and ``round``."""
         rng = np.random.default_rng([self.seed, round])
         context = rng.random(self.policy.context_dim)
         relevance, examination = (
@@ -172,9 +174,10 @@ class Trial:
         return Impression(np.arange(self.arms), *impression[:3])
 
     def compute_reward(self, round: int, slots: Ints) -> Any:
-        """Return the reward of the arms with indices ``slots`` in a round; for list policies a list of them.
+        """Return the reward of showing the arm indices ``slots`` in a round; for lists, a reward for each
+        position.
 
-        It depends only on the seed, the round and the arms; of duels it is 0, 0.5 or 1.
+        It is determined by the trial's seed, the round and the arms. Of a duel it is 0, 0.5 or 1.
         """
         means = np.linspace(0.2, 0.8, self.arms)
         hits = (self.make_impression(round).chances < means).astype(float)
@@ -194,7 +197,9 @@ class Trial:
         return learner.choose(key, **self.make_impression(round).arguments)
 
     def play(self, learner: Learner, key: str, rounds: range) -> list[Decision]:
-        """Choose and learn in the rounds of a key with a learner; return its decisions."""
+        """Choose and learn in rounds of a key, with the trial's impressions and rewards; return the
+        decisions.
+        """
         decisions = []
         for round in rounds:
             decision = self.choose(learner, key, round)
@@ -204,18 +209,20 @@ class Trial:
 
 
 def seed_learner(learner: Learner, *numbers: int) -> None:
-    """Reset a learner's random generator to a seed of numbers."""
+    """Reset the state of a learner's random generator to the one seeded by ``numbers``."""
     bits = np.random.PCG64(np.random.SeedSequence(numbers))
     learner.rng.bit_generator.state = bits.state
 
 
 def make_plain_generator(seed: int) -> Generator:
-    """Return a random generator in the same state as that of a new learner of :meth:`Trial.make_learner`."""
+    """Return a random generator in the state of a new learner of :meth:`Trial.make_learner`."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 0])))
 
 
 def check_same_states(state: Any, expected: Any, message: str) -> None:
-    """Raise ``Failed`` with the array's name and a message unless two states are equal, bit for bit."""
+    """Raise ``Failed`` if an array of two states differs in any bit; the error has the array's name and
+    ``message``.
+    """
     for (name, array), (_, expected_array) in zip(leaves(state), leaves(expected), strict=True):
         if array.tobytes() != expected_array.tobytes():
             raise Failed(f"{name}: {message}")
@@ -229,7 +236,8 @@ TOLERANCES = {"rtol": 1e-6, "atol": 1e-8}
 
 
 def check_python(trial: Trial) -> str:
-    """Test that kernels run in plain Python, which raises for an index out of bounds; return a report.
+    """Test that kernels run in plain Python, where an index out of bounds raises; return a line for the
+    report.
 
     Raises ``Failed`` or, after a division by zero, ``LeftOut``.
     """
@@ -238,9 +246,9 @@ def check_python(trial: Trial) -> str:
 
 
 def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
-    """Play 60 rounds in plain Python; return the shown arm indices of each round, and the state.
+    """Play 60 rounds in plain Python; return the arm indices shown in each round, and the final state.
 
-    Raises ``Failed``, with the line of the policy, if a kernel raises, ``LeftOut`` after a division by zero.
+    Raises ``Failed``, with the policy's line, if a kernel raises; ``LeftOut`` after a division by zero.
     """
     policy, params = trial.policy, trial.policy.params
     lane_rows(policy.init)
@@ -290,7 +298,7 @@ def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generat
 
 
 def check_compilation(trial: Trial) -> str:
-    """Test that the loops for choosing and learning compile; return a report.
+    """Test that the loops for choosing and learning compile; return a line for the report.
 
     Raises ``LeftOut`` if compilation is switched off.
     """
@@ -301,7 +309,8 @@ def check_compilation(trial: Trial) -> str:
 
 
 def check_compiled(trial: Trial) -> str:
-    """Test that compiled kernels give the same choices and state as plain Python; return a report.
+    """Test that compiled kernels make the same choices and state as plain Python; return a line for the
+    report.
 
     Raises ``Failed`` otherwise.
     """
@@ -319,7 +328,7 @@ def check_compiled(trial: Trial) -> str:
 
 
 def check_subsets(trial: Trial) -> str:
-    """Test that the policy shows only arms on offer if some arms are not on offer; return a report.
+    """Test that the policy shows only arms on offer when some are not on offer; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or has fewer than three arms.
     """
@@ -339,7 +348,8 @@ def check_subsets(trial: Trial) -> str:
 
 
 def check_new_arms(trial: Trial) -> str:
-    """Test that an arm can be added to a learner in use and no array shrinks; return a report.
+    """Test that an arm can be added to a learner in use, and that no array shrinks; return a line for the
+    report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy reads features or takes no more arms.
     """
@@ -365,7 +375,7 @@ def check_new_arms(trial: Trial) -> str:
 
 
 def check_seed(trial: Trial) -> str:
-    """Test that two runs with the same seed have the same decisions and states; return a report.
+    """Test that two runs with the same seed make the same decisions and states; return a line for the report.
 
     Raises ``Failed`` otherwise.
     """
@@ -385,9 +395,9 @@ def check_seed(trial: Trial) -> str:
 def draw_actions(
     params: Any, state: Any, batch: Batch, rng: Generator, actions: Ints, queries: Ints, chances: Floats
 ) -> None:
-    """Fill ``actions`` with independent decisions on the first impression of a batch.
+    """Fill ``actions`` with independent decisions on a batch's first impression; the policy learns nothing.
 
-    ``chances`` gets the propensity of each action in ``queries``. The policy learns nothing.
+    ``chances`` gets the propensity of each action in ``queries``.
     """
     lane, impression = batch.lanes[0], get_impression(batch, 0)
     for i in range(len(actions)):
@@ -398,9 +408,8 @@ def draw_actions(
 
 
 def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
-    """Yield the same learner after 0, 10 and all rounds, each time with a batch of one impression and a text.
-
-    The text says after how many rounds, for errors.
+    """Yield a learner after 0, 10 and all rounds, each time with an impression as a batch of one, and a text
+    for errors.
     """
     learner, played = trial.make_learner(), 0
     for rounds in (0, 10, trial.rounds):
@@ -415,9 +424,10 @@ def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
 def _sample_actions(
     trial: Trial, learner: Learner, batch: Batch, stream: int = 1
 ) -> tuple[Ints, Ints, Floats]:
-    """Draw many decisions for one impression; return the distinct actions, their counts and propensities.
+    """Draw many decisions on one impression; return the distinct actions, their counts and propensities.
 
     For a policy that shows one arm, all arms are returned. Raises ``Failed`` if deciding changes the state.
+    ``stream`` selects the random numbers.
     """
     params, state = trial.policy.params, learner.state
     loop, rng = compile_loop(draw_actions, params), np.random.default_rng([trial.seed, stream])
@@ -437,7 +447,7 @@ def _sample_actions(
 
 
 def check_propensities(trial: Trial) -> str:
-    """Test that propensities equal the frequencies of actions, at three fixed states; return a report.
+    """Test that propensities equal the frequencies of actions, in three states; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if propensities are unknown.
     """
@@ -468,9 +478,11 @@ def check_propensities(trial: Trial) -> str:
 
 
 def _compute_divergence(share: float, chance: float) -> float:
-    """Return the divergence KL(share‖chance) of two Bernoulli distributions; inf if ``chance`` excludes it.
+    """Return the divergence KL(share‖chance) of two Bernoulli distributions; inf if ``chance`` rules out
+    ``share``.
 
-    For a share of N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both sides).
+    If ``share`` is the frequency in N draws, P(N·KL(share‖chance) > x) ≤ 2·exp(−x) (Chernoff's bound, both
+    sides).
     """
     parts = ((share, chance), (1 - share, 1 - chance))
     if any(p > 0 and q <= 0 for p, q in parts):
@@ -479,7 +491,7 @@ def _compute_divergence(share: float, chance: float) -> float:
 
 
 def check_ties(trial: Trial) -> str:
-    """Test that new keys are shown each arm with the same frequency; return a report.
+    """Test that new keys are shown each arm equally often; return a line for the report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` for policies with features, with lists, or that begin in turn.
     """
@@ -506,7 +518,7 @@ def check_ties(trial: Trial) -> str:
 
 
 def check_lanes(trial: Trial) -> str:
-    """Test that a key's decisions and state do not depend on other keys; return a report.
+    """Test that a key's decisions and state do not depend on other keys; return a line for the report.
 
     Raises ``Failed`` otherwise. If keys share arrays, only the rows of the key's own lane are tested.
     """
@@ -541,7 +553,9 @@ def _repeat_impression(trial: Trial) -> dict[str, Any]:
 
 
 def _name_in_batch(name: str) -> str:
-    """Return the argument of ``choose_many`` for one of ``choose``: "contexts" for "context", else as is."""
+    """Return the name that an argument of ``choose`` has in ``choose_many``: "contexts" for "context", else
+    the same.
+    """
     return "contexts" if name == "context" else name
 
 
@@ -567,7 +581,8 @@ def _learn_checked(
 
 
 def check_unlearning(trial: Trial) -> str:
-    """Test that replacing rewards gives the state of learning the right ones at once; return a report.
+    """Test that correcting wrong rewards gives the state of learning the right ones; return a line for the
+    report.
 
     Raises ``Failed`` otherwise, ``LeftOut`` if the policy cannot unlearn.
     """
@@ -591,7 +606,7 @@ def check_unlearning(trial: Trial) -> str:
 
 
 def check_snapshot(trial: Trial) -> str:
-    """Test that a loaded learner continues exactly as the saved one; return a report.
+    """Test that a loaded learner continues exactly as the saved one; return a line for the report.
 
     Raises ``Failed`` otherwise. Uses a temporary file.
     """

@@ -48,9 +48,10 @@ MICROSECONDS = 1_000_000
 
 
 def check_simulation(trial: Trial) -> str:
-    """Test that a simulation and a learner with the same impressions and feedback reach the same state.
+    """Test that a simulation and a learner reach the same state by the same impressions and feedback.
 
-    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` if no environment fits the policy.
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` if no environment fits
+    the policy.
     """
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _find_environment(trial)
@@ -88,7 +89,7 @@ def _select_rows(array: Any, lanes: list[int], count: int) -> Any:
 
 
 def _reads_field(policy: Policy, name: str) -> bool:
-    """True if the policy reads the context, relevance or examination named by ``name``."""
+    """True if the policy reads ``name``: context, relevance or examination."""
     dims = (policy.context_dim, *policy.feature_dims)
     return dims[("context", "relevance", "examination").index(name)] > 0
 
@@ -120,11 +121,12 @@ def _is_fitting(trial: Trial, world: Environment) -> bool:
 
 
 def check_clicks_only(trial: Trial) -> str:
-    """Test that rewards with delayed clicks only are nearly those with immediate feedback, in 30 paired runs.
+    """Test that delayed clicks as the only feedback earn nearly as much as immediate feedback, in 30 paired
+    runs.
 
-    Returns a report; raises ``Failed`` if too many runs are below. If the share of rewards is at least 97 %
-    in half of all possible runs, each run is below with a probability of at most ½, so the number of runs
-    below has a binomial tail, which bounds the error.
+    Returns a line for the report. Raises ``Failed`` if too many runs earn less than 97 %. If half of all
+    possible runs earn more, each run is below with a probability of at most ½, so a binomial tail bounds the
+    probability of an error.
     """
     policy, horizon = trial.policy, 10 * trial.rounds
     environment, points = _find_environment(trial), np.array([horizon])
@@ -159,9 +161,10 @@ def _compute_binomial_tail(count: int) -> float:
 
 
 def check_replay(trial: Trial) -> str:
-    """Test that replay of a uniform log and a learner with its matching rows reach the same state.
+    """Test that a replay of a uniform log reaches the state of a learner that learns the matching rows.
 
-    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` unless the policy shows one of fixed arms.
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` unless the policy shows
+    one of fixed arms.
     """
     import pyarrow as pa
 
@@ -206,8 +209,8 @@ def check_replay(trial: Trial) -> str:
 def check_service(trial: Trial) -> str:
     """Test that the service's engine, a replay of its log, and a learner reach the same state.
 
-    Returns a report; raises ``Failed`` if they differ, ``LeftOut`` if the service is not installed or refuses
-    the policy. Uses a temporary database.
+    Returns a line for the report. Raises ``Failed`` if the states differ, ``LeftOut`` if the service is not
+    installed or refuses the policy. Uses a temporary database.
     """
     if trial.policy.showing.compared:
         raise LeftOut("placements of duels interleave rankings; the engine is not asked")
@@ -240,7 +243,8 @@ def check_service(trial: Trial) -> str:
 
 
 async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Learner]:
-    """Play rounds in an engine and in a learner; return a copy of the engine's state, and the learner.
+    """Play the trial's rounds in an engine and in a learner; return a copy of the engine's state, and the
+    learner.
 
     Raises ``Failed`` if they show different arms. The engine is started and stopped.
     """
@@ -289,7 +293,9 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
 
 
 def measure_speed(trial: Trial) -> str:
-    """Return as text the measured times of a simulated round, also by uniform choice, and of single calls."""
+    """Return a text with measured times: of a simulated round, also of uniform choice, and of single
+    calls.
+    """
     learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
     impressions = [trial.make_impression(round) for round in range(rounds)]
@@ -416,9 +422,9 @@ def check(
 
 
 def _run_test(name: str, test: Test, trial: Trial) -> Finding:
-    """Run a test without showing its warnings, and return its result.
+    """Run a test, without showing its warnings, and return its result.
 
-    Any exception counts as a failure of the policy, except ``LeftOut``: then the test does not apply.
+    Any exception means that the policy failed, except ``LeftOut``: then the test does not apply.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -433,7 +439,9 @@ def _run_test(name: str, test: Test, trial: Trial) -> Finding:
 
 
 def _find_user_line(error: Exception) -> str:
-    """Return "file:line: " of the last line outside of this package in an error's traceback, or ""."""
+    """Return "file:line: " of the last line in an error's traceback that is outside of this package; "" if
+    none is.
+    """
     ours = str(Path(__file__).parents[1])
     frames: list[Any] = traceback.extract_tb(error.__traceback__)
     theirs = [frame for frame in frames if not frame.filename.startswith(ours)]

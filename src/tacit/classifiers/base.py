@@ -19,8 +19,8 @@ from tacit.errors import InvalidValue
 
 
 def check_classifier(field: str, value: Any) -> Classifier:
-    """Return ``value`` if it is a classifier; raise InvalidValue, with the name ``field``, for any other
-    value.
+    """Return ``value`` if it is a classifier; raise InvalidValue otherwise. ``field`` names it in the
+    error.
     """
     if not isinstance(value, Classifier):
         raise InvalidValue(field, value, "give a safe classifier, such as Rectangle(dim=2, margin=0.1)")
@@ -28,13 +28,13 @@ def check_classifier(field: str, value: Any) -> Classifier:
 
 
 def predict_all(params: Any, state: Any, row: int, contexts: Floats, positive: Booleans) -> None:
-    """Fill ``positive`` with True for each context that may be an event, by one row of the state."""
+    """Fill ``positive`` with whether each context may be an event, by one row of the classifier's state."""
     for i in range(len(contexts)):
         positive[i] = predict(params, state, row, contexts[i])
 
 
 def learn_all_false(params: Any, state: Any, row: int, contexts: Floats) -> None:
-    """Update one row of the state with contexts labelled as no events, in order."""
+    """Learn, in order, that each of the contexts was no event; updates one row of the state."""
     for i in range(len(contexts)):
         learn_false(params, state, row, contexts[i])
 
@@ -93,8 +93,8 @@ class Classifier(Part, abstract=True):
 
     @property
     def diameter(self) -> float:
-        """Largest number of false positives, if each one is learned before the next context;
-        NotImplementedError here.
+        """Largest number of false positives, if each is learned before the next context; each subclass
+        defines it.
         """
         raise NotImplementedError
 
@@ -121,17 +121,19 @@ class Classifier(Part, abstract=True):
         return array
 
     def feasible(self, contexts: Floats) -> Booleans:
-        """Return for each context whether it is in the classifier's universe."""
+        """Return for each context whether it is in the classifier's universe: by default, all numbers in [0,
+        1].
+        """
         return np.asarray(((contexts >= 0.0) & (contexts <= 1.0)).all(axis=1))
 
     def init(self, rows: int) -> Any:
-        """Return the state before any label, of ``rows`` rows."""
+        """Return the initial state of ``rows`` rows, before any label."""
         raise NotImplementedError
 
     def merge_states(self, first: Any, second: Any) -> Any:
         """Return a new state that joins two states, row by row: the state after the labels of both.
 
-        Joins are associative, commutative and idempotent, so states may be merged in any order and more than
+        A join is associative, commutative and idempotent: states may be joined in any order, and more than
         once.
         """
         raise NotImplementedError
@@ -143,7 +145,7 @@ class Classifier(Part, abstract=True):
 
     @staticmethod
     def learn_false(params: Any, state: Any, row: int, context: Floats) -> None:
-        """Update a row of the state: the context was no event."""
+        """Update a row of the state with the label that the context was no event."""
         raise NotImplementedError
 
 

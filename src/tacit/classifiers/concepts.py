@@ -91,7 +91,7 @@ class Rectangle(Classifier):
         return 1.0 + self.dim * moves
 
     def init(self, rows: int) -> State:
-        """Return ``rows`` empty boxes, with lower sides of inf and upper sides of −inf."""
+        """Return ``rows`` empty boxes: their lower sides are inf, their upper sides −inf."""
         shape = (rows, self.dim)
         return self.State(np.full(shape, np.inf), np.full(shape, -np.inf))
 
@@ -159,9 +159,10 @@ class UsualRange(NamedTuple):
 
 @kernel
 def median_peak(usual: UsualRange, blocks: int, i: int, side: int) -> float:
-    """Return the median of the extremes of the first ``blocks`` blocks, for coordinate i and a side.
+    """Return the median, over the first ``blocks`` blocks, of the highest value of coordinate ``i`` in a
+    block.
 
-    It is the lower median if their number is even.
+    ``side`` 1 takes the lowest values instead, negated. Of an even number of blocks it is the lower median.
     """
     for k in range(blocks):
         value, lower, tied = usual.peaks[0, k, i, side], 0, 0
@@ -175,9 +176,10 @@ def median_peak(usual: UsualRange, blocks: int, i: int, side: int) -> float:
 
 @kernel
 def is_unusual(usual: UsualRange, margin: float, context: Floats) -> bool:
-    """Return whether a context is outside the usual range, and update the range with it.
+    """Return True if a context is outside of the usual range so far, and update the range with the context.
 
-    It must be outside by more than ``margin`` times the width of the range; False for the first 20 contexts.
+    It must be outside by more than ``margin`` times the range's width, in some coordinate. The first 20
+    contexts are never unusual.
     """
     enough, first = usual.seen[0] >= LEAST, usual.seen[0] % BLOCK == 0
     usual.seen[0] += 1
@@ -209,15 +211,17 @@ LARGEST_SEARCH = 2**20
 
 @kernel
 def find_column(table: Table, context: Floats) -> int:
-    """Return the table column of a context, which is its number ``context[0]``; −1 if there is none."""
+    """Return the column of a context, whose only number is the column's index; −1 if there is no such
+    column.
+    """
     return int(context[0]) if 0.0 <= context[0] < table.shape[1] else -1
 
 
 def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
-    """Return the largest number of false positives in a sequence (definition 3), by exhaustive search.
+    """Return the largest possible number of false positives (definition 3), by exhaustive search.
 
-    ``columns`` holds, per context, the concepts that say +1 and those that say −1, as bit sets; ``concepts``
-    is the number of concepts.
+    ``columns`` has a pair of bit sets for each distinct context: the concepts that say +1 (an event), and
+    those that say −1. ``concepts`` is the number of concepts.
     """
 
     @cache
@@ -365,7 +369,7 @@ class FiniteConcepts(Classifier):
 
     @staticmethod
     def predict(params: FiniteConcepts, state: State, row: int, context: Floats) -> bool:
-        """Return True if a consistent concept calls the context an event, or if its number is not in the
+        """Return True if a consistent concept calls the context an event; also if the context is not in the
         table.
         """
         at = find_column(params.verdicts, context)
@@ -378,8 +382,8 @@ class FiniteConcepts(Classifier):
 
     @staticmethod
     def learn_false(params: FiniteConcepts, state: State, row: int, context: Floats) -> None:
-        """Mark the concepts that do not say −1 for the context as inconsistent; an unknown context changes
-        nothing.
+        """Mark the concepts that do not say −1 for the context as inconsistent; do nothing if it is not in
+        the table.
         """
         at = find_column(params.verdicts, context)
         if at < 0:

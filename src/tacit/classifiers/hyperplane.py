@@ -30,7 +30,7 @@ DEPENDENT = 1e-14
 
 
 class SolverWorkspace(NamedTuple):
-    """Work arrays of :func:`hull_distance`; their contents do not matter between calls.
+    """Work arrays of :func:`hull_distance`; their content is not used between calls.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class HullPoints(NamedTuple):
 
 @kernel
 def get_row(scratch: SolverWorkspace, row: int) -> SolverWorkspace:
-    """Return views of one row of all work arrays."""
+    """Return row ``row`` of all work arrays, as views."""
     return SolverWorkspace(
         scratch.corral[row],
         scratch.weights[row],
@@ -115,7 +115,9 @@ def closest_point(points: Floats, context: Floats, skip: int) -> int:
 
 @kernel
 def lowest_point(points: Floats, normal: Floats, skip: int) -> int:
-    """Return the index of the lowest point along the normal, other than ``skip``; −1 for none."""
+    """Return the index of the point with the smallest inner product with ``normal``, other than ``skip``; −1
+    for none.
+    """
     lowest, least = -1, math.inf
     for i in range(len(points)):
         height = 0.0
@@ -137,7 +139,7 @@ def norm(vector: Floats) -> float:
 
 @kernel
 def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
-    """Subtract in place the projections of ``vector`` on the first ``size`` rows of an orthonormal basis."""
+    """Make ``vector`` orthogonal, in place, to the first ``size`` rows of an orthonormal basis."""
     for i in range(size):
         along = 0.0
         for j in range(len(vector)):
@@ -148,7 +150,7 @@ def remove_basis(basis: Floats, size: int, vector: Floats) -> None:
 
 @kernel
 def set_offset(scratch: SolverWorkspace, points: Floats, context: Floats, size: int) -> None:
-    """Set ``scratch.offset`` and ``scratch.normal`` from the weights of the corral's ``size`` points.
+    """Set ``offset`` and ``normal`` in ``scratch`` from the weights of the corral's ``size`` points.
 
     The offset leads from the context to the nearest point so far, the weighted mean of these points. The
     normal is the offset without its rounding errors along the plane through them.
@@ -164,11 +166,11 @@ def set_offset(scratch: SolverWorkspace, points: Floats, context: Floats, size: 
 
 @kernel
 def factorise(scratch: SolverWorkspace, points: Floats, first: int, size: int) -> None:
-    """Update the QR factors in ``scratch`` of a corral of ``size`` points changed from difference ``first``
-    on.
+    """Recompute the QR factors in ``scratch`` of a corral of ``size`` points, from difference number
+    ``first`` on.
 
-    Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points themselves, so
-    the differences of near-duplicates are exact.
+    By Gram–Schmidt, twice for orthogonality to rounding. Differences are taken between the points themselves,
+    so they are exact for near-duplicates.
     """
     basis, triangle = scratch.basis, scratch.triangle
     start = scratch.corral[0]
@@ -193,7 +195,9 @@ def factorise(scratch: SolverWorkspace, points: Floats, first: int, size: int) -
 
 @kernel
 def set_target(scratch: SolverWorkspace, points: Floats, context: Floats, size: int) -> None:
-    """Set ``scratch.target`` to the weights of the nearest point of the plane through the corral's points."""
+    """Set ``target`` in ``scratch`` to the weights of the point nearest to the context on the plane through
+    the corral.
+    """
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
     target[0] = 1.0
@@ -209,7 +213,9 @@ def set_target(scratch: SolverWorkspace, points: Floats, context: Floats, size: 
 
 @kernel
 def step_to_target(weights: Floats, target: Floats, size: int) -> int:
-    """Move ``weights`` toward ``target``, in place, until one is 0; return its index, or −1 if none is."""
+    """Move ``weights`` toward ``target``, in place, until one of them is 0; return its index, −1 if none
+    became 0.
+    """
     step, leaving = 1.0, -1
     for i in range(size):
         if target[i] < 0.0 and weights[i] <= step * (weights[i] - target[i]):
@@ -221,9 +227,10 @@ def step_to_target(weights: Floats, target: Floats, size: int) -> int:
 
 @kernel
 def add_to_corral(scratch: SolverWorkspace, points: Floats, context: Floats, size: int, point: int) -> int:
-    """Add a point to the corral in ``scratch``, and remove points whose weight becomes 0.
+    """Add a point to the corral in ``scratch``, then remove points until the nearest point has no negative
+    weight.
 
-    Updates weights and QR factors; returns the corral's new size.
+    Updates weights and QR factors. Returns the corral's new size.
     """
     corral, weights = scratch.corral, scratch.weights
     corral[size], weights[size] = point, 0.0
@@ -295,7 +302,7 @@ def hull_distance(
 
 @kernel
 def row_distance(state: HullPoints, row: int, context: Floats, near: float, far: float, skip: int) -> float:
-    """Return the distance of a context from the hull of a row's points, without the point ``skip`` unless −1.
+    """Return the distance of a context from the hull of a row's points, leaving out point ``skip`` unless −1.
 
     It is exact to 1e-13, unless ``near`` or ``far`` let :func:`hull_distance` stop early.
     """
@@ -305,11 +312,10 @@ def row_distance(state: HullPoints, row: int, context: Floats, near: float, far:
 
 @kernel
 def trim(state: HullPoints, row: int) -> None:
-    """Drop the newest point of a row if it is inside the hull; otherwise, if there are too many points, drop
-    one.
+    """Drop a point of a row that is inside the hull of the others; or, if there is one point too many, the
+    one nearest to it.
 
-    It drops the point that is nearest to the hull of the others. ``state.dropped`` counts if the hull
-    shrinks.
+    ``state.dropped`` counts the times that the hull shrank.
     """
     excess = state.held[row] == state.points.shape[1]
     dropped, loss = -1, math.inf
@@ -389,7 +395,7 @@ class Hyperplane(Classifier):
             return float(np.float64(ratio) ** self.dim)
 
     def init(self, rows: int) -> HullPoints:
-        """Return ``rows`` rows without points, with work arrays."""
+        """Return ``rows`` rows without points, and work arrays."""
         return HullPoints(
             np.zeros((rows, self.capacity + 1, self.dim)),
             np.zeros(rows, np.int64),
@@ -416,7 +422,9 @@ class Hyperplane(Classifier):
 
     @staticmethod
     def learn_false(params: Hyperplane, state: HullPoints, row: int, context: Floats) -> None:
-        """Add the context to the row's points, and drop a point that is inside the hull or too many."""
+        """Add the context to the row's points; then drop a point if one is inside the hull, or there are too
+        many.
+        """
         state.points[row, state.held[row]] = context
         state.held[row] += 1
         trim(state, row)

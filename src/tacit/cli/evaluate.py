@@ -176,6 +176,7 @@ class EvaluateOptions:
 
         It is called before the log is read.
         """
+        # Both raise an error for options that are wrong by themselves.
         _ = self.propensity_source, self.shows_lists
         if not self.estimator_names:
             raise click.UsageError("--estimator: name one at least")

@@ -209,9 +209,9 @@ def feed(
         click.get_current_context().exit(_bootstrap(event_map, source, reading, past, as_json))
     mapper = Mapper(event_map)
     if check:
-        _check(mapper, source, reading, as_json)
+        _preview_map(mapper, source, reading, as_json)
     else:
-        click.get_current_context().exit(_feed(mapper, source, reading, (url, key), as_json))
+        click.get_current_context().exit(_send_events(mapper, source, reading, (url, key), as_json))
 
 
 def default_name(source: str) -> str:
@@ -265,7 +265,7 @@ def _bootstrap(
     return 0 if result.facts else REJECTED
 
 
-def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
+def _preview_map(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool) -> None:
     """Print the messages of the first thousand events, and their counts; send nothing."""
     from tacit.feed.feeder import preview_events
     from tacit.feed.tally import FeedTally
@@ -282,7 +282,7 @@ def _check(mapper: "Mapper", source: str, reading: SourceOptions, as_json: bool)
     print_result(tally.as_dict() | {"events": lines}, f"{tally.summary()}\n{text}", as_json)
 
 
-def _feed(
+def _send_events(
     mapper: "Mapper", source: str, reading: SourceOptions, service: tuple[str, str | None], as_json: bool
 ) -> int:
     """Send all events of a source to the service, print the counts, and return the exit code.
@@ -306,6 +306,7 @@ def _feed(
         report = Reporter(report_client, reading.name or default_name(source), tally)
 
         def progress() -> None:
+            """Update the line on the terminal, and send the service a report if one is due."""
             line()
             report()
 

@@ -123,7 +123,7 @@ def read_counts(path: Path) -> Any:
 
 
 def save_counts(policy: str, priors: Any, seed: int, output: Path, as_json: bool) -> None:
-    """Write a learner that begins with counts of arms and has learned no decision."""
+    """Write a learner that begins with the counts of arms ``priors`` to a file, and print a summary."""
     from tacit.learning.learner import Learner
     from tacit.policies import policy_from_spec
 

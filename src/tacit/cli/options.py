@@ -28,7 +28,6 @@ import click
 from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.core.text import convert_duration, escape_controls, no_toml, parse_docstring
 from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, suggest_name
-from tacit.policies.context import normalize_schema
 
 if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
@@ -78,7 +77,7 @@ class SingleOption(click.Option):
 
 
 def single_value_error(items: list[Any]) -> str:
-    """Return the error message for an option that takes one value, and was given these; texts are named."""
+    """Return the error message for an option that takes one value, and got ``items``; it names the texts."""
     values = ", ".join(repr(value) for value in items if isinstance(value, str))
     return f"{values}: only one can count; give it once, with commas between where it takes several"
 
@@ -285,9 +284,10 @@ class ParameterType(NamedTuple):
 
     @classmethod
     def from_hint(cls, hint: Any) -> "ParameterType":
-        """Parse a type hint: None in a union is ignored, a tuple is a repeated value, and notes are read.
+        """Parse a type hint of a parameter.
 
-        Notes of ``Annotated`` are a type of click, an ``OptionFormat``, or the help text.
+        None in a union is ignored; ``tuple`` makes the parameter repeatable; the notes of ``Annotated`` are a
+        type of click, an ``OptionFormat``, or the help text.
         """
         union = get_args(hint)
         hint = union[0] if type(None) in union else hint
@@ -359,7 +359,7 @@ def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def config_option() -> click.Option:
-    """Return the option ``--config FILE``, which loads defaults before all other options are processed."""
+    """Return the option ``--config FILE``, which sets defaults before all other options are processed."""
     remedy = "write a table for each command, such as [simulate] with horizon = 1000 below it"
     return SingleOption(
         ["--config"],
@@ -405,7 +405,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise TacitErrors within the ``with`` block as usage errors of click; a ConfigError as FileError."""
+    """Turn a TacitError in the ``with`` block into a usage error of click, a ConfigError into FileError."""
     try:
         yield
     except TacitError as error:
@@ -420,10 +420,10 @@ class FileError(click.ClickException):
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns True after Ctrl-C or SIGTERM, which then do not end the process.
+    """Keep Ctrl-C and SIGTERM from ending the process in a ``with`` block; yield a check whether one came.
 
-    A second signal raises KeyboardInterrupt. Handlers are restored at the end; outside the main thread the
-    function always returns False.
+    The function that is yielded returns True after a signal. A second signal raises KeyboardInterrupt.
+    Handlers are restored at the end; outside the main thread the function always returns False.
     """
     is_stopping = False
 
@@ -547,6 +547,8 @@ class LogOptions:
         and the reader is unchanged, if no context is named, the policy declares its context itself, or the
         log has ready-made contexts in one column.
         """
+        from tacit.policies.context import normalize_schema
+
         context = _parse_columns(self.column).get("context")
         if context is None or policy is None or re.search(r"\bcontext(_dim)?\s*=", policy):
             return reader, {}
@@ -686,6 +688,8 @@ def _load_schema(path: Path) -> dict[str, Any]:
 
     Raises click.UsageError if it cannot be read.
     """
+    from tacit.policies.context import normalize_schema
+
     try:
         text = path.read_text()
         content = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)

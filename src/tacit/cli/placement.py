@@ -70,9 +70,9 @@ class LiftOptions:
     control
         Control for a comparison by propensities instead of the holdout: uniform, or 'arm NAME'.
     begin
-        Only decisions from this day, or from this chapter's number.
+        Only decisions from this day, or from this period's number.
     end
-        Only decisions before this day, or to this chapter's end.
+        Only decisions before this day, or to this period's end.
     shown
         Lift for which the planner computes the duration: 0.1 is 10 %.
     share
@@ -143,7 +143,7 @@ def period_lines(period: "ChapterLift") -> list[str]:
     first_day, last_day = ((time or "now")[:10] for time in (period.since, period.until))
     design = f"{period.share:.3g} for {period.control}, by {period.unit}"
     ratio = "too early, or no ratio" if period.ratio is None else f"ratio {format_bounds(period.ratio)}"
-    lines = [f"chapter {period.number}, {first_day} to {last_day}: {design}; {ratio}"]
+    lines = [f"period {period.number}, {first_day} to {last_day}: {design}; {ratio}"]
     for segment in period.parts if len(period.parts) > 1 else ():
         counts = sum(group.decisions for group in segment.groups.values())
         label = f"{segment.what or 'at first'}, from {(segment.since or '?')[:10]}"
@@ -237,25 +237,26 @@ class VerbGroup(options.ExplainedGroup):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Return the command of a name; None for an unknown name.
 
-        A command of ``verb_commands`` is built at each call; if the client's packages are missing, it is one
-        that only raises that error.
+        A command of ``verb_commands`` is built at each call; if the client's packages are missing, the
+        command only raises that error.
         """
         known_command = super().get_command(context, name)
         if known_command is not None or name not in self.verb_commands:
             return known_command
         try:
-            return verb_command(name, self.verb_commands[name])
+            return build_verb_command(name, self.verb_commands[name])
         except MissingExtra as error:
-            return unavailable_command(name, error)
+            return build_unavailable_command(name, error)
 
 
-def unavailable_command(name: str, error: MissingExtra) -> click.Command:
+def build_unavailable_command(name: str, error: MissingExtra) -> click.Command:
     """Return a command without options that raises the error of a missing package when it is called.
 
     The package would define its options. Its help is the error's text.
     """
 
     def refuse(**arguments: Any) -> None:
+        """Raise the error of the missing package, whatever is typed."""
         raise error
 
     params: list[click.Parameter] = [click.Argument(["typed"], nargs=-1)]
@@ -264,8 +265,11 @@ def unavailable_command(name: str, error: MissingExtra) -> click.Command:
     return click.Command(name, callback=refuse, params=params, help=unwrapped, context_settings=settings)
 
 
-def verb_command(name: str, specification: VerbCommand) -> click.Command:
-    """Return a verb's command: required list fields as arguments, other fields and other verbs as options."""
+def build_verb_command(name: str, specification: VerbCommand) -> click.Command:
+    """Return the command called ``name`` that sends a verb's request, built from the request's fields.
+
+    Required lists become arguments, other fields and ``verb_flags`` become options.
+    """
     with require_extra("client"):
         from tacit.wire import verbs
     verb = getattr(verbs, specification.verb)
@@ -302,9 +306,9 @@ FLAG = ParameterType(bool, False, None, OptionFormat())
 
 
 def parse_schema_type(schema: Any) -> tuple[Any, bool]:
-    """Return click's type for values of a JSON schema, without null, and True if it is the schema of a list.
+    """Return click's type for values of a JSON schema except null, and True if they are lists.
 
-    Of lists, and of all but enumerations and numbers, values are typed as text.
+    Values are typed as text, unless they are one of an enumeration, or a number outside a list.
     """
     types: list[Any] = [
         type_schema for type_schema in schema.get("anyOf", [schema]) if type_schema.get("type") != "null"
@@ -326,14 +330,16 @@ def parse_schema_type(schema: Any) -> tuple[Any, bool]:
 def call_verb(
     specification: VerbCommand, *, name: str, url: str, key: str | None, as_json: bool, **fields: Any
 ) -> None:
-    """Send a verb's request with the typed fields to a placement, and print the answer.
+    """Send the request of a command's verb, with the typed fields, to a placement, and print the answer.
 
-    A flag of ``verb_flags`` sends the other verb instead. Raises click.UsageError for invalid values.
+    ``name`` is the placement. A flag of ``verb_flags`` sends the other verb instead. Raises click.UsageError
+    for invalid values.
     """
     from tacit.wire import verbs
 
     verb = specification.verb
-    fields = {field: list(v) if isinstance(v, tuple) else v for field, v in fields.items() if v is not None}
+    typed = {field: value for field, value in fields.items() if value is not None}
+    fields = {field: list(value) if isinstance(value, tuple) else value for field, value in typed.items()}
     if KEY_FIELD in fields:
         fields["key"] = fields.pop(KEY_FIELD)
     get_source = click.get_current_context().get_parameter_source
@@ -440,8 +446,9 @@ def duels_text(standings: Any) -> str:
 def parse_arms(client: Any, name: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an arms request, from typed names of arms to add, retire and restore.
 
-    If the placement's arms are numbered, which the service is asked, ``add`` becomes the number of new arms,
-    and the others become arm numbers. Raises click.UsageError for commas in a name, or names for numbers.
+    Asks the service whether the placement's arms are numbered: then ``add`` becomes the number of new arms,
+    and the other fields become arm numbers. Raises click.UsageError for commas in a name, or names for
+    numbers.
     """
     for field, arms in fields.items():
         for arm in arms:
@@ -538,7 +545,7 @@ def load(name: str, file: ExistingPath, service: ServiceOptions, *, as_json: Jso
     Existing items get the new vectors; none is removed. If interrupted, load the file again.
     """
     with usage_errors():
-        batches = list(_batches(file))
+        batches = list(_iter_item_batches(file))
     answer: Any = None
     with service.client() as client, progress(len(batches), "putting items") as advance:
         for ids, vectors, segments in batches:
@@ -547,7 +554,7 @@ def load(name: str, file: ExistingPath, service: ServiceOptions, *, as_json: Jso
     show_answer(answer, items_text(answer), as_json)
 
 
-def _batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
+def _iter_item_batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
     """Yield ids, vectors and segments of a file's items, in batches that fit into a request."""
     from tacit.logs.items import item_batches
 

@@ -364,7 +364,10 @@ def _compile(called: tuple[str, ...]) -> tuple[int, int, Path]:
 
 
 def _compile_config(config: Path) -> tuple[int, int, Path]:
-    """Compile the policies of a service's configuration file; return as :func:`_compile`."""
+    """Compile the policies of a service's configuration file into the cache on the disk.
+
+    Return the numbers of loops found in the cache and of loops compiled, and the cache's folder.
+    """
     with require_extra("service"):
         from tacit.service.app.compile_ahead import compile_served
         from tacit.service.config.file import load_config

@@ -115,7 +115,10 @@ class StoreOptions:
 
 
 def _open_unowned(part: Any) -> Any:
-    """Return a store, opened in its current state: read-only if it is in use by a service or PostgreSQL's."""
+    """Open a store in its current state, even if a service uses it, and return it.
+
+    It is read-only if it is in use or in PostgreSQL.
+    """
     from tacit.service.engine.stores import open_store, open_to_read
     from tacit.service.errors import InUse
 

@@ -181,9 +181,10 @@ class ClickModel(Checked):
 
 
 def conditional_clicks(chain: Chain, clicks: Booleans) -> Floats:
-    """Return the probability of a click at each position, conditional on the clicks above it.
+    """Return the probability of a click at each position, conditional on the session's clicks above it.
 
-    ``clicks`` and the result have the shape (sessions, positions).
+    ``clicks`` and the result have the shape (sessions, positions). It is 0 at empty positions, and below
+    clicks that have probability 0.
     """
     chances = np.zeros(clicks.shape)
     examined = np.ones(len(clicks))
@@ -226,8 +227,7 @@ def check_sessions(shown: Any, kinds: int | None = None) -> tuple[Ints, bool]:
 
 
 def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, Booleans, bool]:
-    """Validate shown results and clicks; return tables of kinds and of clicks, and whether they were single
-    rows.
+    """Validate results and clicks; return both as tables, a row per session, and whether each was one row.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, 
 
 
 def lookup_values(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
-    """Return each result's entry of ``values`` by its kind, and ``nothing`` at empty positions."""
+    """Return, for each result, the entry of ``values`` for its kind, and ``nothing`` at empty positions."""
     return np.asarray([*values, nothing])[shown]
 
 
@@ -380,9 +380,9 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
         chances = model.conditional_probabilities(table, clicked)
     else:
         chances = model.click_probabilities(table)
-    real = table != EMPTY
-    surprise = -np.where(real, log_probabilities(chances, clicked), 0.0).sum(axis=0)
-    count = real.sum(axis=0)
+    is_result = table != EMPTY
+    surprise = -np.where(is_result, log_probabilities(chances, clicked), 0.0).sum(axis=0)
+    count = is_result.sum(axis=0)
     mean = np.divide(surprise, count, out=np.full(len(count), np.nan), where=count > 0)
     return np.asarray(np.exp(mean))
 
@@ -466,13 +466,13 @@ def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
     """
     count, positions = clicks.shape
     onward = np.empty((count, positions))  # the probability to continue, given no further click
-    quiet = np.ones(count)  # the probability of no further click, if examined
+    no_click = np.ones(count)  # the probability of no further click, if the next position is examined
     for position in reversed(range(positions)):
-        go = np.where(clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position])
-        reach = go * quiet
-        total = 1.0 - go + reach
+        step = np.where(clicks[:, position], chain.after_click[:, position], chain.after_skip[:, position])
+        reach = step * no_click
+        total = 1.0 - step + reach
         onward[:, position] = np.divide(reach, total, out=np.zeros(count), where=total > 0)
-        quiet = (1.0 - chain.click[:, position]) * total
+        no_click = (1.0 - chain.click[:, position]) * total
     examined = np.ones((count, positions))
     for position in range(positions - 1):
         later = clicks[:, position + 1 :].any(axis=1)
@@ -480,26 +480,27 @@ def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:
     return examined
 
 
-def rates(hits: Floats, trials: Floats, otherwise: Any) -> Any:
-    """Return hits / trials, at most 1, and ``otherwise`` where there is no trial; all arrays of one shape."""
+def divide_counts(hits: Floats, trials: Floats, otherwise: Any) -> Any:
+    """Return hits / trials, clipped to [0, 1], and ``otherwise`` where trials are 0; arrays of one shape."""
     ratio = np.divide(hits, trials, out=np.array(otherwise, np.float64), where=trials > 0)
     # Sums in different orders may leave a ratio one rounding error above 1.
     return np.clip(ratio, 0.0, 1.0)
 
 
-def totals(values: Any, shown: Ints, kinds: int) -> Floats:
-    """Return the sum of ``values`` over the results of each kind, shape (kinds,); empty positions do not
-    count.
+def sum_by_kind(values: Any, shown: Ints, kinds: int) -> Floats:
+    """Return the sum of ``values`` over the results of each kind, shape (kinds,), without empty positions.
+
+    ``values`` is one number, or an array with one per result of ``shown``.
     """
-    real = shown != EMPTY
-    weights = np.broadcast_to(values, shown.shape)[real].astype(np.float64)
-    return np.asarray(np.bincount(shown[real], weights, minlength=kinds), np.float64)
+    is_result = shown != EMPTY
+    weights = np.broadcast_to(values, shown.shape)[is_result].astype(np.float64)
+    return np.asarray(np.bincount(shown[is_result], weights, minlength=kinds), np.float64)
 
 
-def kind_rates(hits: Any, trials: Any, shown: Ints, otherwise: Any) -> Any:
-    """Return the sum of hits over the sum of trials for each kind, shape (kinds,).
+def compute_kind_rates(hits: Any, trials: Any, shown: Ints, otherwise: Any) -> Any:
+    """Return, for each kind, the sum of its results' hits divided by the sum of their trials, shape (kinds,).
 
-    ``otherwise`` has a rate per kind, for kinds without trials.
+    ``shown`` has the kind of each result, ``otherwise`` a rate per kind for kinds without trials.
     """
     kinds = len(otherwise)
-    return rates(totals(hits, shown, kinds), totals(trials, shown, kinds), otherwise)
+    return divide_counts(sum_by_kind(hits, shown, kinds), sum_by_kind(trials, shown, kinds), otherwise)

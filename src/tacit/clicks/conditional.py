@@ -18,7 +18,7 @@ ITERATIONS = 200
 
 
 def has_sparse_kinds(kinds: int, rows: float) -> bool:
-    """Return True if a relevance per kind could bias the parameters that all kinds share.
+    """True if estimates of a relevance per kind would bias the parameters that all kinds share.
 
     That bias is of the order kinds/rows, the standard error of the order 1/√rows; True if the bias may
     exceed a tenth of the error.
@@ -66,10 +66,10 @@ def fit_factors(shown_counts: Floats, clicks: Floats) -> Floats:
 
 
 def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) -> Floats:
-    """Return the factors of all columns but the first, from 0 to 1, of sessions of a click log.
+    """Return the factor, from 0 to 1, of each column of results but the first, for sessions of a click log.
 
-    ``columns`` has the column of each result of a session, −1 for none; so has ``shown`` the kind. A column
-    whose factor the log does not tell has ``otherwise``, and is warned of.
+    ``shown`` has the kind of each result of a session, ``columns`` its column, such as its position; −1 for
+    none. A column whose factor the log does not determine gets ``otherwise``, with a warning.
     """
     is_counted = (shown >= 0) & (columns >= 0)
     kinds, width = np.unique(shown[is_counted], return_inverse=True)[1], shown.shape[1]
@@ -92,7 +92,7 @@ def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) 
 
 
 def _find_connected(is_shown: Booleans, has_clicks: Booleans) -> Booleans:
-    """Return which columns are reached from the first, and reach it, over kinds shown in both and clicked.
+    """Return a mask of the columns that reach the first column, directly or over others, and vice versa.
 
     Column j reaches m if a kind that is shown in m has clicks in j.
     """

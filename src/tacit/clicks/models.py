@@ -16,11 +16,11 @@ from tacit.clicks.base import (
     Chain,
     ClickModel,
     Fit,
+    compute_kind_rates,
+    divide_counts,
     examination_posterior,
-    kind_rates,
     lookup_values,
     prepare_log,
-    rates,
     run_em,
 )
 from tacit.clicks.conditional import fit_columns, has_sparse_kinds
@@ -58,9 +58,7 @@ class Cascade(ClickModel):
     """
 
     def chain(self, shown: Ints) -> Chain:
-        """Return the chain of a user who clicks by attraction, leaves after a click and continues without
-        one.
-        """
+        """Return the chain of a user who clicks by attraction, leaves after a click, else continues."""
         click = lookup_values(self.attraction, shown, 0.0)
         return Chain(click, np.zeros(shown.shape), np.ones(shown.shape))
 
@@ -101,8 +99,8 @@ class Cascade(ClickModel):
         examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != EMPTY)
 
         def step(model: Cascade) -> Cascade:
-            """Return the model of clicks over examinations; ``model``'s attraction for kinds without any."""
-            return cls(kind_rates(clicked, examined, table, model.attraction))
+            """Return the model with clicks over examinations as attraction; unexamined kinds keep theirs."""
+            return cls(compute_kind_rates(clicked, examined, table, model.attraction))
 
         return run_em(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
 
@@ -207,13 +205,16 @@ class DependentClick(ClickModel):
         is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: DependentClick) -> DependentClick:
-            """Return the model after one step of EM: rates given what ``model`` takes for seen."""
+            """Return the model after one step of EM: rates given the examination that ``model`` expects.
+
+            Continuation is kept if it was fitted before.
+            """
             examined = examination_posterior(model.chain(table), clicked)
-            attraction = kind_rates(clicked, examined, table, model.attraction)
+            attraction = compute_kind_rates(clicked, examined, table, model.attraction)
             if is_sparse:
                 return cls(attraction, model.continuation)
             continued = (followed * examined[:, 1:]).sum(axis=0)
-            return cls(attraction, rates(continued, followed.sum(axis=0), model.continuation))
+            return cls(attraction, divide_counts(continued, followed.sum(axis=0), model.continuation))
 
         continuation = np.full(table.shape[1] - 1, UNKNOWN)
         if is_sparse:
@@ -335,21 +336,21 @@ class DynamicBayesian(ClickModel):
             persistence = float(factors[0]) if len(factors) else UNKNOWN
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
-            """Return the model after one step of EM, with the given persistence or a new one."""
+            """Return the model after one step of EM; persistence is estimated, too, unless it is known."""
             examined = examination_posterior(model.chain(table), clicked)
-            attraction = kind_rates(clicked, examined, table, model.attraction)
+            attraction = compute_kind_rates(clicked, examined, table, model.attraction)
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # A user who left after a click was satisfied, or was not and did not persist.
             likes = lookup_values(model.satisfaction, table, 0.0)
             leaving = 1.0 - (1.0 - likes) * model.persistence
-            satisfied = followed * (1.0 - onward) * rates(likes, leaving, np.zeros(leaving.shape))
-            satisfaction = kind_rates(satisfied, followed, table, model.satisfaction)
+            satisfied = followed * (1.0 - onward) * divide_counts(likes, leaving, np.zeros(leaving.shape))
+            satisfaction = compute_kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
             tempted = follows * examined - satisfied
             continued = follows * onward
-            continuation = rates(continued.sum(), tempted.sum(), model.persistence)
+            continuation = divide_counts(continued.sum(), tempted.sum(), model.persistence)
             return cls(attraction, satisfaction, float(continuation))
 
         start = cls([UNKNOWN] * count, [UNKNOWN] * count, UNKNOWN if persistence is None else persistence)
@@ -390,8 +391,7 @@ class PositionBased(ClickModel):
     examination: Annotated[Any, probabilities]
 
     def chain(self, shown: Ints) -> Chain:
-        """Return the chain of a user who clicks by attraction and the position's examination, and always
-        continues.
+        """Return the chain of a user who always continues, and clicks with attraction times examination.
 
         Raises InvalidValue if a session has more positions than the model.
         """
@@ -452,19 +452,22 @@ class PositionBased(ClickModel):
         is_sparse = has_sparse_kinds(count, float(real.sum()))
 
         def step(model: PositionBased) -> PositionBased:
-            """Return the model after one step of EM, with the first position always examined."""
+            """Return the model after one step of EM; examination is kept if it was fitted before.
+
+            The first position is always examined.
+            """
             attracts = lookup_values(model.attraction, table, 0.0)
             examines = np.broadcast_to(model.examination, table.shape)
             both = attracts * examines
-            # The posterior of a cause of clicks: 1 where there was one, else that of it without the other.
+            # The posterior probability of each cause: 1 with a click, else that of this cause alone.
             attracted, examined = (
-                np.where(clicked, 1.0, rates(cause - both, 1.0 - both, np.zeros(both.shape)))
+                np.where(clicked, 1.0, divide_counts(cause - both, 1.0 - both, np.zeros(both.shape)))
                 for cause in (attracts, examines)
             )
-            attraction = kind_rates(attracted, 1.0, table, model.attraction)
+            attraction = compute_kind_rates(attracted, 1.0, table, model.attraction)
             if is_sparse:
                 return cls(attraction, model.examination)
-            examination = rates((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
+            examination = divide_counts((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
             return cls(attraction, [1.0, *examination[1:]])
 
         examination = np.full(table.shape[1] - 1, UNKNOWN)

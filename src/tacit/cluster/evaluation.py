@@ -77,7 +77,7 @@ def off_policy(
     Raises
     ------
     UnfitLog, LogError, InvalidValue
-        As there; also if a list is split over two files.
+        As :func:`tacit.evaluate.off_policy`; also if a list is split over two files.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def off_policy(
     if question.models:
         model_counts = _evaluate_parts("counting", partial(_count_rows, question), parts, workers, reader)
         question = question.with_fitted_models(
-            [reduce(_merge, model) for model in zip(*model_counts, strict=True)]
+            [reduce(_merge_counts, model) for model in zip(*model_counts, strict=True)]
         )
         first_rows = [0, *accumulate(part[0].rows for part in model_counts[:-1])]
     sums = _evaluate_parts(
@@ -140,7 +140,7 @@ def replay(
     Raises
     ------
     UnfitLog, UnknownName, LogError, InvalidValue
-        As there.
+        As :func:`tacit.replay`.
 
     Examples
     --------
@@ -149,13 +149,13 @@ def replay(
     >>> with on_ray():  # doctest: +SKIP
     ...     result = replay(tacit.Thompson(arms=["film", "holiday"]), "clicks/*.parquet")
     """
-    replaying = ReplayConfig(policy=policy, **options)
-    reader = replaying.open_log(_open_reader(log))
+    config = ReplayConfig(policy=policy, **options)
+    reader = config.open_log(_open_reader(log))
     parts = _split_shards(reader, checks.integer("shards", shards, 1, 2**20))
-    tasks = [(part, number) for number in range(replaying.passes) for part in parts]
+    tasks = [(part, number) for number in range(config.passes) for part in parts]
     counts = _evaluate_parts(
         "replaying",
-        partial(replay_passes, replaying),
+        partial(replay_passes, config),
         [part for part, _ in tasks],
         workers,
         reader,
@@ -165,12 +165,12 @@ def replay(
         reduce(ReplayCounts.merge, counts[start : start + len(parts)])
         for start in range(0, len(counts), len(parts))
     ]
-    result: ReplayCounts = reduce(ReplayCounts.add_passes, pass_counts)
+    all_counts: ReplayCounts = reduce(ReplayCounts.add_passes, pass_counts)
     notes = warn_rejected(reader, reader)
-    for warning in result.warnings:
+    for warning in all_counts.warnings:
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
-    outcome = result.result(policy.label, replaying.by, policy.reward_range)
-    return replace(outcome, notes=(*outcome.notes, *notes))
+    result = all_counts.result(policy.label, config.by, policy.reward_range)
+    return replace(result, notes=(*result.notes, *notes))
 
 
 def arms_of(log: Any, workers: int | None = None) -> tuple[str, ...]:
@@ -219,8 +219,9 @@ def _evaluate_parts(
 ) -> list[Any]:
     """Return the result of ``evaluate`` for each part, computed in parallel; replace the reader's report.
 
-    The new report is merged from the parts of a log; for shards, which all read the same rows, it is the
-    first.
+    ``evaluate`` is called with a part and its extra arguments; ``label`` is shown with the progress. The new
+    report is merged from the parts of a log; for shards, which all read the same rows, it is the first.
+    Raises TooManyRejected if more rows are rejected than the reader allows.
     """
     tasks = [(part, *extra) for part, extra in zip(parts, extra_arguments or [()] * len(parts), strict=True)]
     amounts = [float(getattr(part, "rows", 0)) for part in parts]
@@ -234,11 +235,15 @@ def _evaluate_parts(
 
 
 def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tuple[Any, LogReport]:
-    """Return the result of ``evaluate`` for a part, and the part's log report; report rows as progress."""
+    """Return the result of ``evaluate`` for a part of a log, and the part's log report.
+
+    The last argument is a function that is called with the number of further rows read.
+    """
     *arguments, report = arguments_and_report
     rows_done = 0
 
     def report_rows(rows: int) -> None:
+        """Report the rows read since the last call; ``rows`` is their number so far."""
         nonlocal rows_done
         report(rows - rows_done)
         rows_done = rows
@@ -249,12 +254,12 @@ def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tupl
 
 
 def _count_rows(question: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
-    """Return, for each reward model, the counts that it needs of a part of the log."""
+    """Return, for each model that the evaluation fits to the log, its counts over a part of the log."""
     return [model.count_log(part, question.missing_reward) for model in question.models]
 
 
-def _merge(before: Any, after: Any) -> Any:
-    """Return the merged counts of two consecutive parts."""
+def _merge_counts(before: Any, after: Any) -> Any:
+    """Return the merged counts of two consecutive parts of a log."""
     return before.merge(after)
 
 

@@ -65,7 +65,7 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
     ...     result = tacit.simulate(tacit.UCB1(arms=2), tacit.BernoulliArms([0.1, 0.2]), 1000)
     """
     with connect(address):
-        token = runner.set(_run)
+        token = runner.set(_run_on_ray)
         try:
             yield
         finally:
@@ -74,9 +74,10 @@ def on_ray(address: str = LOCAL) -> Iterator[None]:
 
 @contextmanager
 def connect(address: str) -> Iterator[None]:
-    """Connect to a Ray cluster within the ``with`` block, as :func:`on_ray` does, but move no work to it.
+    """Connect to a Ray cluster within the ``with`` block; unlike :func:`on_ray`, run no work on it.
 
-    A connection that this process has already is used, and stays open afterwards.
+    A connection that this process has already is used, and stays open afterwards; otherwise it is closed.
+    Raises MissingExtra without Ray, NoCluster if no cluster answers.
     """
     ray = import_ray()
     is_owner = not ray.is_initialized()
@@ -96,7 +97,10 @@ def connect(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raise NoCluster if nothing listens at an address, because Ray would retry for minutes."""
+    """Raise NoCluster if nothing listens at an address HOST:PORT, because Ray would retry for minutes.
+
+    Other addresses, such as "local", are not checked.
+    """
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and "/" not in host):
         return
@@ -106,25 +110,25 @@ def _check_reachable(address: str) -> None:
         raise NoCluster(f"ray: no cluster answers at {address!r}: {error.strerror}") from error
 
 
-def _task(function: Callable[..., Any], *task: Any) -> Any:
-    """Return the result of a task, whose progress on the worker is ignored."""
+def _run_task(function: Callable[..., Any], *task: Any) -> Any:
+    """Return ``function(*task, report)`` on a worker, where ``report`` ignores the progress."""
     return function(*task, lambda amount: None)
 
 
-def _run(
+def _run_on_ray(
     function: Callable[..., Any],
     tasks: Sequence[tuple[Any, ...]],
     amounts: Sequence[float],
     workers: int,
     advance: Report,
 ) -> list[Any]:
-    """Run all tasks on Ray; return their results in order.
+    """Run a function on Ray with the arguments of each task; return the results in the tasks' order.
 
-    ``advance`` is called with the amount of finished tasks. At the first error the remaining tasks are
-    cancelled, and the task's own error is raised.
+    ``advance`` is called with the ``amounts`` of finished tasks; ``workers`` is ignored, as Ray knows its
+    own. At the first error the remaining tasks are cancelled, and the task's own error is raised.
     """
     ray = import_ray()
-    remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_task)
+    remote = ray.remote(max_retries=RETRIES, num_cpus=1)(_run_task)
     # Sent once for all tasks, because it may contain a large model.
     function_ref = ray.put(function)
     futures = [remote.remote(function_ref, *task) for task in tasks]

@@ -23,7 +23,7 @@ Generator = np.random.Generator
 
 
 def borrow_array(rows: int, columns: int) -> Floats:
-    """Return an uninitialised workspace; the caller must release it with :func:`release_array`."""
+    """Return an uninitialised workspace; the caller must free it with :func:`release_array`."""
     return np.empty((rows, columns))
 
 
@@ -38,7 +38,7 @@ def release_array(workspace: Floats) -> None:
 
 
 def floats(values: Any) -> Floats:
-    """Return values as an array of float64, or an empty array with one axis if they are not numbers."""
+    """Return values as an array of float64; an empty array with one axis if they are not numbers."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -55,7 +55,7 @@ def leaves(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuild_state(state: Any, arrays: Iterator[Any]) -> Any:
-    """Return a named tuple of the same nested form as ``state`` with the next of these arrays, in order."""
+    """Return a named tuple of the nested form of ``state``, filled with ``arrays`` in order."""
     return type(state)(
         *(rebuild_state(value, arrays) if isinstance(value, tuple) else next(arrays) for value in state)
     )
@@ -77,7 +77,7 @@ def copy_to_larger(small: Any, large: Any) -> Any:
 
 
 def trim_state(large: Any, small: Any) -> Any:
-    """Return views of the leading corners of the arrays of ``large`` in the shapes of ``small``."""
+    """Return views of the arrays of ``large``, each cut to the shape of the same array in ``small``."""
     corners = (
         array[tuple(slice(0, n) for n in like.shape)]
         for (_, array), (_, like) in zip(leaves(large), leaves(small), strict=True)
@@ -86,7 +86,7 @@ def trim_state(large: Any, small: Any) -> Any:
 
 
 def lane_rows(init: Callable[[int], Any]) -> list[int]:
-    """Return, for each array of a state, how many rows a lane has; 0 for arrays that all lanes share.
+    """Return, for each array of a state, the number of rows of a lane; 0 for arrays that all lanes share.
 
     Parameters
     ----------
@@ -117,7 +117,8 @@ def _lengths(*states: list[tuple[str, Any]]) -> Iterator[tuple[int, ...]]:
 
 
 def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
-    """Return views of a state for lanes from ``start`` to ``stop``: their rows, and all shared arrays.
+    """Return views of the state of lanes ``start`` to ``stop`` − 1: their rows, and the whole of shared
+    arrays.
 
     ``rows`` is the result of :func:`lane_rows`.
     """

@@ -14,7 +14,8 @@ CODES = pa.dictionary(pa.int32(), pa.string())
 
 
 def find_root(name: str, names: Collection[str]) -> str:
-    """Return the column among ``names`` that holds ``name``: itself, or that of a dotted path into structs.
+    """Return the column among ``names`` that contains ``name``: itself, or the struct of a dotted path; else
+    ``name``.
 
     Examples
     --------
@@ -42,7 +43,9 @@ def list_nested_names(schema: Any) -> list[str]:
 
 
 def get_column(batch: Any, name: str) -> Any:
-    """Return a column of a record batch, or for a dotted path a field of its structs, simplified."""
+    """Return a column of a record batch or, for a dotted path, a field of a struct; see
+    :func:`simplify_array`.
+    """
     root = find_root(name, batch.schema.names)
     column = batch[root]
     for field in name[len(root) + 1 :].split(".") if root != name else ():
@@ -51,9 +54,9 @@ def get_column(batch: Any, name: str) -> Any:
 
 
 def simplify_array(values: Any) -> Any:
-    """Return an Arrow array whose type can be cast: without views, large texts, runs, or extension types.
+    """Return an Arrow array converted to a plain type: no views, large texts, runs, or extension types.
 
-    Dictionaries are decoded, except ``CODES``, in which texts of Parquet are read.
+    Dictionaries are decoded, except ``CODES``, as which texts of Parquet files are read.
 
     Examples
     --------
@@ -79,6 +82,6 @@ def simplify_array(values: Any) -> Any:
 
 
 def is_varied_text(kind: Any) -> bool:
-    """True if an Arrow type is a dictionary other than ``CODES``, or a text of another type than string."""
+    """True if an Arrow type is a dictionary other than ``CODES``, or a text type other than string."""
     is_dictionary = pa.types.is_dictionary(kind) and kind != CODES
     return bool(is_dictionary or pa.types.is_large_string(kind) or kind == pa.string_view())

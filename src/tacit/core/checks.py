@@ -133,9 +133,8 @@ def as_list(value: Any) -> Any:
 
 
 def names(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is a single string, which raises InvalidValue.
-
-    A string would be read as a list of letters.
+    """Return ``value`` unless it is a single string, which would be read as a list of letters: that raises
+    InvalidValue.
     """
     if isinstance(value, str | bytes):
         raise InvalidValue(field, value, f"give a list of names, such as [{value!r}]")
@@ -143,9 +142,9 @@ def names(field: str, value: Any) -> Any:
 
 
 def offer(value: Any) -> Any:
-    """Return the arms of one offer unchanged if they are a flat collection of names; warn of a set.
+    """Return the arms of one offer unchanged; raise InvalidValue if they are not a flat collection of names.
 
-    Raise InvalidValue otherwise.
+    Warns of a set, whose order changes from process to process.
     """
     nested = isinstance(value, list | tuple) and bool(value) and isinstance(value[0], list | tuple | dict)
     if nested or not isinstance(value, Iterable):
@@ -157,9 +156,10 @@ def offer(value: Any) -> Any:
 
 
 def arms(field: str, value: Any) -> int | tuple[str, ...]:
-    """Return ``value`` as a number of arms, or as a tuple of distinct arm names.
+    """Return ``value`` as a number of arms, or as a tuple of distinct arm names; raise InvalidValue
+    otherwise.
 
-    Raise InvalidValue otherwise. Warn of names that are nearly the same, or empty.
+    Warns of names that are nearly the same, or empty.
     """
     value = as_list(value)
     if _is_whole(value):
@@ -179,7 +179,7 @@ def arms(field: str, value: Any) -> int | tuple[str, ...]:
 
 
 def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
-    """Warn of names that differ only in case or in blanks around them, and of an empty name.
+    """Warn if there is an empty name, or names that differ only in case or in blanks around them.
 
     Single letters may differ in case.
     """
@@ -198,9 +198,10 @@ def _warn_of_nearly_alike(field: str, names: Sequence[str]) -> None:
 
 
 def amount(column: str, value: Any, default: float | None = None) -> float:
-    """Return a number of at least 0 from a cell of a table, which may be text, true (1) or false (0).
+    """Return the number in a cell of a table, which may be text, true (1) or false (0); it must be at least
+    0.
 
-    An empty cell gives ``default`` if there is one. Raise InvalidValue for other values.
+    An empty cell gives ``default``, unless that is None. Raises InvalidValue for other values.
     """
     if value in (None, "") and default is not None:
         return default

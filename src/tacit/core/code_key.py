@@ -76,7 +76,9 @@ def code_key(
 def find_functions(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> Iterator[Any]:
-    """Yield each function that a loop may call, directly or not, once, including the kernels of its parts."""
+    """Yield each function that a loop may call, directly or not, once; generic functions lead to the parts'
+    kernels.
+    """
     kernels = frozenset(generics)
     pending: list[Any] = [loop]
     visited: set[Any] = set()
@@ -93,14 +95,14 @@ def find_functions(
 
 
 def clear_descriptions() -> None:
-    """Clear the caches of descriptions, after a function or class was edited."""
+    """Clear the caches of descriptions, as is needed after a function or class was edited in place."""
     _describe_part.cache_clear()
     _describe_function.cache_clear()
 
 
 @cache
 def _describe_part(part: Any) -> str:
-    """Return a text that identifies a part's layout: its name and the fields of its named tuples; cached."""
+    """Return a text that identifies a part's layout: its name, and the fields of its named tuples; cached."""
     layouts = [_layout(attribute) for attribute in vars(part).values() if _is_layout(attribute)]
     # Cached code names the modules of its types and imports them: it must not import another package's.
     home = "" if part.__module__.startswith("tacit.") else part.__module__
@@ -109,7 +111,9 @@ def _describe_part(part: Any) -> str:
 
 @cache
 def _describe_function(function: FunctionType) -> tuple[str, list[Any]]:
-    """Return a text that identifies a function's code and values, and the functions it may call; cached."""
+    """Return a text that identifies a function's code and the values that it uses, and the functions it may
+    call; cached.
+    """
     called: list[Any] = []
     closure_values = [cell.cell_contents for cell in function.__closure__ or ()]
     values = [_describe_value(value, called) for value in (*closure_values, *_find_globals(function))]
@@ -118,21 +122,25 @@ def _describe_function(function: FunctionType) -> tuple[str, list[Any]]:
 
 
 def _describe_code(code: CodeType, doc: str | None = None) -> Any:
-    """Return a description of bytecode, names and constants; ``doc`` is the docstring to ignore."""
+    """Return a description of a code object: bytecode, names and constants, without the docstring ``doc``."""
     constants = [_describe_constant(value) for value in code.co_consts if doc is None or value != doc]
     names = code.co_names, code.co_varnames[: code.co_argcount], code.co_freevars
     return code.co_code, names, constants
 
 
 def _describe_constant(value: Any) -> Any:
-    """Return a text identifying a constant of bytecode: nested code by its own description, sets sorted."""
+    """Return a description of a constant of bytecode; nested code is described itself, and sets are
+    sorted.
+    """
     if isinstance(value, CodeType):
         return _describe_code(value)
     return sorted(map(repr, value)) if isinstance(value, frozenset) else repr(value)
 
 
 def _find_globals(function: FunctionType) -> Iterator[Any]:
-    """Yield the values of the global names in a function, and of the attributes that it uses of them."""
+    """Yield the values of the global names in a function, and the attributes that it may use of modules and
+    classes.
+    """
     for code in _codes(function.__code__):
         for name in code.co_names:
             if name in function.__globals__:
@@ -151,15 +159,15 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """True if a value is a function, class or module of a package whose version is part of the key."""
+    """True if a value belongs to a package that the key identifies by its version alone."""
     name = value.__name__ if isinstance(value, ModuleType) else value.__module__
     return name.partition(".")[0] in VERSIONED_PACKAGES
 
 
 def _describe_value(value: Any, called: list[Any]) -> Any:
-    """Return a description of a global or closure value; append a function to ``called``.
+    """Return a description of a global or closure value; append it to ``called`` if it is a function.
 
-    Functions of builtins, math, numba and numpy are not appended.
+    Functions of packages that are identified by version are not appended.
     """
     value = getattr(value, "py_func", value)
     if isinstance(value, staticmethod):

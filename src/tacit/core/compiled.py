@@ -70,10 +70,12 @@ _registered_helpers = 0
 
 
 def _register_generic(generic: Callable[..., Any]) -> None:
-    """Register ``generic`` with numba: compiled code resolves it by the type of its first argument."""
+    """Register ``generic`` with numba, so that compiled code calls the kernel of the part of its first
+    argument.
+    """
 
     def resolve(params: Any, *rest: Any) -> Any:
-        """Return the kernel of the part whose ``Params`` has this numba type."""
+        """Return the kernel of the part whose ``Params`` has numba's type ``params``."""
         return dispatch.find_kernel(dispatch.parts[params.instance_class], generic)
 
     overload(generic, jit_options=KERNEL_OPTIONS, strict=False)(resolve)
@@ -84,7 +86,7 @@ for _generic in GENERICS:
 
 
 def _learns_from_propensity(params: Any) -> bool:
-    """True if the part of this numba type, or one nested in it, learns from propensities."""
+    """True if the part of numba's type ``params``, or a part nested in it, learns from propensities."""
     part = dispatch.parts.get(getattr(params, "instance_class", type(None)))
     return part is not None and (
         part.learns_from_propensity or any(_learns_from_propensity(inner) for inner in params)
@@ -93,7 +95,9 @@ def _learns_from_propensity(params: Any) -> bool:
 
 @overload(dispatch.learned_propensity, jit_options=KERNEL_OPTIONS, strict=False)
 def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
-    """Return the kernel for numba: the part's propensity if it learns from it, else a constant NaN."""
+    """Return the kernel that computes the propensity if the part learns from it, else one that returns
+    NaN.
+    """
     if _learns_from_propensity(params):
         return dispatch.parts[params.instance_class].propensity
     return lambda params, state, lane, impression, shown: math.nan
@@ -101,7 +105,7 @@ def _resolve_learned_propensity(params: Any, *rest: Any) -> Any:
 
 @cache
 def _dispatcher(function: Callable[..., Any], key: str, counting: bool) -> Any:
-    """Return numba's dispatcher of a loop, with our cache, and record it for :func:`cache_statistics`.
+    """Return numba's dispatcher of a loop, with this package's cache; :func:`cache_statistics` will count it.
 
     ``counting`` enables reference counting.
     """
@@ -134,7 +138,7 @@ class Driver:
     """
 
     def __init__(self, function: Callable[..., Any], parts: tuple[type, ...], key: str) -> None:
-        """Store the loop, its parts and its key; nothing is compiled yet."""
+        """Store the loop, its parts and the key of its code; nothing is compiled yet."""
         self._function, self._parts, self._key = function, parts, key
         self._entries: dict[Any, Any] = {}
 
@@ -152,9 +156,9 @@ class Driver:
     def entry(self, arguments: tuple[Any, ...]) -> Any:
         """Return the compiled loop for arguments of exactly these types.
 
-        It is compiled, or loaded from the cache, on the first call. It does not check types (which takes some
-        10 µs a call), so every call of it must pass arguments of the same types. Raise KernelError if it
-        cannot be compiled.
+        It is compiled, or loaded from the cache, at the first call for these types. It does not check types
+        (which takes some 10 µs a call), so every call of it must pass arguments of the same types. Raises
+        KernelError if it cannot be compiled.
         """
         form = _type_key(arguments)
         if form not in self._entries:
@@ -168,9 +172,9 @@ class Driver:
         return self._entries[form]
 
     def _compile(self, types: tuple[Any, ...]) -> Any:
-        """Compile or load the loop for these types and return its entry point.
+        """Compile the loop for these types, or load it from the cache, and return its entry point.
 
-        References are counted only if needed. A loop that needs reference counting is noted in the cache.
+        References are counted only if needed; that this is so is noted in the cache.
         """
         parts = [getattr(kind, "instance_class", None) for kind in types]
         name = f"{self._function.__qualname__} {types} {parts}"
@@ -195,9 +199,9 @@ class Driver:
 
 
 def _shorten_error(error: Exception) -> Exception:
-    """Shorten the text of numba's error to its first line, and return it without traceback.
+    """Shorten the text of numba's error to its first line, and remove its traceback; return it.
 
-    ``msg`` keeps the full text; other errors keep their text.
+    Its ``msg`` has the full text. Other errors keep their text.
     """
     if isinstance(error, NumbaError):
         whole: Any = str(error)
@@ -207,9 +211,8 @@ def _shorten_error(error: Exception) -> Exception:
 
 
 def _type_key(value: Any) -> Any:
-    """Return a hashable key of an argument's type, nested tuples included.
-
-    numba's own check takes 20 times as long.
+    """Return a hashable key of an argument's type, nested tuples included; 20 times as fast as numba's
+    check.
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -218,14 +221,14 @@ def _type_key(value: Any) -> Any:
 
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
-    """Compile a loop or load it from the cache, and return its entry point."""
+    """Compile a loop for these types, or load it from the cache, and return its entry point."""
     with _pause_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
 
 
 @contextmanager
 def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector in the ``with`` block."""
+    """Pause the garbage collector in the ``with`` block: it would only slow down a compilation."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -242,9 +245,9 @@ _drivers: dict[Any, tuple[Driver, list[tuple[Any, Any]]]] = {}
 
 
 def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
-    """Return the driver of a loop for parts, a cached one unless code that it can reach was edited.
+    """Return the driver of a loop for parts: a cached one, unless code that it can reach was edited.
 
-    After an edit all cached results on functions are cleared.
+    After an edit all caches that depend on code are cleared.
     """
     cached = _drivers.get((function, parts))
     if cached is not None and all(fn.__code__ is code for fn, code in cached[1]):
@@ -252,13 +255,14 @@ def _driver(function: Callable[..., Any], parts: tuple[type, ...]) -> Driver:
     if cached is not None:
         _clear_caches()
     driver = Driver(function, parts, code_key(function, parts, GENERICS, VERSIONS))
+    # Functions are edited in place: their code object is replaced.
     reach = [(fn, fn.__code__) for fn in find_functions(function, parts, GENERICS) if hasattr(fn, "__code__")]
     _drivers[function, parts] = driver, reach
     return driver
 
 
 def _clear_caches() -> None:
-    """Clear cached descriptions of functions and numba's implementations: code has changed."""
+    """Clear the descriptions of functions and numba's caches of implementations, after code was edited."""
     clear_descriptions()
     for taught in (*GENERICS, dispatch.learned_propensity, *dispatch.helpers[:_registered_helpers]):
         try:
@@ -279,9 +283,8 @@ def _collect_parts(params: Any) -> Iterable[type]:
 
 
 def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
-    """Return the driver of ``loop`` for parts with these ``Params``.
-
-    Also registers new helper functions with numba.
+    """Return the driver of ``loop`` for parts with these ``Params``; first registers new helper functions
+    with numba.
     """
     global _registered_helpers
     for helper in dispatch.helpers[_registered_helpers:]:

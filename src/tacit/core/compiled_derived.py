@@ -26,7 +26,9 @@ STATE = ir.ArrayType(WORD, 6)
 
 @type_callable(derive_generator)
 def _type_derive_generator(context: Any) -> Any:
-    """Return numba's typing function: three integers give a generator, other types are refused."""
+    """Return the function by which numba types ``derive_generator``: three integers give a generator, others
+    are refused.
+    """
 
     def typer(first: Any, second: Any, third: Any) -> Any:
         """Return numba's type of generators, or None if an argument is not an integer."""
@@ -39,7 +41,9 @@ def _type_derive_generator(context: Any) -> Any:
 
 @lower_builtin(derive_generator, types.Integer, types.Integer, types.Integer)  # type: ignore[untyped-decorator]
 def _lower_derive_generator(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Emit code that seeds a new generator's state on the stack with three integers; return the generator."""
+    """Emit code that puts a new generator's state on the stack, seeded by three integers; return the
+    generator.
+    """
     state = cgutils.alloca_once(builder, STATE)
     seeds = [
         context.cast(builder, number, kind, types.uint64)
@@ -55,9 +59,9 @@ def _lower_derive_generator(context: Any, builder: Any, signature: Any, argument
 
 
 def _make_generator(context: Any, builder: Any, address: Any, word: Any, half: Any) -> Any:
-    """Return numba's record of a generator with a state at an address.
+    """Return numba's record of a generator whose state is at ``address``.
 
-    ``word`` and ``half`` return the functions for its next 64 and 32 bits in a module.
+    ``word`` and ``half`` return the LLVM functions for its next 64 and 32 bits in a module.
     """
     module = builder.module
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
@@ -77,10 +81,10 @@ def _word_pointer(builder: Any, state: Any, i: int) -> Any:
 
 
 def _function(module: Any, name: str, result: Any, state: Any = STATE) -> tuple[Any, Any, Any]:
-    """Return the LLVM function of this name, its builder, and a pointer to the state.
+    """Return the LLVM function ``name``, which takes the state's address, a builder of its body, and a
+    pointer to the state.
 
-    Its argument is the state's address. Builder and pointer are None if the module has the function already;
-    else the body must be built.
+    Builder and pointer are None if the module has the function already; else the caller must build the body.
     """
     name = f"tacit_{name}"
     if name in module.globals:
@@ -116,7 +120,7 @@ def _next_half(module: Any) -> Any:
 
 
 def _half_function(module: Any, name: str, word: Any, kind: Any, place: int) -> Any:
-    """Return the LLVM function that returns 32 bits, and buffers the other half of each word in the state.
+    """Return an LLVM function for the next 32 bits; it buffers the other half of each word in the state.
 
     The state has the flag and the buffered half from index ``place`` on; ``word`` is the function for 64
     bits.
@@ -135,7 +139,7 @@ def _half_function(module: Any, name: str, word: Any, kind: Any, place: int) -> 
 
 
 def _next_double(module: Any, word: Any) -> Any:
-    """Return the LLVM function for the next number in [0, 1), from the function for 64 bits."""
+    """Return an LLVM function for the next number in [0, 1), from ``word``, the function for 64 bits."""
     function, builder, _ = _function(module, f"{word.name}_double", ir.DoubleType())
     if builder is not None:
         full_word = builder.call(word, [function.args[0]])
@@ -156,13 +160,15 @@ LOW, HIGH = (1, 0) if sys.platform == "win32" else (0, 1)
 
 @type_callable(borrow_generator)
 def _type_borrow_generator(context: Any) -> Any:
-    """Return numba's typing function: a generator gives a generator, other types are refused."""
+    """Return the function by which numba types ``borrow_generator``: a generator gives a generator, others
+    are refused.
+    """
     return lambda rng: types.npy_rng if rng == types.npy_rng else None
 
 
 @type_callable(write_back_generator)
 def _type_write_back_generator(context: Any) -> Any:
-    """Return numba's typing function: two generators give None."""
+    """Return the function by which numba types ``write_back_generator``: two generators give None."""
     return lambda own, rng: types.none
 
 
@@ -194,14 +200,16 @@ def _lower_write_back_generator(context: Any, builder: Any, signature: Any, argu
 
 
 def _state_address(context: Any, builder: Any, generator: Any) -> Any:
-    """Return the address of the state of numba's record of a generator."""
+    """Return the address of the state in numba's record of a generator."""
     record = cgutils.create_struct_proxy(types.npy_rng)(context, builder, value=generator)
     bits = cgutils.create_struct_proxy(types.NumPyRandomBitGeneratorType("bit_generator"))
     return bits(context, builder, value=record.bit_generator).state
 
 
 def _numpy_pointers(context: Any, builder: Any, generator: Any) -> tuple[list[Any], Any, Any]:
-    """Return pointers to numpy's words of a PCG64's state and increment, its flag and its buffered half."""
+    """Return pointers into numpy's state of a PCG64: to its four words, to the flag and to the buffered half
+    word.
+    """
     address = _state_address(context, builder, generator)
     state_pointer = builder.inttoptr(address, WORD.as_pointer().as_pointer())
     words = builder.load(state_pointer)
@@ -237,13 +245,15 @@ WORKSPACE = types.Array(types.float64, 2, "C")  # type: ignore[no-untyped-call]
 
 @type_callable(borrow_array)
 def _type_borrow_array(context: Any) -> Any:
-    """Return numba's typing function: rows and columns give a two-dimensional array of float64."""
+    """Return the function by which numba types ``borrow_array``: two integers give a 2-dimensional array of
+    float64.
+    """
     return lambda rows, columns: WORKSPACE
 
 
 @type_callable(release_array)
 def _type_release_array(context: Any) -> Any:
-    """Return numba's typing function: an array gives None."""
+    """Return the function by which numba types ``release_array``: an array gives None."""
     return lambda room: types.none
 
 

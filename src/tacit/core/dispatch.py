@@ -53,10 +53,11 @@ def kernel(function: Function) -> Function:
 
 
 def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
-    """Register ``part`` for its ``Params`` type, after checking the signatures of its kernels.
+    """Register ``part`` for its ``Params`` type, so that generic functions find its kernels; check their
+    signatures.
 
-    Warns of likely errors in kernels outside this package. A class without its own ``Params`` is a variant
-    that shares its parent's kernels. Kernels are optional.
+    Kernels are optional. A class without its own ``Params`` is a variant that shares its parent's kernels.
+    Warns of likely errors in kernels outside this package.
 
     Raises
     ------
@@ -88,7 +89,9 @@ def register(part: Any, generics: tuple[Callable[..., Any], ...]) -> None:
 
 
 def _check_kernel_code(generic: Callable[..., Any], function: Callable[..., Any]) -> set[str]:
-    """Return warnings of a kernel that returns an unused value or draws from numpy's global generator."""
+    """Return warnings about a kernel: that it returns an unused value, or draws from numpy's global
+    generator.
+    """
     code: Any = getattr(function, "__code__", None)
     doubts, silent = set(), generic.__annotations__["return"] == "None"
     for before, step in pairwise([] if code is None else dis.get_instructions(code)):
@@ -116,9 +119,9 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def register_name(part: Any, registry: dict[str, Any]) -> None:
-    """Add a part to ``registry`` by its canonical name, unless it has no ``Params`` of its own.
+    """Add a part to ``registry`` by its canonical name, if it has ``Params`` of its own.
 
-    Raise TypeError if the name belongs to a part that another module of this package defines.
+    Raises TypeError if the name belongs to a part that another module of this package defines.
     """
     if "Params" in part.__dict__:
         registered = registry.get(canonical_name(part.__name__))
@@ -151,7 +154,7 @@ def canonical_name(name: str) -> str:
 
 
 def find_kernel(part: Any, generic: Callable[..., Any]) -> Any:
-    """Return the kernel of a part for a generic function: its own, or the default of its class, or None."""
+    """Return the kernel of a part for a generic function: its own, else its class's default, else None."""
     name = generic.__name__
     return getattr(part, name, None) or getattr(part, "defaults", {}).get(name)
 
@@ -160,7 +163,7 @@ def find_kernel(part: Any, generic: Callable[..., Any]) -> Any:
 
 
 def choose(params: Any, state: Any, lane: int, impression: Any, rng: Any) -> Any:
-    """Return the index of the arm to show, or both of a duel, for the impression; reads ``state``."""
+    """Return the arm index to show, or the two of a duel; ``state`` does not change."""
     return parts[type(params)].choose(params, state, lane, impression, rng)
 
 
@@ -170,7 +173,7 @@ def learn(params: Any, state: Any, lane: int, outcome: Any) -> None:
 
 
 def unlearn(params: Any, state: Any, lane: int, outcome: Any) -> None:
-    """Update ``state`` in place to reverse ``learn`` with the same outcome."""
+    """Undo ``learn`` of the same outcome, in place."""
     parts[type(params)].unlearn(params, state, lane, outcome)
 
 
@@ -190,22 +193,24 @@ def epoch(params: Any, state: Any, lane: int) -> Any:
 
 
 def decide(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> None:
-    """Write the indices of the arms to show into ``action``; reads ``state``."""
+    """Fill ``action`` with the arm indices to show; ``state`` does not change."""
     find_kernel(parts[type(params)], decide)(params, state, lane, impression, rng, action)
 
 
 def decide_and_weigh(params: Any, state: Any, lane: int, impression: Any, rng: Any, action: Any) -> Any:
-    """Write the arms to show into ``action`` and return the probability of showing exactly these."""
+    """Fill ``action`` with the arm indices to show, and return the probability of showing exactly these."""
     return find_kernel(parts[type(params)], decide_and_weigh)(params, state, lane, impression, rng, action)
 
 
 def shown_in(params: Any, action: Any) -> Any:
-    """Return the arm, the pair, or the row itself, from an action: a row of arm indices."""
+    """Return the arm index, the pair, or the whole row, as the policy reads it, of ``action``, a row of arm
+    indices.
+    """
     return find_kernel(parts[type(params)], shown_in)(params, action)
 
 
 def reward_in(params: Any, feedback: Any) -> Any:
-    """Return the reward, or the row itself, from a row of feedback by position."""
+    """Return the reward, or one for each position, as the policy reads it, from a row of feedback."""
     return find_kernel(parts[type(params)], reward_in)(params, feedback)
 
 
@@ -229,7 +234,7 @@ def restart(params: Any, state: Any, lane: int) -> None:
 
 
 def refit(params: Any, state: Any) -> None:
-    """Recompute the values of ``state`` that are derived from sums over all lanes."""
+    """Recompute, in ``state``, the values that follow from sums over all lanes."""
     find_kernel(parts[type(params)], refit)(params, state)
 
 
@@ -276,7 +281,7 @@ FEATURE_KERNELS = (believed,)
 
 
 def line(params: Any, state: Any, lane: int, impression: Any, place: int) -> Any:
-    """Return mean and standard deviation of the score of the arm at an index of the offer."""
+    """Return the mean and standard deviation of the score of the arm that is number ``place`` on offer."""
     return parts[type(params)].line(params, state, lane, impression, place)
 
 
@@ -286,14 +291,16 @@ COUPLED_KERNELS = (line,)
 
 
 def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> Any:
-    """Return parameters of the Beta posterior of an arm under a hypothesis, and its log-odds' deviation."""
+    """Return the two parameters of an arm's Beta posterior under hypothesis ``h``, and its log-odds'
+    deviation.
+    """
     return parts[type(params)].odds(params, state, lane, h, arm)
 
 
 def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-    """Add a hypothesis of this weight and kind to a lane.
+    """Add a hypothesis of a change just now, of a weight and kind, to a lane.
 
-    It has the counts of an earlier epoch unless that is −1.
+    Its counts are those stored for ``epoch``; a negative epoch stands for none.
     """
     parts[type(params)].enter(params, state, lane, weight, kind, epoch)
 
@@ -319,12 +326,14 @@ INDEX_KERNELS = (confidence, index)
 
 
 def arrange(params: Any, state: Any, lane: int, impression: Any) -> Any:
-    """Return data by which ``line_up`` orders the arms on offer; it may fill the workspace of ``state``."""
+    """Return the data by which ``line_up`` orders the arms on offer; the workspace of ``state`` may be
+    filled.
+    """
     return parts[type(params)].arrange(params, state, lane, impression)
 
 
 def line_up(params: Any, arranged: Any, lane: int, impression: Any, draw: Any, action: Any) -> None:
-    """Write the arms on offer into ``action`` in the order that the draw's ``z`` gives.
+    """Fill ``action`` with the arms on offer in the order that the draw's ``z`` gives.
 
     The draw's ``arm``, unless −1, is put at its ``place``.
     """
@@ -336,23 +345,21 @@ def share(
 ) -> Any:
     """Return the probability that the order begins with the first ``count`` arms of ``begin``.
 
-    The arm ``without``, unless −1, is removed from both.
+    The arm ``without``, unless −1, is removed from the order and from ``begin``.
     """
     return parts[type(params)].share(params, arranged, lane, impression, begin, count, without)
 
 
 def shares(params: Any, arranged: Any, lane: int, impression: Any, begin: Any, count: int) -> Any:
-    """Return the sum of ``share`` over the arms that are not in ``begin``, each in turn as ``without``.
-
-    ``begin`` has ``count`` arms.
-    """
+    """Return the sum of ``share`` over the arms that are not in ``begin``, each left out in turn."""
     return parts[type(params)].shares(params, arranged, lane, impression, begin, count)
 
 
 def ranks(
     params: Any, arranged: Any, lane: int, impression: Any, arm: int, without: int, chances: Any
 ) -> None:
-    """Write the probabilities of the arm's ranks 0, 1, … into ``chances``, padded with 0.
+    """Fill ``chances`` with the probability that the arm has rank 0, 1, … in the order; 0 beyond the last
+    rank.
 
     The arm ``without``, unless −1, is removed from the order.
     """
@@ -360,25 +367,24 @@ def ranks(
 
 
 def clear(params: Any, state: Any, lane: int) -> None:
-    """Reset the workspace of ``state`` to its contents before ``arrange``."""
+    """Reset the workspace of ``state``, which ``arrange`` filled."""
     parts[type(params)].clear(params, state, lane)
 
 
 def placed(
     params: Any, state: Any, lane: int, impression: Any, action: Any, prefixes: Any, places: Any
 ) -> None:
-    """Write the propensities of a list's prefixes into ``prefixes``, and of its arms into ``places``.
+    """Fill ``prefixes`` and ``places`` with probabilities of the list ``action``, for each position.
 
-    For each position these are the probability that ``decide`` shows the same arms down to it, and that it
-    shows this arm at it.
+    They are the probability that ``decide`` shows the same arms down to the position, and that it shows the
+    same arm at the position.
     """
     parts[type(params)].placed(params, state, lane, impression, action, prefixes, places)
 
 
 def cells(params: Any, state: Any, lane: int, impression: Any, found: Any) -> None:
-    """Fill the table ``found`` with the probability that ``decide`` shows each arm at each position.
-
-    Its rows are the arms on offer.
+    """Fill the table ``found`` with the probability that ``decide`` shows each arm on offer (row) at each
+    position.
     """
     parts[type(params)].cells(params, state, lane, impression, found)
 
@@ -389,12 +395,12 @@ LIST_KERNELS = (arrange, line_up, share, shares, ranks, clear, placed, cells)
 
 
 def arrive(params: Any, world: Any, round: int, rng: Any) -> Any:
-    """Write the round's impression into ``world.impression``; return its lane."""
+    """Fill ``world.impression`` with the round's impression; return its lane."""
     return parts[type(params)].arrive(params, world, round, rng)
 
 
 def respond(params: Any, world: Any, lane: int, arm: Any) -> Any:
-    """Return the reward of ``arm`` (or a pair) for the current impression, which may be drawn at random."""
+    """Return the reward of ``arm``, or of a pair, for the current impression; it may be drawn at random."""
     return parts[type(params)].respond(params, world, lane, arm)
 
 
@@ -404,12 +410,12 @@ def expected(params: Any, world: Any, lane: int, arm: Any) -> Any:
 
 
 def optimum(params: Any, world: Any, lane: int) -> Any:
-    """Return the expected reward of the best arm for the current impression."""
+    """Return the mean reward of the best arm, or pair, for the current impression."""
     return parts[type(params)].optimum(params, world, lane)
 
 
 def react(params: Any, world: Any, lane: int, shown: Any, feedback: Any) -> None:
-    """Write the feedback to the arms shown into ``feedback``."""
+    """Fill ``feedback`` with the feedback to the arms shown, for each position."""
     parts[type(params)].react(params, world, lane, shown, feedback)
 
 
@@ -424,7 +430,7 @@ ENVIRONMENT_KERNELS = (arrive, respond, expected, optimum, react, regret)
 
 
 def predict(params: Any, state: Any, row: int, context: Any) -> Any:
-    """Return True if the context may be an event; reads ``state``, and may use its workspace."""
+    """Return True if the context may be an event; ``state`` does not change, except its workspace."""
     return parts[type(params)].predict(params, state, row, context)
 
 

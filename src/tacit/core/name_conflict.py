@@ -12,7 +12,8 @@ REMEDY = f"run: pip uninstall tacit {DISTRIBUTION}; then: pip install {DISTRIBUT
 
 
 def find_namesake(folder: Path = SITE) -> str:
-    """Return the name of the metadata folder of a distribution named ``tacit`` in a folder, or an empty text.
+    """Return the name of the metadata folder of a distribution named ``tacit`` in ``folder``; an empty text
+    if none.
 
     Only names are read: ``importlib.metadata`` would take most of the time of an import.
     """
@@ -24,9 +25,8 @@ def find_namesake(folder: Path = SITE) -> str:
 
 
 def warn_of_namesake(folder: Path = SITE) -> None:
-    """Warn if another distribution named ``tacit`` is installed in the same folder.
-
-    It overwrites files of this one.
+    """Warn if another distribution named ``tacit``, which overwrites files of this one, is installed in
+    ``folder``.
     """
     if name := find_namesake(folder):
         both = f"{name.rpartition('.')[0]} is installed next to {DISTRIBUTION}"

@@ -57,7 +57,7 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
     done, began = 0.0, time.monotonic()
 
     def advance(amount: float) -> None:
-        """Add to the amount done; once a second has passed, show it."""
+        """Add to the amount done; show it once a second has passed since the beginning."""
         nonlocal bar, task, done
         done += amount
         if bar is None and time.monotonic() - began > PATIENCE:
@@ -77,9 +77,8 @@ def progress(total: float | None, label: str) -> Iterator[Callable[[float], None
 
 
 def _bar(is_known: bool) -> Any:
-    """Return a new progress bar on standard error, not started.
-
-    It shows the amount if the total is not known.
+    """Return a new progress bar on standard error, not started; with the amount done if the total is not
+    known.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -94,7 +93,9 @@ def _bar(is_known: bool) -> Any:
 def report_progress(
     label: str, callback: Callable[[int], None] | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the total amount done so far: ``callback``, or else a bar's."""
+    """Yield a function to call with the total amount done so far: ``callback``, or one that moves a progress
+    bar.
+    """
     if callback is not None:
         yield callback
         return
@@ -197,10 +198,10 @@ def run_in_threads(
     reported = 0.0
 
     def run(i: int) -> Any:
-        """Return the result of task ``i``, whose reports are added to ``done[i]``."""
+        """Run task ``i`` and return its result; its reports are added to ``done[i]``."""
 
         def report(amount: float) -> None:
-            """Add to the amount done by the task; raise Stopped if another task failed."""
+            """Add to the amount done by the task; raise Stopped, which ends it, if another task failed."""
             done[i] += amount
             if stopped.is_set():
                 raise Stopped

@@ -30,26 +30,22 @@ Check = Callable[[str, Any], Any]
 
 
 def float_range(low: float, high: float, *, open_low: bool = False) -> Check:
-    """Return a field check that accepts numbers within [low, high], or (low, high] if ``open_low``.
+    """Return a check of a field: it returns a number within [low, high] as a float, or raises InvalidValue.
 
-    The check returns the value as a float, or raises InvalidValue.
+    With ``open_low`` the range is (low, high].
     """
     return lambda field, value: checks.number(field, value, low, high, open_low=open_low)
 
 
 def int_range(low: int, high: int = 2**62) -> Check:
-    """Return a field check that accepts whole numbers within [low, high].
-
-    The check returns the value as an int, or raises InvalidValue.
+    """Return a check of a field: it returns a whole number within [low, high] as an int, or raises
+    InvalidValue.
     """
     return lambda field, value: checks.integer(field, value, low, high)
 
 
 def one_word(*allowed: str) -> Check:
-    """Return a field check that accepts one of the allowed words.
-
-    The check raises InvalidValue for other values.
-    """
+    """Return a check of a field: it returns one of the allowed words as text, or raises InvalidValue."""
 
     def check(field: str, value: Any) -> str:
         """Return the value as text if it is an allowed word; raise InvalidValue otherwise."""
@@ -61,12 +57,14 @@ def one_word(*allowed: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Return a field check that accepts None, and passes other values to ``check``."""
+    """Return a check of a field: it returns None unchanged, and passes any other value to ``check``."""
     return lambda field, value: None if value is None else check(field, value)
 
 
 def check_not_text(field: str, value: Any) -> Any:
-    """Return ``value`` unless it is text, which raises InvalidValue; the check of fields without a range."""
+    """Return ``value`` unless it is text, which raises InvalidValue; the check of numeric fields without a
+    range.
+    """
     if isinstance(value, str):
         raise InvalidValue(field, value, "give a number, or true or false")
     return value
@@ -112,9 +110,9 @@ class Checked:
     """
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Create an instance after checking the call's arguments against the constructor.
+        """Create an instance, after checking that the call's arguments fit the constructor.
 
-        Raise TypeError for a class that is no dataclass, or for an argument whose field lacks an annotation.
+        Raises TypeError for a class that is no dataclass, or for an argument whose field lacks an annotation.
         """
         for name in named.keys() - cls.__dataclass_fields__.keys():  # type: ignore[attr-defined]
             if name in get_annotations(cls):
@@ -127,20 +125,20 @@ class Checked:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Run the check of each field and store the value in its canonical form."""
+        """Run the check of each field, and store the value that it returns."""
         kind: type = type(self)
         for field, check in field_checks(kind).items():
             set_field(self, field, check(field, getattr(self, field)))
 
 
 def set_field(part: Checked, field: str, value: Any) -> None:
-    """Set a field of a frozen instance to its canonical form, during construction."""
+    """Set a field of a frozen instance, which is only right during its construction."""
     object.__setattr__(part, field, value)
 
 
 @cache
 def field_checks(kind: type) -> dict[str, Check]:
-    """Return the check of each constructor field of a class that has one, by field name.
+    """Return the checks of a class's constructor fields by field name; fields without a check are left out.
 
     A subclass that declares a field again keeps its check, unless it annotates another one.
     """
@@ -157,7 +155,9 @@ def field_checks(kind: type) -> dict[str, Check]:
 
 @cache
 def _annotations(kind: Any) -> dict[str, Any]:
-    """Return the own annotations of a class or function, evaluated; {} if a name in them is not defined."""
+    """Return the annotations of a class or function, without inherited ones; {} if a name in them is not
+    defined.
+    """
     try:
         return get_annotations(kind, eval_str=True)
     except NameError:
@@ -225,14 +225,18 @@ class Part(Checked):
 
 
 def _convert_param(kind: Any, value: Any) -> Any:
-    """Return an attribute as a member of ``Params``: a part as its params, a number as ``kind``."""
+    """Return an attribute as a member of ``Params``: a part as its params, a number converted to type
+    ``kind``.
+    """
     if isinstance(value, Part):
         return value.params
     return kind(value) if kind in (int, float, bool) else value
 
 
 def _define_params(kind: Any) -> None:
-    """Set the ``Params`` of a class, derived from its fields, unless it or a base declares them."""
+    """Set ``Params`` of a class to a named tuple derived from its fields, unless it or a base declares one
+    itself.
+    """
     params_type = getattr(kind, "Params", None)
     if params_type is None or hasattr(params_type, "is_derived"):
         named_tuple: Any = NamedTuple
@@ -293,9 +297,8 @@ def find_class(
 
 
 def _import_class(name: str, base: type[Kind]) -> type[Kind]:
-    """Import a class as ``module:Class`` and return it.
-
-    Raise UnknownName unless it is a subclass of ``base``.
+    """Import the class that ``name``, ``module:Class``, stands for; raise UnknownName unless it is a subclass
+    of ``base``.
     """
     module, _, attribute = name.partition(":")
     kind = base.__name__.lower()
@@ -326,8 +329,8 @@ def match_arguments(
 ) -> dict[str, Any]:
     """Return a call's arguments as a dict by the names of the dataclass fields that they set.
 
-    ``order`` names the fields of positional arguments. Fields with defaults may be absent, and ``arms``,
-    which the caller adds.
+    ``order`` names the fields of positional arguments. Fields with defaults may be absent, and so may
+    ``arms``, which the caller adds.
 
     Raises
     ------
@@ -385,9 +388,9 @@ def read_call(kind: str, spec: Any, remedy: str, *, imports: bool) -> SplitCall:
 
 
 def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitCall:
-    """Split ``name(literal, name=literal, …)`` into name and arguments, without evaluating anything.
+    """Split ``name(literal, name=literal, …)`` into a name and arguments, without evaluating anything.
 
-    Raise InvalidValue with ``remedy`` if the text is no call of this form.
+    Raises InvalidValue with ``remedy`` if the text has another form.
     """
     match = re.fullmatch(r"\s*([\w.:-]+)\s*(\(.*\))?\s*", text, re.DOTALL)
     if not match:
@@ -407,9 +410,10 @@ def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitC
 
 
 def _replace_hyphens(arguments: str) -> str:
-    """Return a call's arguments with hyphens inside bare names replaced by underscores.
+    """Return a call's arguments with hyphens inside bare names replaced by underscores, as Python reads them
+    as minus.
 
-    Python would parse them as minus signs. Text in quotes is unchanged.
+    Text in quotes stays.
     """
     pieces = re.split(r"""("[^"]*"|'[^']*')""", arguments)
     return "".join(
@@ -419,9 +423,9 @@ def _replace_hyphens(arguments: str) -> str:
 
 
 def _value(node: ast.expr) -> Any:
-    """Return the value of a literal, ``true`` or ``false``; return a bare name or a call as text.
+    """Return the value of a literal, or of ``true`` and ``false``; return a bare name or a call as text.
 
-    Raise ValueError for other expressions.
+    Raises ValueError for other expressions.
     """
     if isinstance(node, (ast.Name, ast.Call)):
         word = ast.unparse(node)

@@ -52,7 +52,7 @@ def refuse_options(refusals: Iterable[Refusal]) -> None:
 def refuse_rows(
     locate_row: Callable[[int], str], refusals: Iterable[Refusal], error: type[LogError] = UnfitLog
 ) -> None:
-    """Raise an error about the first row to which the first rule that applies to any row applies.
+    """Raise an error about the first row that is refused, by the first rule that refuses any row.
 
     Parameters
     ----------

@@ -67,31 +67,32 @@ class RewardRange(NamedTuple):
         return f"--reward-range {' '.join(ends)}"
 
     def holds(self, other: RewardRange) -> bool:
-        """Return whether no reward of the other range is outside of this one."""
+        """True if every reward of the range ``other`` is within this one."""
         low, high = (-math.inf if end is None else end for end in (self.low, other.low))
         below = low <= high
         low, high = (math.inf if end is None else end for end in (other.high, self.high))
         return below and low <= high
 
     def to_unit(self, rewards: Any) -> Any:
-        """Return rewards, numbers or an array, in the unit of a policy's state.
+        """Return rewards, numbers or an array, scaled as a policy's state has them.
 
-        With two ends it is the place in [0, 1]; with a lowest reward alone, the distance from it.
+        With two known ends they are scaled to [0, 1]; with a known lowest reward only, it is subtracted; else
+        they are unchanged.
         """
         if self == UNIT_RANGE or self.low is None:
             return rewards
         return (rewards - self.low) / self.width
 
     def from_unit(self, rewards: Any) -> Any:
-        """Return rewards in the caller's unit, of numbers or an array from :meth:`to_unit`."""
+        """Return rewards in the caller's unit; the inverse of :meth:`to_unit`."""
         if self == UNIT_RANGE or self.low is None:
             return rewards
         return self.low + self.width * rewards
 
     def contains(self, rewards: Any) -> Any:
-        """Return for each reward of an array whether it is finite and within the range.
+        """Return for each reward, of a number or an array, whether it is finite and within the range.
 
-        Open ends are at 1e30, beyond which fourth powers of sums would be infinite.
+        An open end stands for 1e30, beyond which fourth powers of sums would be infinite.
         """
         rewards = np.asarray(rewards, dtype=np.float64)
         low = -LARGEST if self.low is None else self.low
@@ -99,9 +100,8 @@ class RewardRange(NamedTuple):
         return np.isfinite(rewards) & (rewards >= low) & (rewards <= high)
 
     def read_number(self, field: str, reward: Any) -> float:
-        """Return one reward in the unit of a policy's state.
-
-        Raises InvalidValue unless it is a number within the range.
+        """Return one reward scaled as by :meth:`to_unit`; raise InvalidValue unless it is a number within the
+        range.
         """
         if self is UNIT_RANGE and type(reward) is float and 0.0 <= reward <= 1.0:
             return reward
@@ -120,7 +120,7 @@ class RewardRange(NamedTuple):
             raise InvalidValue("missing_reward", reward, f"{remedy}, which leaves out rows without feedback")
 
     def remedy(self, value: float) -> str:
-        """Return what to do about a reward outside the range."""
+        """Return the remedy, for an error, for a reward outside of the range."""
         if LARGEST < abs(value) < math.inf and self.is_open:
             return "give amounts of a larger unit: at most 1e30"
         if not math.isfinite(value) or self.low is None:
@@ -130,13 +130,13 @@ class RewardRange(NamedTuple):
 
     @property
     def limits_text(self) -> str:
-        """The rewards within the range, as a remedy: ``a number in [0, 1]``."""
+        """The rewards within the range in words: ``a number in [0, 1]``."""
         if self.low is None:
             return "a finite number"
         return f"a number in [{self.low:g}, {'infinity)' if self.high is None else f'{self.high:g}]'}"
 
     def widen(self, value: float) -> RewardRange:
-        """Return an open range that may be meant, of a reward outside of this one."""
+        """Return an open range that includes a reward outside of this one, as the user may mean it."""
         is_below = self.low is not None and value < min(self.low, 0.0)
         return RewardRange(None, None) if is_below else RewardRange(0.0, None)
 

@@ -15,11 +15,13 @@ class Interpreted:
     """A loop as plain Python, with the interface of compiled loops."""
 
     def __init__(self, loop: Callable[..., Any]) -> None:
-        """Store the loop, a function."""
+        """Store the loop, which runs as plain Python."""
         self._loop = loop
 
     def entry(self, arguments: tuple[Any, ...]) -> Interpreted:
-        """Return the loop itself, whatever the arguments' types; compiled loops have the same method."""
+        """Return this object; compiled loops have the same method, which compiles for the arguments'
+        types.
+        """
         return self
 
     def __call__(self, *arguments: Any) -> Any:

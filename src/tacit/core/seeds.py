@@ -95,9 +95,10 @@ def derive_generator(first: int, second: int, third: int) -> Generator:
 
 
 def borrow_generator(rng: Generator) -> Generator:
-    """Return a local copy of a generator over PCG64, for use until :func:`write_back_generator`.
+    """Return a local copy of a generator over PCG64, which compiled loops keep in registers, for speed.
 
-    In plain Python it is the generator itself.
+    Its state must be written back by :func:`write_back_generator`. In plain Python it is the generator
+    itself.
     """
     return rng
 

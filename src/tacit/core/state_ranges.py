@@ -58,7 +58,7 @@ def read_ranges(kind: Any) -> dict[str, ValueRange]:
 
 
 def check_state(state: Any, arms: Any) -> None:
-    """Raise a ValueError if an array of a state is out of the range that its field declares.
+    """Raise ValueError if an array of a state has a value outside of the range that its field declares.
 
     Parameters
     ----------
@@ -72,9 +72,10 @@ def check_state(state: Any, arms: Any) -> None:
 
 
 def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
-    """Check the arrays of a state and of its nested named tuples.
+    """Check the arrays of a state and of its nested named tuples; raise ValueError for a value outside of its
+    range.
 
-    Raise ValueError for one out of its range.
+    ``extents`` has the numbers of arms and lanes; ``prefix`` begins the names of arrays in the error.
     """
     kind: Any = type(state)
     ranges = read_ranges(kind)
@@ -86,14 +87,18 @@ def _check_fields(state: Any, extents: dict[str, int], prefix: str) -> None:
 
 
 def _read_extent(declared: ValueRange, state: Any, extents: dict[str, int]) -> int:
-    """Return the number that a range's ``extent`` stands for: of arms, lanes or an axis; 0 if it is empty."""
+    """Return the number that a range's ``extent`` names: of arms, lanes, or the length of an axis; 0 if it is
+    empty.
+    """
     if declared.extent in extents or not declared.extent:
         return extents.get(declared.extent, 0)
     return int(getattr(state, declared.extent).shape[declared.axis])
 
 
 def _check_array(name: str, array: Any, declared: ValueRange, extent: int) -> None:
-    """Raise a ValueError if an array has a value out of its declared range, or a repeated one if distinct."""
+    """Raise ValueError if an array has a value outside of its declared range, or repeated values that must be
+    distinct.
+    """
     low, high = declared.low, declared.high + extent
     least, greatest = array.min(), array.max()
     if not (low <= least and greatest <= high):  # with a NaN, both are NaN

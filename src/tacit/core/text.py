@@ -30,7 +30,8 @@ _CONTROLS = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202
 
 
 def parse_docstring(docstring: str | None, section: str = "Attributes") -> tuple[str, dict[str, str]]:
-    r"""Return the text before a section of a docstring, and the description of each name in the section.
+    r"""Return the text before a section of a docstring, and a dict from each name in the section to its
+    description.
 
     Names on the same line share their description.
 
@@ -69,7 +70,7 @@ def convert_duration(value: Any, unit: str = "seconds") -> str:
 
 
 def no_toml(error: ValueError) -> str:
-    """Return an error message that a text is not TOML, with the parser's error and the remedy.
+    """Return the message for a text that is not TOML: the parser's error and the remedy.
 
     Examples
     --------
@@ -141,9 +142,8 @@ class Column(NamedTuple):
     missing: str = MISSING
 
     def cell(self, record: Mapping[str, Any]) -> str:
-        """Return the formatted cell of a record, or the column's ``missing`` text.
-
-        The latter is returned if one of the column's fields is None or NaN.
+        """Return the formatted cell of a record; the column's ``missing`` text if one of its fields is None
+        or NaN.
         """
         values = [record[name] for _, name, _, _ in Formatter().parse(self.form) if name]
         return self.missing if None in map(replace_nan, values) else self.form.format_map(record)
@@ -165,7 +165,7 @@ def format_table(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]
 
 
 def replace_nan(value: Any) -> Any:
-    """Return a value, or None if it is NaN."""
+    """Return None if a value is NaN, else the value itself."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -189,7 +189,7 @@ class Tabulated:
     """Base of results with rows, for output as text, in notebooks, pandas, Markdown and LaTeX."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows as flat dicts, all with the same names, for all other formats."""
+        """Return the rows as flat dicts, all with the same names, from which all other formats are made."""
         raise NotImplementedError
 
     def summary(self) -> str:
@@ -271,9 +271,8 @@ def html_table(records: Sequence[dict[str, Any]]) -> str:
 
 
 def _cells(records: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]], list[bool]]:
-    """Return column names, the rows' cells as text, and for each column whether it is numeric.
-
-    None counts as a number.
+    """Return the column names, the rows' cells as text, and for each column whether all its values are
+    numbers or None.
     """
     head = list(records[0]) if records else []
     numeric = [all(row[name] is None or _is_number(row[name]) for row in records) for name in head]

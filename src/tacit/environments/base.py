@@ -69,9 +69,7 @@ class Environment(Part, abstract=True):
 
     @property
     def delays(self) -> tuple[int, int]:
-        """The smallest and the largest number of rounds that feedback may take; raises InvalidValue for
-        invalid ones.
-        """
+        """The smallest and the largest number of rounds that feedback may take; raises InvalidValue."""
         if isinstance(self.delay, Sequence):
             if len(self.delay) != 2 or self.delay[0] > self.delay[1]:
                 raise InvalidValue("delay", self.delay, "give one number, or (least, most)")
@@ -110,9 +108,9 @@ class Environment(Part, abstract=True):
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
-        """Scheduled changes: the field's name, the rounds of a key, and a key's largest share of traffic.
+        """The field with scheduled changes, their rounds, and the largest share of traffic that a key has.
 
-        By default there are none: ``("", (), 1.0)``.
+        Rounds are a key's own. By default there are no changes: ``("", (), 1.0)``.
         """
         return "", (), 1.0
 
@@ -145,15 +143,14 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def arrive(params: Any, world: Any, round: int, rng: Generator) -> int:
-        """Draw the impression of a round and its random numbers, write them to ``world``, and return its
-        lane.
-        """
+        """Draw a round's impression and random numbers into ``world``; return the lane of its key."""
         raise NotImplementedError
 
     @staticmethod
     def respond(params: Any, world: Any, lane: int, arm: Any) -> float:
-        """Return the reward of showing ``arm`` in this round: by default 1 if the uniform draw is below its
-        mean, else 0.
+        """Return the reward of showing ``arm`` in this round.
+
+        By default it is a click, 1, if the round's uniform number is below the expected reward, else 0.
         """
         return 1.0 if world.uniform[0] < dispatch.expected(params, world, lane, arm) else 0.0
 
@@ -169,8 +166,9 @@ class Environment(Part, abstract=True):
 
     @staticmethod
     def react(params: Any, world: Any, lane: int, shown: Any, feedback: Floats) -> None:
-        """Fill ``feedback``, one number per position, for the shown arms: by default, with the reward of one
-        arm.
+        """Write the feedback on the shown arms to ``feedback``, one number per position.
+
+        By default one arm is shown, and its feedback is its reward.
         """
         feedback[0] = dispatch.respond(params, world, lane, shown)
 

@@ -150,16 +150,14 @@ class LongTail(Environment):
 
     def world(self, rng: Generator, horizon: int) -> World:
         """Draw the click probabilities of all keys; return them with the keys' cumulative traffic."""
-        clicks = 1.0 / (1.0 + np.exp(-self._log_odds(rng)))
+        clicks = 1.0 / (1.0 + np.exp(-self._draw_log_odds(rng)))
         weights = np.arange(1, self.keys + 1) ** -self.traffic
         traffic = np.cumsum(weights / weights.sum())
         impression = Impression(np.arange(self.arms), np.zeros(0))
         return self.World(impression, clicks, clicks.max(axis=1), traffic, np.zeros(1))
 
-    def _log_odds(self, rng: Generator) -> Floats:
-        """Draw the log-odds of a click, shape (keys, arms), with the component that ``alike`` says keys
-        share.
-        """
+    def _draw_log_odds(self, rng: Generator) -> Floats:
+        """Draw the log-odds of a click, shape (keys, arms); ``alike`` says which component keys share."""
         log_odds = self.level + 0.5 * rng.standard_normal((self.keys, self.arms))
         if self.alike == "nothing":
             return log_odds + rng.standard_normal(log_odds.shape)

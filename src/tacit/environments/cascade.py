@@ -116,11 +116,11 @@ class CascadeArms(Environment):
     @staticmethod
     def regret(params: CascadeArms, world: World, lane: int, shown: Ints) -> float:
         """Return the probability of a click on the best list minus that of the shown list."""
-        none = 1.0
+        no_click = 1.0
         for arm in shown:
             if arm >= 0:
-                none *= 1.0 - world.attraction[arm]
-        return float(world.best[0] - (1.0 - none))
+                no_click *= 1.0 - world.attraction[arm]
+        return float(world.best[0] - (1.0 - no_click))
 
 
 # ---- Lists of arms with features, and users who may leave before any position
@@ -131,10 +131,11 @@ MAX_OFFERED = 16
 
 @kernel
 def sum_clicks(look_chance: float, attraction: float, below: float, one_click: int) -> float:
-    """Return the expected clicks on a list from its first arm and the expected clicks ``below`` it.
+    """Return the expected clicks on a list, from its first arm and the expected clicks ``below`` that arm.
 
-    ``look_chance`` is the probability of examining the first arm, ``attraction`` that of clicking it then;
-    with ``one_click`` users leave after a click.
+    ``look_chance`` is the probability of examining the first arm, ``attraction`` the probability of clicking
+    it once examined, and ``below`` the expected clicks of a user who reads on; with ``one_click`` users leave
+    after a click.
     """
     read_on = 1.0 - attraction if one_click else 1.0
     return look_chance * (attraction + read_on * below)
@@ -142,11 +143,11 @@ def sum_clicks(look_chance: float, attraction: float, below: float, one_click: i
 
 @kernel
 def find_best_clicks(world: Any, one_click: int) -> float:
-    """Return the largest expected number of clicks of any list of the arms on offer; overwrites
-    ``world.rest``.
+    """Return the expected number of clicks on the best list of the arms on offer.
 
-    By dynamic programming over the set of arms above a position, from the largest set to the empty one: the
-    largest expected number of clicks on the positions below.
+    Dynamic programming over sets of arms, as bits of a number, from the largest set to the empty one:
+    ``world.rest`` becomes, for each set of arms above a position, the largest expected number of clicks on
+    the positions below.
     """
     offered, positions = world.seen.shape
     for above in range(len(world.sizes) - 1, -1, -1):
@@ -256,9 +257,7 @@ class ContextualCascade(Environment):
         return cls(dim, dim, positions=min(arms, 3), pool=arms, offered=arms)
 
     def _check_constants(self, constants: Any) -> tuple[float, ...]:
-        """Return the constants of positions as a tuple; raise InvalidValue unless there is a finite one per
-        position.
-        """
+        """Return the constants as a tuple; raise InvalidValue unless each position has a finite one."""
         values = floats(constants)
         if values.shape != (self.positions,) or not np.isfinite(values).all():
             remedy = f"give {self.positions} finite numbers"

@@ -53,8 +53,9 @@ WINNERS = ("condorcet", "copeland", "borda")
 
 
 def logistic_utilities(arms: int, seed: int = 1) -> Floats:
-    """Return the preference matrix, shape (arms, arms), of random utilities drawn with ``seed``, best arm
-    first.
+    """Return the preference matrix of random utilities, shape (arms, arms), best arm first.
+
+    It is :func:`tacit.environments.preferences.logistic_utilities` with a generator seeded by ``seed``.
     """
     rng = stream("logistic utilities", checks.integer("seed", seed, 0))
     return preferences.logistic_utilities(arms, rng)
@@ -168,8 +169,9 @@ class PreferenceMatrix(DuelEnvironment):
     shift: Annotated[int, int_range(0)] = 0
 
     def __post_init__(self) -> None:
-        """Validate the matrices and the shift; raise InvalidValue if one is invalid or they do not fit each
-        other.
+        """Validate the matrices and the shift, and store matrices as nested tuples.
+
+        Raises InvalidValue if one is invalid, or they do not fit each other.
         """
         super().__post_init__()
         for field in ("matrix", "after"):
@@ -182,8 +184,9 @@ class PreferenceMatrix(DuelEnvironment):
             raise InvalidValue("after", f"{len(self.after)} arms", f"give {self.arm_count}, as in matrix")
 
     def _validate_matrix(self, field: str) -> tuple[tuple[float, ...], ...]:
-        """Return the matrix in ``field`` as nested tuples; raise InvalidValue without a Condorcet winner if
-        needed.
+        """Return the validated matrix in ``field``, which may be a name, as nested tuples.
+
+        Raises InvalidValue if it is no preference matrix, or lacks a Condorcet winner that gaps need.
         """
         value = getattr(self, field)
         matrix = preferences.validate(parse_matrix(value) if isinstance(value, str) else value, field)
@@ -245,8 +248,9 @@ class PreferenceMatrix(DuelEnvironment):
 
     @staticmethod
     def arrive(params: PreferenceMatrix, world: World, round: int, rng: Generator) -> int:
-        """Shift the preferences if their round has come, and draw the numbers that decide the duel; return
-        lane 0.
+        """Draw the numbers that decide the duel, and change preferences in the round of the shift.
+
+        Returns lane 0.
         """
         if params.shift > 0 and round == params.shift:
             shift_preferences(world)
@@ -278,7 +282,7 @@ class PreferenceMatrix(DuelEnvironment):
 
 @kernel
 def shift_preferences(world: PreferenceMatrix.World) -> None:
-    """Replace the preferences and gaps in ``world`` by those after the shift."""
+    """Overwrite the preferences and gaps in ``world`` by the ones of ``world.later``, after the shift."""
     chances, levels, gaps = world.later
     for i in range(len(gaps)):
         world.gaps[i] = gaps[i]
@@ -363,8 +367,9 @@ class ContextualDuels(DuelEnvironment):
 
     @staticmethod
     def arrive(params: ContextualDuels, world: World, round: int, rng: Generator) -> int:
-        """Draw a key, write its context to the impression, and draw the number that decides the duel; return
-        its lane.
+        """Draw a key and the number that decides the duel; return the key's lane.
+
+        The key's context is written to the impression.
         """
         key = int(rng.random() * len(world.contexts))
         world.impression.context[:] = world.contexts[key]

@@ -140,8 +140,9 @@ class ExaminationArms(Environment):
     parameters: Any = None
 
     def __post_init__(self) -> None:
-        """Validate the parameters and set those that follow from others; raise InvalidValue if one is
-        invalid.
+        """Validate the parameters, and set ``examination_dim`` and ``pool`` where others determine them.
+
+        Raises InvalidValue if a parameter is out of its range.
         """
         super().__post_init__()
         if self.positions:
@@ -173,20 +174,18 @@ class ExaminationArms(Environment):
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
-        """The field's name, the rounds at which parameters are drawn again, and the key's share of traffic,
-        1.
-        """
+        """The field's name, the rounds of new parameters, and the key's share of traffic, 1."""
         return "redraws", self.redraws, 1.0
 
-    def _check_table(self, field: str, given: Any) -> Any:
+    def _check_table(self, field: str, table: Any) -> Any:
         """Return rows as nested tuples; raise InvalidValue unless each has a number for each feature.
 
         Numbers must be finite; ``field`` names the rows in the error.
         """
         width = self.relevance_dim + self.examination_dim
-        rows = floats(given)
+        rows = floats(table)
         if rows.ndim != 2 or rows.shape[1] != width or not np.isfinite(rows).all():
-            raise InvalidValue(field, given, f"give {width} finite numbers each")
+            raise InvalidValue(field, table, f"give {width} finite numbers each")
         return tuple(map(tuple, rows.tolist()))
 
     @classmethod
@@ -238,8 +237,7 @@ class ExaminationArms(Environment):
         )
 
     def _make_features(self, rng: Generator) -> Floats:
-        """Return the features of the pool, shape (pool, features of both kinds): the given ones, or random
-        ones.
+        """Return the features of the pool, shape (pool, all features): ``arms`` if it is set, or random ones.
 
         With positions, an arm has its item's features and an indicator of its position.
         """
@@ -255,9 +253,7 @@ class ExaminationArms(Environment):
         return features
 
     def _draw_points(self, rng: Generator, rows: int) -> Floats:
-        """Draw points in the unit ball, jointly or per block of features; return them, shape (rows, all
-        features).
-        """
+        """Draw points in the unit ball, jointly or per block of features, shape (rows, all features)."""
         if self.ball == "joint":
             return uniform_in_ball(rng, rows, self.relevance_dim + self.examination_dim)
         relevance = uniform_in_ball(rng, rows, self.relevance_dim)

@@ -41,7 +41,7 @@ class RewardDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class GradedArms(Environment):
-    """One key; each arm's rewards follow a distribution of its own, which move on by one arm at each shift.
+    """One key; each arm's rewards follow a distribution, and at each shift distributions move by one arm.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class GradedArms(Environment):
             numbers=numbers,
             prices=np.array(self.price),
             means=np.array(
-                [self._mean(arm, price) for arm, price in zip(self.arms, self.price, strict=True)]
+                [self._compute_mean(arm, price) for arm, price in zip(self.arms, self.price, strict=True)]
             ),
             starts=np.array([*self.events, 2**62], np.int64),
             shifts=np.zeros(1, np.int64),
@@ -153,8 +153,11 @@ class GradedArms(Environment):
         """The highest reward, which may be infinite."""
         return math.inf if self.reward_range.high is None else float(self.reward_range.high)
 
-    def _mean(self, arm: Any, price: float) -> float:
-        """Return the mean of a distribution minus a price, clipped to the range."""
+    def _compute_mean(self, arm: Any, price: float) -> float:
+        """Return the mean reward of an arm: of its distribution minus the price, clipped to the range.
+
+        Raises InvalidValue if sales or Pareto amounts cannot be 0 in the range.
+        """
         family, numbers = arm[0], arm[1:]
         low, high = self.low + price, self.high + price
         if family == "normal":
@@ -166,8 +169,8 @@ class GradedArms(Environment):
         if low > 0.0:
             raise InvalidValue("reward_range", self.reward_range.text, f"let it hold {-price:g}, of no sale")
         if family == "sale":
-            return float(numbers[0]) * _limited_sale(numbers[1], numbers[2], high) - price
-        return _limited_pareto(numbers[0], numbers[1], high) - price
+            return float(numbers[0]) * _capped_sale_mean(numbers[1], numbers[2], high) - price
+        return _capped_pareto_mean(numbers[0], numbers[1], high) - price
 
     @staticmethod
     def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
@@ -206,12 +209,12 @@ class GradedArms(Environment):
 
     @staticmethod
     def expected(params: Any, world: World, lane: int, arm: int) -> float:
-        """Return the mean reward of an arm at present."""
+        """Return the mean reward of an arm in this round, after the shifts so far."""
         return float(world.means[(arm + world.shifts[0]) % len(world.means)])
 
     @staticmethod
     def optimum(params: Any, world: World, lane: int) -> float:
-        """Return the highest mean reward."""
+        """Return the highest mean reward of any arm, which shifts do not change."""
         return float(world.means.max())
 
 
@@ -240,7 +243,7 @@ def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> flo
         return min(max(mean, low), high)
 
     def excess(end: float) -> float:
-        """Return the mean of the variable's part above ``end``."""
+        """Return the mean of max(X − end, 0) for the normal variable X."""
         z = (mean - end) / deviation
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
         return deviation * (z * _normal_share(z) + density)
@@ -254,16 +257,16 @@ def _normal_share(z: float) -> float:
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
-def _limited_sale(mean: float, sigma: float, high: float) -> float:
-    """Return the mean of a log-normal amount of this mean, of which ``high`` is the most."""
+def _capped_sale_mean(mean: float, sigma: float, high: float) -> float:
+    """Return the mean of min(X, high) for a log-normal X of this mean; log X has the deviation ``sigma``."""
     if math.isinf(high) or sigma == 0.0:
         return min(mean, high)
     z = (math.log(high) - math.log(mean) + 0.5 * sigma**2) / sigma
     return mean * _normal_share(z - sigma) + high * _normal_share(-z)
 
 
-def _limited_pareto(shape: float, mean: float, high: float) -> float:
-    """Return the mean of a Pareto variable of this mean, of which ``high`` is the most."""
+def _capped_pareto_mean(shape: float, mean: float, high: float) -> float:
+    """Return the mean of min(X, high) for a Pareto variable X of this shape and mean."""
     least = mean * (1.0 - 1.0 / shape)
     tail: float = least * (least / max(high, least)) ** (shape - 1.0)
     return min(high, mean - tail / (shape - 1.0))

@@ -25,7 +25,7 @@ from tacit.core.run_mode import compile_loop
 from tacit.environments.duels import DuelEnvironment
 from tacit.errors import InvalidValue
 from tacit.interleaving import Balanced, InterleavingMethod, Optimized, Probabilistic, TeamDraft
-from tacit.interleaving.base import TIE, Item, fair_depth, ranking
+from tacit.interleaving.base import TIE, Item, check_ranking, fair_depth
 from tacit.interleaving.rules import outcome_weights
 from tacit.policies.base import Impression
 
@@ -127,9 +127,7 @@ class InterleavedRankers(DuelEnvironment):
                 raise InvalidValue("names", self.names, f"give {self.arm_count} names")
 
     def _validate_grades(self, grades: Any) -> tuple[int, ...]:
-        """Return the grades of one query as a tuple; raise InvalidValue for a grade that the user does not
-        know.
-        """
+        """Return a query's grades as a tuple; raise InvalidValue for one that the click model lacks."""
         most = self.user.kinds - 1
         return tuple(checks.integer("grades", grade, 0, most) for grade in grades)
 
@@ -140,7 +138,7 @@ class InterleavedRankers(DuelEnvironment):
         """
         if len(self.rankings) != len(self.grades) or len(self.rankings) == 0:
             raise InvalidValue("rankings", self.rankings, "give as many queries as in grades")
-        rankings = tuple(tuple(ranking("rankings", items) for items in query) for query in self.rankings)
+        rankings = tuple(tuple(check_ranking("rankings", row) for row in query) for query in self.rankings)
         for query, grades in zip(rankings, self.grades, strict=True):
             if len(query) != len(rankings[0]) or len(query) < 2:
                 raise InvalidValue("rankings", len(query), "give the same rankers for each query")
@@ -161,8 +159,7 @@ class InterleavedRankers(DuelEnvironment):
 
     @cached_property
     def tables(self) -> tuple[Floats, Floats, float]:
-        """Probabilities that the left ranker wins, and of a tie, and the largest standard error of a
-        preference.
+        """Probabilities of a win of the left ranker, and of a tie, and a preference's largest standard error.
 
         The first two are arrays of shape (queries, rankers, rankers); they are computed once.
         """
@@ -205,11 +202,12 @@ class InterleavedRankers(DuelEnvironment):
         return chances, outcomes
 
     def _draft_lists(self, pair: Any, items: int, seed: list[int]) -> tuple[Ints, Floats]:
-        """Return all lists of team draft, or a sample for probabilistic interleaving, and the weights of
-        credit.
+        """Return equally likely interleaved lists of a pair of rankings, and the credit for their clicks.
 
-        Their shapes are (lists, positions) and (lists, positions, positions). ``items`` is the query's number
-        of items; ``seed`` determines the sample.
+        They are all lists of team draft, or a sample for probabilistic interleaving, which ``seed``
+        determines. The lists have the shape (lists, positions). The credit has the shape (lists, positions,
+        positions): if a list's lowest click is at position k, a click at j counts ``credit[list, k, j]`` for
+        the left ranker. ``items`` is the query's number of items.
         """
         depth = fair_depth(pair, self.method.length)
         ranked = np.full((2, max(map(len, pair))), EMPTY)
@@ -357,7 +355,9 @@ def compute_outcomes(
     Parameters
     ----------
     click, after_click, after_skip : array of float64, shape (lists, positions)
+        Probabilities of a click at a position that is reached, and of reading on after a click or without.
     weights : array of float64, shape (lists, positions, positions)
+        Credit of the left ranker for a click at each position, by the position of the lowest click.
     outcomes : array of float64, shape (lists, 3)
     workspace : array of float64, shape (2, 2^positions)
     """
@@ -379,7 +379,10 @@ def sum_over_clicks(
 ) -> None:
     """Fill ``outcomes`` of one list with the probabilities that the left ranker wins, ties, loses.
 
-    It is a sum over all sets of clicks, grouped by their lowest click. ``reach`` and ``lead`` are workspace.
+    It sums over all sets of clicks, grouped by their lowest click. A set is a number whose bit k stands for
+    a click at position k. At each position ``click`` is the probability of a click there, and ``after_click``
+    and ``after_skip`` the probabilities of reading on; ``weights[k, j]`` is the credit of a click at j if the
+    lowest is at k. ``reach`` and ``lead`` are workspace, with one number per set.
     """
     positions = len(click)
     outcomes[:] = 0.0
@@ -460,7 +463,7 @@ def from_rankers(
     for query, ranker_rankings in rankings.items():
         if set(ranker_rankings) != set(names):
             raise InvalidValue(f"rankings[{query!r}]", list(ranker_rankings), f"give {', '.join(names)}")
-        validated = [ranking(f"rankings[{query!r}]", ranker_rankings[name]) for name in names]
+        validated = [check_ranking(f"rankings[{query!r}]", ranker_rankings[name]) for name in names]
         items = {item: i for i, item in enumerate(dict.fromkeys(sum(validated, ())))}
         judged = judgments.get(query, {})
         places.append([[items[item] for item in ranking] for ranking in validated])

@@ -21,11 +21,10 @@ from tacit.policies.features.gaussian import dot, sigmoid
 
 @kernel
 def compute_reach(params: Any, world: Any, k: int, reach: float, attraction: float) -> float:
-    """Return the probability that a user reaches the next position, from ``reach``, that of reaching position
-    k.
+    """Return the probability that a user reaches the position after k.
 
-    ``attraction`` is the probability of a click on the item at k. It is 1 if positions are seen
-    independently.
+    ``reach`` is the probability of reaching k, ``attraction`` the probability of a click on the item there.
+    The result is 1 if users see each position independently.
     """
     if params.by_position:
         return 1.0
@@ -186,9 +185,7 @@ class ItemLists(Environment):
 
     @staticmethod
     def regret(params: ItemLists, world: World, lane: int, shown: Ints) -> float:
-        """Return the expected clicks on the best items on offer, the best first, minus those on the shown
-        list.
-        """
+        """Return the expected clicks on the best list, the best items in order, minus those on ``shown``."""
         best_clicks, clicks, best_reach, reach = 0.0, 0.0, 1.0, 1.0
         for k in range(min(len(shown), len(world.best))):
             best_clicks += best_reach * world.seen[k] * world.best[k]

@@ -92,7 +92,7 @@ def condorcet_winner(matrix: npt.ArrayLike) -> int | None:
     >>> condorcet_winner([[0.5, 0.6, 0.4], [0.4, 0.5, 0.6], [0.6, 0.4, 0.5]]) is None
     True
     """
-    beats = _beats(validate(matrix))
+    beats = _mask_wins(validate(matrix))
     winners = np.flatnonzero(beats.sum(axis=1) == len(beats) - 1)
     return int(winners[0]) if len(winners) else None
 
@@ -121,15 +121,15 @@ def borda_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
     return tuple(map(int, np.flatnonzero(scores >= scores.max() - TOLERANCE)))
 
 
-def _beats(p: Floats) -> npt.NDArray[np.bool_]:
-    """Return for each pair whether the row's arm beats the column's with probability above one half."""
+def _mask_wins(p: Floats) -> npt.NDArray[np.bool_]:
+    """Return a mask of the pairs whose row's arm beats the column's arm with a probability above one half."""
     beats: npt.NDArray[np.bool_] = p > 0.5 + TOLERANCE
     return beats
 
 
 def _copeland_scores(p: Floats) -> Ints:
     """Return each arm's Copeland score times 2: 2 per arm that it beats and 1 per tie."""
-    beats = _beats(p)
+    beats = _mask_wins(p)
     ties = ~beats & ~beats.T & ~np.eye(len(p), dtype=bool)
     scores: Ints = 2 * beats.sum(axis=1) + ties.sum(axis=1)
     return scores
@@ -185,7 +185,7 @@ class Assumptions(NamedTuple):
 
 
 def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
-    """Return the assumptions of dueling algorithms, measured on a preference matrix.
+    """Return winners of a preference matrix, and how far it violates assumptions of dueling algorithms.
 
     The triples are as in the paper, relative to the best arm: (1, j, k) where j is preferred to k. Of two
     arms that tie, the one with the higher Copeland score is preferred, then the one with the lower index.
@@ -214,10 +214,10 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
 
     Examples
     --------
-    >>> found = measure(arxiv())
-    >>> round(found.gamma, 9), found.gamma_witnesses
+    >>> assumptions = measure(arxiv())
+    >>> round(assumptions.gamma, 9), assumptions.gamma_witnesses
     (1.5, ((0, 1, 3),))
-    >>> round(found.lambda_, 9), [violation.triple for violation in found.triangle_violations]
+    >>> round(assumptions.lambda_, 9), [violation.triple for violation in assumptions.triangle_violations]
     (2.75, [(0, 3, 5), (0, 2, 4), (0, 3, 4)])
     """
     p = validate(matrix)
@@ -235,7 +235,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
         if len({best, j, k}) == 3
         and (margins[j, k] > tolerance or (margins[j, k] >= -tolerance and rank[j] < rank[k]))
     ]
-    gammas = {t: max(margins[t[0], t[1]], margins[t[1:]]) / margins[t[0], t[2]] for t in triples}
+    gammas = {(i, j, k): max(margins[i, j], margins[j, k]) / margins[i, k] for i, j, k in triples}
     gamma = max(1.0, *gammas.values()) if gammas else 1.0
     violations, lambdas = [], [1.0]
     for triple in triples:
@@ -250,14 +250,14 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
         borda,
         _is_strictly_ordered(margins, tolerance),
         float(gamma),
-        tuple(t for t, g in gammas.items() if g >= gamma - tolerance and g > 1.0 + tolerance),
+        tuple(t for t, value in gammas.items() if value >= gamma - tolerance and value > 1.0 + tolerance),
         tuple(sorted(violations, key=lambda violation: -violation.excess)),
         max(lambdas),
     )
 
 
 def _is_strictly_ordered(margins: Floats, tolerance: float) -> bool:
-    """True if a strict total order agrees with every margin."""
+    """True if the arms can be ordered so that each beats all later ones by more than ``tolerance``."""
     wins = (margins > tolerance).sum(axis=1)
     return sorted(wins.tolist()) == list(range(len(margins)))
 
@@ -320,27 +320,27 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
 
     Examples
     --------
-    >>> found = estimate([[0, 700, 800], [300, 0, 600], [200, 400, 0]])
-    >>> found.condorcet, found.possible, found.transitive
+    >>> preferences = estimate([[0, 700, 800], [300, 0, 600], [200, 400, 0]])
+    >>> preferences.condorcet, preferences.possible, preferences.transitive
     (0, (0,), True)
     """
-    won = _validate_counts(wins)
+    counts = _validate_counts(wins)
     confidence = checks.number("confidence", confidence, 0.0, 1.0, open_low=True)
     if confidence == 1.0:
         raise InvalidValue("confidence", confidence, "give a number below 1")
-    arms = len(won)
-    met = won + won.T
+    arms = len(counts)
+    duels = counts + counts.T
     pairs = max(1, arms * (arms - 1) // 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        matrix = np.where(met > 0, won / met, 0.5)
-        radius = np.sqrt(np.log(2.0 * pairs / (1.0 - confidence)) / (2.0 * met))
+        matrix = np.where(duels > 0, counts / duels, 0.5)
+        radius = np.sqrt(np.log(2.0 * pairs / (1.0 - confidence)) / (2.0 * duels))
     np.fill_diagonal(radius, 0.0)
     lower, upper = np.maximum(matrix - radius, 0.0), np.minimum(matrix + radius, 1.0)
     np.fill_diagonal(lower, 0.5)
     np.fill_diagonal(upper, 0.5)
-    sure = (lower > 0.5).sum(axis=1) == arms - 1
+    is_winner = (lower > 0.5).sum(axis=1) == arms - 1
     possible = tuple(int(arm) for arm in range(arms) if not (upper[arm] < 0.5).any())
-    best = int(np.argmax(sure)) if sure.any() else None
+    best = int(np.argmax(is_winner)) if is_winner.any() else None
     return PreferenceEstimate(
         matrix,
         lower,
@@ -354,18 +354,19 @@ def estimate(wins: npt.ArrayLike, confidence: float = 0.95) -> PreferenceEstimat
 
 
 def _validate_counts(wins: npt.ArrayLike) -> Ints:
-    """Return counts of wins as an array with a diagonal of 0; raise InvalidValue unless they are square and
-    whole.
+    """Return counts of wins as an array of int64 with a diagonal of 0.
+
+    Raises InvalidValue unless they are a square matrix of whole numbers of at least 0.
     """
     try:
-        won = np.array(wins)
+        table = np.array(wins)
     except ValueError:
         raise InvalidValue("wins", wins, "give a square matrix of counts") from None
-    if won.ndim != 2 or won.shape[0] != won.shape[1] or won.shape[0] == 0:
-        raise InvalidValue("wins", f"shape {won.shape}", "give a square matrix, one row per arm")
-    if won.dtype.kind not in "iuf" or not ((won >= 0) & (won == np.floor(won))).all():
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or table.shape[0] == 0:
+        raise InvalidValue("wins", f"shape {table.shape}", "give a square matrix, one row per arm")
+    if table.dtype.kind not in "iuf" or not ((table >= 0) & (table == np.floor(table))).all():
         raise InvalidValue("wins", wins, "give whole numbers of at least 0")
-    counts: Ints = won.astype(np.int64)
+    counts: Ints = table.astype(np.int64)
     np.fill_diagonal(counts, 0)
     return counts
 
@@ -389,11 +390,13 @@ def _check_triangle(low: Floats, high: Floats, i: int, j: int, k: int) -> tuple[
 
 
 def _check_triples(low: Floats, high: Floats, best: int, inequality: Any) -> bool | None:
-    """Return whether an inequality holds in all triples with the best arm; None if the bounds do not decide
-    it.
+    """Return whether an inequality holds in all triples (best, j, k) in which j is preferred to k.
+
+    ``low`` and ``high`` are bounds of the margins; ``inequality`` is one of the two functions above. None if
+    the bounds do not decide it.
     """
     other_arms = [arm for arm in range(len(low)) if arm != best]
-    sure = True
+    always_holds = True
     for j in other_arms:
         for k in other_arms:
             if j == k or high[j, k] <= 0.0:
@@ -401,8 +404,8 @@ def _check_triples(low: Floats, high: Floats, best: int, inequality: Any) -> boo
             holds, fails = inequality(low, high, best, j, k)
             if fails and low[j, k] > 0.0:
                 return False
-            sure = sure and holds
-    return True if sure else None
+            always_holds = always_holds and holds
+    return True if always_holds else None
 
 
 # Matrices of the literature -------------------------------------------------------------------

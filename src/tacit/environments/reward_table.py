@@ -99,7 +99,7 @@ class RewardTable(Environment):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the arms: of the columns."""
+        """Names of the arms, which are names of columns."""
         return self._content[0]
 
     @property
@@ -114,7 +114,7 @@ class RewardTable(Environment):
 
     @property
     def arm_count(self) -> int:
-        """Number of arms: of columns."""
+        """Number of arms, which are columns of the table."""
         return len(self.names)
 
     @property
@@ -136,7 +136,7 @@ class RewardTable(Environment):
 
     @staticmethod
     def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
-        """Take the next row; return lane 0."""
+        """Move to the next row, after the last one to the first again; return lane 0."""
         world.row[0] = world.order[round % len(world.order)]
         return 0
 
@@ -192,7 +192,7 @@ def read_rewards(table: Any, arms: Sequence[str] | None) -> tuple[tuple[str, ...
 
 
 def read_cell(column: Any, row: int) -> Any:
-    """Return the value of a cell as Python has it, with bytes as text."""
+    """Return a cell of an Arrow array or list as a Python object, with bytes as text."""
     value = column[row]
     value = value.as_py() if hasattr(value, "as_py") else value
     return value.decode(errors="replace") if isinstance(value, bytes) else value

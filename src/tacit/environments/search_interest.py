@@ -119,8 +119,9 @@ class SearchInterest(Environment):
 
     @staticmethod
     def arrive(params: SearchInterest, world: World, round: int, rng: Generator) -> int:
-        """Move the run to the day of a round, and draw the uniform number that decides the click; return lane
-        0.
+        """Move to the day of the round, and draw the uniform number that decides the click; return lane 0.
+
+        The day and how far it has passed are written to ``world``.
         """
         day, last = world.day[0], len(world.ends) - 1
         while day < last and round + 0.5 >= world.ends[day]:
@@ -183,8 +184,9 @@ def read_interest(path: Path) -> tuple[tuple[str, ...], tuple[date, ...], Floats
 
 
 def _parse_interest(path: Path, number: int, topic: str, text: str) -> float:
-    """Return the interest in a cell of row ``number``; raise InvalidValue unless it is a finite number of at
-    least 0.
+    """Return the interest in a cell; raise InvalidValue unless it is a finite number of at least 0.
+
+    The error names the file, the row ``number`` and the topic.
     """
     try:
         value = float(text)

@@ -31,7 +31,7 @@ BOX, OBLIQUE, GAUSSIAN, NOISE = range(4)
 
 @kernel
 def draw_context(params: Any, context: Floats, alarm: bool, rng: Generator) -> None:
-    """Fill ``context`` with a random context of the round of an event (``alarm``) or of any other round.
+    """Fill ``context`` with a random context: of an event's round if ``alarm``, else of any other round.
 
     Only the first ``params.dim`` numbers are drawn.
     """
@@ -156,9 +156,7 @@ class ShiftingArms(Environment):
     announced: bool = False
 
     def __post_init__(self) -> None:
-        """Validate the parameters; raise InvalidValue if one is out of its range or they do not fit each
-        other.
-        """
+        """Validate the parameters; raise InvalidValue if one is out of range, or two do not fit together."""
         super().__post_init__()
         set_field(self, "high", checks.number("high", self.high, self.gap, 1.0, open_low=True))
         set_field(self, "events", self._validate_events())
@@ -181,9 +179,7 @@ class ShiftingArms(Environment):
 
     @classmethod
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
-        """Return an example with ``arms`` arms, ``dim`` signals, and events announced by an additional
-        signal.
-        """
+        """Return an example with ``arms`` arms, ``dim`` signals, and one more that announces events."""
         return cls(arms=arms, dim=dim, announced=True)
 
     def _validate_events(self) -> Any:
@@ -220,9 +216,7 @@ class ShiftingArms(Environment):
 
     @property
     def scheduled_changes(self) -> tuple[str, Sequence[int], float]:
-        """The field's name, the scheduled rounds (none if they are random), and the first key's share of
-        traffic.
-        """
+        """The field's name, the scheduled rounds (none if random), and the first key's share of traffic."""
         rounds = self.events if isinstance(self.events, EventRounds) else ()
         return "events", rounds, float(self._weights[0])
 
@@ -233,9 +227,7 @@ class ShiftingArms(Environment):
         return weights / weights.sum()
 
     def world(self, rng: Generator, horizon: int) -> World:
-        """Draw which keys shift, their events and their click probabilities, and return the arrays of one
-        run.
-        """
+        """Draw the keys that shift, their events and click probabilities; return the arrays of one run."""
         weights = self._weights
         shifting = np.zeros(self.keys, dtype=bool)
         shifting[rng.permutation(self.keys)[: round(self.shifting * self.keys)]] = True
@@ -244,9 +236,9 @@ class ShiftingArms(Environment):
         first: list[int] = []
         for key in range(self.keys):
             first.append(len(starts))
-            rounds = self._event_rounds(rng, int(horizon * weights[key])) if shifting[key] else []
+            rounds = self._draw_event_rounds(rng, int(horizon * weights[key])) if shifting[key] else []
             starts += [1, *rounds]
-            clicks += self._click_segments(rng, len(rounds) + 1)
+            clicks += self._draw_segments(rng, len(rounds) + 1)
         table = np.array(clicks)
         return self.World(
             impression=Impression(np.arange(self.arms), np.zeros(self.context_dim)),
@@ -259,10 +251,10 @@ class ShiftingArms(Environment):
             uniform=np.zeros(1),
         )
 
-    def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
+    def _draw_event_rounds(self, rng: Generator, expected: int) -> list[int]:
         """Return the sorted rounds of a key's events: the scheduled ones, or random ones.
 
-        ``expected`` is the key's expected number of rounds, and more than the number of random events.
+        ``expected`` is the key's expected number of rounds; there are fewer random events than that.
         """
         if isinstance(self.events, EventRounds):
             return list(self.events)
@@ -270,10 +262,12 @@ class ShiftingArms(Environment):
         count = min(int(rng.integers(least, most + 1)), max(expected - 1, 0))
         return sorted((2 + rng.choice(max(expected - 1, 1), count, replace=False)).tolist())
 
-    def _click_segments(self, rng: Generator, count: int) -> list[Any]:
+    def _draw_segments(self, rng: Generator, count: int) -> list[Any]:
         """Return the click probabilities, an array over arms, of each of ``count`` segments between events.
 
-        They are the given ones, or drawn until the best arm leads by the gap and differs from the one before.
+        They are ``clicks`` if it is set. Otherwise they are drawn until the best arm leads by ``gap`` and is
+        not the best one of the segment before; with ``stealthy``, an arm is raised above the best one
+        instead, if there is room.
         """
         if self.clicks is not None:
             return list(self.clicks[:count])
@@ -295,8 +289,9 @@ class ShiftingArms(Environment):
         return segments
 
     def _raise_arm(self, rng: Generator, before: Any) -> Any:
-        """Return new click probabilities in which a random arm other than the best is raised above the best
-        one.
+        """Return click probabilities in which a random arm that was not the best is raised above the best.
+
+        It leads by ``gap`` to 1.5·``gap``; ``before`` stays unchanged.
         """
         after = before.copy()
         other_arms = np.flatnonzero(np.arange(self.arms) != before.argmax())

@@ -87,8 +87,8 @@ def conclude(
         True if propensities given the arms above were used in place of those at the position.
     reward_range : RewardRange, default (0, 1)
     """
-    share = 1 - (1 - confidence) / segments
-    length = _length(estimator)
+    corrected_confidence = 1 - (1 - confidence) / segments
+    length = _count_positions(estimator)
     estimate = Estimate(
         estimator=estimator.label,
         value=math.nan,
@@ -107,23 +107,24 @@ def conclude(
     if _is_left_to_model(estimator, sums):
         return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
     scale, is_open = UnitScale.from_sums(reward_range, estimator, sums), reward_range.is_open
+    normal = intervals.normal(
+        sums, estimator.ratio, corrected_confidence, clustered=clustered, skewed=is_open
+    )
+    bootstrap = intervals.bootstrap(sums, estimator.ratio, corrected_confidence, seed=seed)
     bounds: dict[str, intervals.Bounds | None] = {
-        kind: scale.widen(limits, share, clustered)
-        for kind, limits in (
-            ("normal", intervals.normal(sums, estimator.ratio, share, clustered=clustered, skewed=is_open)),
-            ("bootstrap", intervals.bootstrap(sums, estimator.ratio, share, seed=seed)),
-        )
+        kind: scale.widen(limits, corrected_confidence, clustered)
+        for kind, limits in (("normal", normal), ("bootstrap", bootstrap))
     }
     if not clustered:
         bounds["score"] = scale.restore(_score(estimator, scale.sums, confidence, segments))
-        bounds["anytime"] = _anytime(estimator, sums, scale, share, weight_bound)
-    sure = bounds.get("anytime")
+        bounds["anytime"] = _anytime(estimator, sums, scale, corrected_confidence, weight_bound)
+    anytime = bounds.get("anytime")
     estimate = replace(
         estimate,
         # NaN if all rewards are equal: the formula's 0 would claim certainty.
         standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
-        empty=("anytime",) if sure and sure[0] >= sure[1] else (),
+        empty=("anytime",) if anytime and anytime[0] >= anytime[1] else (),
     )
     substitution = PROPENSITY_SUBSTITUTED if given_above and "mean weight" in estimate.note else ""
     notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
@@ -133,12 +134,12 @@ def conclude(
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
         notes.append(f"{estimator.label}: {doubt}; give a larger clip")
-    doubts = _list_doubts(estimator, sums, estimate.intervals, reward_range)
+    doubts = _list_interval_warnings(estimator, sums, estimate.intervals, reward_range)
     return replace(estimate, warnings=(*notes, *doubts))
 
 
 class UnitScale(NamedTuple):
-    """The sums of an estimator's units with rewards in [0, 1], and the way back to the caller's unit.
+    """The sums of an estimator's units with rewards scaled to [0, 1], and the scale to restore their unit.
 
     Attributes
     ----------
@@ -149,7 +150,7 @@ class UnitScale(NamedTuple):
     sums : Sums
         Sums of values, in the unit only if they are weight times reward.
     ends : int
-        Number of known ends.
+        How many ends of the caller's range are known: 2 unless one or both are open.
     """
 
     reward_range: RewardRange
@@ -159,12 +160,12 @@ class UnitScale(NamedTuple):
 
     @classmethod
     def from_sums(cls, reward_range: RewardRange, estimator: Estimator, sums: Sums) -> UnitScale:
-        """Return the scale for an estimator's sums, which stay as they are for the range (0, 1).
+        """Return an estimator's sums scaled to rewards in [0, 1]; for the range (0, 1) they stay unchanged.
 
-        The range of a list's positions holds 0, the reward of an empty one. Without a lowest reward it
-        begins at the log's.
+        For lists the range is extended to contain 0, the reward of an empty position. If it has no lowest
+        reward, it begins at the lowest one of the log.
         """
-        length, (low, high) = _length(estimator), reward_range
+        length, (low, high) = _count_positions(estimator), reward_range
         if isinstance(estimator, SlateEstimator) and low is not None:
             low, high = min(low, 0.0), high and max(high, 0.0)
         elif low is None and math.isfinite(sums.least):
@@ -181,7 +182,10 @@ class UnitScale(NamedTuple):
         return start + width * bounds[0], start + width * bounds[1]
 
     def widen(self, bounds: intervals.Bounds, confidence: float, clustered: bool) -> intervals.Bounds | None:
-        """Return bounds in the caller's unit, widened if all rewards are equal, or None if an end is open."""
+        """Return bounds in the caller's unit unchanged, or, if all rewards are equal, widened to exact ones.
+
+        None if all rewards are equal and an end of the range is open.
+        """
         if self.sums.least != self.sums.most:
             return bounds
         if self.ends < 2:
@@ -194,7 +198,7 @@ class UnitScale(NamedTuple):
         return min(low, bounds[0]), max(high, bounds[1])
 
 
-def _length(estimator: Estimator) -> float:
+def _count_positions(estimator: Estimator) -> float:
     """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
 
@@ -205,21 +209,21 @@ def _is_left_to_model(estimator: Estimator, sums: Sums) -> bool:
 
 
 def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
-    """True if the estimator can estimate the target's value from the sums: the log shows its arms.
+    """True if the sums suffice to estimate the target's value: a row has a positive weight.
 
-    Direct methods with a model that was not fitted to this log need only a row.
+    For direct methods with a model that was not fitted to this log, any row suffices.
     """
-    of_the_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
-    return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not of_the_log)
+    is_model_of_log = isinstance(getattr(estimator, "model", None), ModelOfLog)
+    return sums.w > 0 or (sums.n > 0 and not estimator.has_interval and not is_model_of_log)
 
 
-def _list_doubts(
+def _list_interval_warnings(
     estimator: Estimator, sums: Sums, bounds: dict[str, intervals.Bounds], reward_range: RewardRange
 ) -> tuple[str, ...]:
     """Return a tuple with one warning if normal and bootstrap intervals cannot be trusted, else ().
 
-    They cannot with an effective sample size below 100, or if the normal interval leaves the range of
-    rewards.
+    The reasons: an effective sample size below 100, a normal interval (in ``bounds``) that leaves the range
+    of rewards, or, with an open range, a few rewards that bring most of the sum.
     """
     doubts = []
     if sums.n and sums.effective_sample_size < MIN_EFFECTIVE_SIZE:
@@ -228,7 +232,7 @@ def _list_doubts(
             f"the {sums.n:,} {unit}, weighted, tell as much as {sums.effective_sample_size:.3g} "
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
-    length, ends = _length(estimator), (-math.inf, math.inf)
+    length, ends = _count_positions(estimator), (-math.inf, math.inf)
     least, most = (
         open_end if end is None else end * length for end, open_end in zip(reward_range, ends, strict=True)
     )
@@ -254,21 +258,26 @@ def _list_doubts(
 
 
 def _score(estimator: Estimator, sums: Sums, confidence: float, segments: int) -> intervals.Bounds | None:
-    """Return the score interval; None if the estimator is clipped or not a weighted mean, or data are few."""
+    """Return the score interval from sums of rewards in [0, 1], or None.
+
+    It is one of ``segments`` intervals that hold simultaneously. None if the estimator is clipped or is no
+    weighted mean, or if there is too little data.
+    """
     # A clipped estimate is biased, which this interval does not account for.
     if not estimator.weighted or getattr(estimator, "clip", math.inf) < math.inf:
         return None
-    return intervals.score(sums, confidence, length=_length(estimator), segments=segments)
+    return intervals.score(sums, confidence, length=_count_positions(estimator), segments=segments)
 
 
 def _anytime(
     estimator: Estimator, sums: Sums, scale: UnitScale, confidence: float, weight_bound: float | None
 ) -> intervals.Bounds | None:
-    """Return the anytime interval; None if the estimator does not support it.
+    """Return the anytime interval in the caller's unit, or None.
 
-    It has no upper end if the range of rewards has none; without a lowest reward it is None.
-
-    Raises InvalidValue if a weight exceeds ``weight_bound``.
+    ``sums`` are in that unit, ``scale`` has them with rewards in [0, 1].
+    Weighted means have one unless the range of rewards has no lowest end; without a highest end it has no
+    upper end, either. DoublyRobust has one if ``weight_bound`` is given and cuts no weight. Raises
+    InvalidValue if a weight exceeds ``weight_bound``.
     """
     clip = float(getattr(estimator, "clip", math.inf))
     if weight_bound is not None and sums.largest[0] > weight_bound * (1 + 1e-12):
@@ -299,29 +308,30 @@ def _anytime(
 
 
 def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolicyResult:
-    """Return the result of the evaluation: estimates with intervals, in total and by segment.
+    """Return the result of the evaluation ``question`` from the sums over a log, which is read no more.
 
-    It also has the log's own mean reward, arms that the log never shows, and doubts about propensities.
+    It has estimates with intervals, in total and by segment, the log's own mean reward, arms that the log
+    never shows, and warnings.
     """
     reward_range = log_sums.reward_range
     return OffPolicyResult(
         target=question.target.label,
-        estimates=_estimates(
+        estimates=_compute_estimates(
             question, log_sums.sums, reward_range=reward_range, given_above=log_sums.given_above
         ),
-        logged=_mean_logged_reward(question, log_sums),
+        logged=_compute_logged_mean(question, log_sums),
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
         segments={
             name: Segment(
-                _estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
+                _compute_estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
                 part.rows,
-                _mean_logged_reward(question, part),
+                _compute_logged_mean(question, part),
             )
             for name, part in sorted(log_sums.segments.items(), key=lambda item: -item[1].rows)
         },
-        assumes="; ".join(filter(None, _list_result_doubts(question, log_sums))),
+        assumes="; ".join(filter(None, _list_result_warnings(question, log_sums))),
         unanswered=log_sums.unanswered,
         never_shown=tuple(
             arm for arm, counts in log_sums.arms.items() if not counts[0] and arm in log_sums.reachable
@@ -345,11 +355,10 @@ def _list_open_notes(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterat
         yield from (f"{', '.join(names)}: {shares}" for shares, names in labels.items())
 
 
-def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
-    """Yield texts on why to doubt the result; a text is empty if its doubt does not apply.
+def _list_result_warnings(question: OffPolicyEvaluation, log_sums: LogSums) -> Iterator[str]:
+    """Yield warnings: propensities are not logged or contradict the log, the target was fitted to this log.
 
-    They are: propensities are not logged, the target was fitted to this log, propensities contradict
-    the log.
+    A text is empty if its warning does not apply.
     """
     yield question.assumes
     yield FITTED * log_sums.learned
@@ -357,7 +366,7 @@ def _list_result_doubts(question: OffPolicyEvaluation, log_sums: LogSums) -> Ite
         yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 
 
-def _estimates(
+def _compute_estimates(
     question: OffPolicyEvaluation,
     estimator_sums: Sequence[Sums],
     segments: int = 1,
@@ -385,7 +394,7 @@ def _estimates(
     )
 
 
-def _mean_logged_reward(question: OffPolicyEvaluation, log_sums: LogSums | SegmentSums) -> float:
+def _compute_logged_mean(question: OffPolicyEvaluation, log_sums: LogSums | SegmentSums) -> float:
     """Return the log's mean reward per row, or per list if all estimators are for lists; NaN if empty."""
     units = log_sums.sums[0].n if question.has_only_slate_estimators else log_sums.rows
     return log_sums.reward / units if units else math.nan

@@ -44,8 +44,8 @@ from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import get_reward_range, open_log
 
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
-"""A log lacks support for the target where the propensity left to other arms is at most the first and the
-target's probability of them exceeds it by the second as a factor."""
+"""A row is refused if the propensity of all other arms together is at most the first number, and the
+target's probability of them is more than the second number times as large."""
 
 
 class SegmentSums(NamedTuple):
@@ -167,7 +167,10 @@ class LogSummation:
         *,
         reward_range: RewardRange = UNIT_RANGE,
     ) -> None:
-        """Reset target, logging policy and models to before the first row, and set all sums to 0."""
+        """Reset target, logging policy and models to before the first row, and set all sums to 0.
+
+        ``cluster`` is the column of clusters, ``logging`` the policy that wrote the log, if they are known.
+        """
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
         self._target = target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
@@ -216,7 +219,7 @@ class LogSummation:
         cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
             cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)
-        segments = self._segments(rows) if self._by_segment else None
+        segments = self._code_segments(rows) if self._by_segment else None
         for place, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
@@ -229,10 +232,11 @@ class LogSummation:
             if unit_segments is not None:
                 self._add_segments(place, units, cluster, unit_segments)
 
-    def _segments(self, rows: LoggedRows) -> Ints:
-        """Return the segment code of each row; add numbers of rows and rewards to the sums of segments.
+    def _code_segments(self, rows: LoggedRows) -> Ints:
+        """Return the segment code of each row; add the rows and their rewards to the counts of segments.
 
-        Raises UnfitLog if there are too many segments.
+        Stores the names of the codes for :meth:`_add_segments`. Raises UnfitLog if there are too many
+        segments.
         """
         codes, names = rows.names[SEGMENT]
         check_segments(rows.chunk.source, names)
@@ -248,7 +252,10 @@ class LogSummation:
         return codes
 
     def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment."""
+        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment.
+
+        ``unit_segments`` has the segment code of each unit, ``cluster`` the group of its cluster, if any.
+        """
         for code, picked in _group_by_code(unit_segments):
             before = self.segments[self._names[code]]
             sums = list(before.sums)
@@ -259,11 +266,11 @@ class LogSummation:
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
-        """Yield the rules by which rows are refused that could not have shown an arm that the target shows.
+        """Yield the checks of a batch of rows, each with the rows that it refuses.
 
-        That is so if the logged arm was certain, or nearly, and the target's is not, or if the logging
-        policy gives an arm probability 0 and the target does not. Also if a propensity given the arms above,
-        or the name of a cluster, is needed and missing.
+        Refused are rows without a needed propensity given the arms above; rows whose logged arm was certain,
+        or nearly, although the target shows others; rows that offer an arm to which the logging policy gives
+        probability 0 and the target does not; and rows without a needed cluster.
         """
         if self._given_above:
             text = partial(describe_missing_propensity, rows)
@@ -320,9 +327,9 @@ def sum_log(
     """Read a log once and return each estimator's sums, with counts of rows, rewards and arms.
 
     ``first`` is the number of rows before this part of the log. Propensities that are not logged are
-    computed by the propensity model. ``progress`` is called with the number of rows read so far. Raises
-    UnfitLog if the propensity model gives a shown arm probability 0, or the log does not support the
-    target.
+    computed by the propensity model. ``progress`` is called with the number of rows read so far. Warns if
+    the target learns per key and nearly every row has a key of its own. Raises UnfitLog if the propensity
+    model gives a shown arm probability 0, or the log does not support the target.
     """
     log = open_log(log)
     reward_range = get_reward_range(log)
@@ -360,13 +367,17 @@ def sum_log(
 
 
 def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
-    """Return the text of an error that the logged arm was certain, or nearly, and the target's is not."""
-    arm, was, ever = rows.name_arm(row), "certain", "never"
+    """Return the text of an error that a row's logged arm was certain, or nearly, but not for the target.
+
+    ``remainder`` is the propensity of all other arms, ``target_probability`` the target's of the logged arm;
+    both have one number per row.
+    """
+    arm, certainty, frequency = rows.name_arm(row), "certain", "never"
     if remainder[row]:
-        was, ever = f"certain but for {remainder[row]:.1g}", "hardly"
+        certainty, frequency = f"certain but for {remainder[row]:.1g}", "hardly"
     return (
-        f"{arm!r} was {was} to be shown, so the log could "
-        f"{ever} have shown another arm, but the target policy shows {arm!r} only with "
+        f"{arm!r} was {certainty} to be shown, so the log could "
+        f"{frequency} have shown another arm, but the target policy shows {arm!r} only with "
         f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
         'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
         "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
@@ -375,7 +386,10 @@ def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: F
 
 
 def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, row: int) -> str:
-    """Return the text of an error that the logging policy never shows an arm that the target shows."""
+    """Return the text of an error that the logging policy never shows an arm that the target shows in a row.
+
+    ``never`` marks such arms in each row; ``probabilities`` are the target's of all arms.
+    """
     code = int(np.argmax(never[row]))
     return (
         f"the target policy shows {rows.arm.names[code]!r} with probability {probabilities[row, code]:g}, "
@@ -384,14 +398,17 @@ def _describe_never(rows: LoggedRows, probabilities: Floats, never: Booleans, ro
 
 
 def _tally_arms(rows: LoggedRows) -> Floats:
-    """Return, shape (4, arms): rows that show an arm, rows that offer it, Σ1/p and Σ1/p² of the former."""
-    size, often = len(rows.arm.names), np.bincount(rows.offer)
-    offers = np.flatnonzero(often)
-    offers_shown = [rows.offers[offer] for offer in offers.tolist()]
-    times = np.repeat(often[offers], [len(arms) for arms in offers_shown])
+    """Return, per arm, how many rows show and how many offer it, and Σ1/p and Σ1/p² of the rows that show it.
+
+    The shape is (4, arms).
+    """
+    size, rows_of_offer = len(rows.arm.names), np.bincount(rows.offer)
+    offers = np.flatnonzero(rows_of_offer)
+    offered_arms = [rows.offers[offer] for offer in offers.tolist()]
+    offered_counts = np.repeat(rows_of_offer[offers], [len(arms) for arms in offered_arms])
     inverse = 1.0 / rows.propensity
-    codes = (rows.arm.codes, np.concatenate(offers_shown), rows.arm.codes, rows.arm.codes)
-    weights = None, times, inverse, inverse**2
+    codes = (rows.arm.codes, np.concatenate(offered_arms), rows.arm.codes, rows.arm.codes)
+    weights = None, offered_counts, inverse, inverse**2
     return np.array([np.bincount(*pair, size) for pair in zip(codes, weights, strict=True)], np.float64)
 
 
@@ -422,7 +439,10 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:
-    """Return the sums ``before`` merged with the sums of more units; with ``tails`` also on skewness."""
+    """Return the sums ``before`` with more units added; with ``tails`` also their cubes and magnitudes.
+
+    ``cluster`` has the bootstrap group of each unit's cluster; None assigns units to groups in turn.
+    """
     weights, values, rewards = units
     new = sum_units(weights, values, rewards=rewards, cluster=cluster, first=before.n, tails=tails)
     return before.merge(new)
@@ -437,9 +457,9 @@ def _group_by_code(codes: Ints) -> Iterator[tuple[int, Ints]]:
 
 
 def _set_propensities(rows: LoggedRows, model: Any) -> LoggedRows:
-    """Return the rows with the propensities that a fitted model or a logging policy gives.
+    """Return the rows with propensities from a fitted model or a logging policy instead of the log's.
 
-    Raises UnfitLog if that of a row is 0.
+    Propensities given the arms above become NaN. Raises UnfitLog if a row's propensity is 0.
     """
     chances = model.evaluate_shown(rows)
     text = "{!r} has 0, as given; give what may show each arm that was shown, or leave such rows out"

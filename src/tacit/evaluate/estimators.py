@@ -78,7 +78,7 @@ WeightLimit = Annotated[float, check_weight_limit]
 
 @dataclass(frozen=True)
 class Estimator(Checked):
-    """Base of the estimators that use each row on its own."""
+    """Base class of estimators, which turn weighted rows into units of an average."""
 
     ratio: ClassVar[bool] = False
     """Whether the estimate is Σvalue/Σweight."""
@@ -87,7 +87,7 @@ class Estimator(Checked):
     needs_all_arms: ClassVar[bool] = False
     """Whether the probabilities of all arms are needed, not only that of the arm shown."""
     has_interval: ClassVar[bool] = True
-    """Whether the estimate has intervals: the rows can show its error."""
+    """Whether the estimate has intervals; not if its error cannot be computed from the rows."""
 
     @property
     def columns(self) -> frozenset[str]:
@@ -212,7 +212,7 @@ class DirectMethod(Estimator):
 
     @property
     def _model(self) -> Any:
-        """The reward model, which must be set."""
+        """The reward model; an assertion fails if none is set."""
         assert self.model is not None, "a model is fitted before the first row"
         return self.model
 
@@ -279,7 +279,6 @@ class SwitchDR(DoublyRobust):
 
         The returned weights are those before the threshold, so that sums show which ones exceed it.
         """
-        # The weights before the switch, so that the sums show which ones exceed the threshold.
         return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 
     def _limit_weights(self, weights: Floats) -> Floats:
@@ -508,7 +507,7 @@ class PositionBasedIPS(SlateEstimator):
 
 
 def lacks_methods(value: Any, *names: str) -> bool:
-    """True if a value is a class, or lacks a method, and so is no target."""
+    """True if a value lacks one of the named methods, or is a class, of which no object was made."""
     return isinstance(value, type) or not all(hasattr(value, name) for name in names)
 
 
@@ -516,11 +515,11 @@ NO_LOGGING = "give its probabilities as a target, such as Uniform() or Table({'f
 
 
 def _move_to_position(rows: LoggedRows, position: int) -> LoggedRows:
-    """Return a copy of the rows in which every row has the same position."""
+    """Return a copy of the rows in which every row has the position ``position``."""
     batch = rows.chunk.batch
-    place = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
+    column = pa.repeat(pa.scalar(position, pa.int32()), len(batch))
     index = batch.schema.get_field_index("position")
-    return rows._replace(chunk=rows.chunk._replace(batch=batch.set_column(index, "position", place)))
+    return rows._replace(chunk=rows.chunk._replace(batch=batch.set_column(index, "position", column)))
 
 
 # ---- Estimators by their command-line names

@@ -167,7 +167,7 @@ def off_policy(
 
 
 def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
-    """Issue an AssumptionWarning for each doubt about a result, and return the result unchanged.
+    """Issue the warnings of a result and its estimates as AssumptionWarning; return the result unchanged.
 
     Raises
     ------
@@ -184,9 +184,9 @@ def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
             f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
             "policy that may, as with ExplorationFloor, or a target that shows what is there"
         )
-    sided = warn_one_sided(result, result.reward_range) if result.missing_reward is None else ()
-    for doubt in (*filter(None, [result.assumes]), *sided):
-        warnings.warn(doubt, AssumptionWarning, stacklevel=3)
+    one_sided = warn_one_sided(result, result.reward_range) if result.missing_reward is None else ()
+    for warning in (*filter(None, [result.assumes]), *one_sided):
+        warnings.warn(warning, AssumptionWarning, stacklevel=3)
     for estimate in result.estimates:
         for warning in estimate.warnings:
             warnings.warn(warning, AssumptionWarning, stacklevel=3)

@@ -98,7 +98,10 @@ def _uniform_weights(rows: LoggedRows) -> Floats:
 def _number_pairs(
     rows: LoggedRows, pairs: dict[tuple[int, int, int], int], names: list[tuple[str, str]]
 ) -> Ints:
-    """Return the number of each row's pair of key and arm; append new pairs to ``pairs`` and ``names``."""
+    """Return the number of each row's pair of key and arm; add new pairs to ``pairs`` and ``names``.
+
+    ``pairs`` maps the codes of placement, key and arm to the number; keys of two placements are different.
+    """
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
     distinct, which = np.unique(table, axis=1, return_inverse=True)
     numbers = []
@@ -110,18 +113,18 @@ def _number_pairs(
     return np.array(numbers, np.int64)[which.ravel()]
 
 
-def _sum_duplicates(part: Floats) -> Floats:
-    """Merge array columns with the same group, pair and position (rows 0 to 2): their other rows are summed.
+def _sum_duplicates(columns: Floats) -> Floats:
+    """Return an array's distinct columns, sorted, where columns with equal first three rows count as equal.
 
-    Return the distinct columns, sorted.
+    These rows are group, pair and position; the other rows of equal columns are summed.
     """
-    order = np.lexsort(part[2::-1])
-    part = part[:, order]
-    new = np.ones(part.shape[1], np.bool_)
-    new[1:] = (np.diff(part[:3], axis=1) != 0).any(axis=0)
-    first = np.flatnonzero(new)
-    sums = np.add.reduceat(part[3:], first, axis=1)
-    return np.concatenate([part[:3, first], sums])
+    order = np.lexsort(columns[2::-1])
+    columns = columns[:, order]
+    is_first = np.ones(columns.shape[1], np.bool_)
+    is_first[1:] = (np.diff(columns[:3], axis=1) != 0).any(axis=0)
+    first = np.flatnonzero(is_first)
+    sums = np.add.reduceat(columns[3:], first, axis=1)
+    return np.concatenate([columns[:3, first], sums])
 
 
 # ---- Three methods to separate examination from relevance, on cells
@@ -129,18 +132,19 @@ def _sum_duplicates(part: Floats) -> Floats:
 ITERATIONS = 5000
 
 
-def randomization(cells: Cells, places: int) -> Floats:
-    """Return the (weighted) click rate of each position relative to the first."""
-    shown_counts = sum_by_position(cells, cells.row_counts, places)
-    clicks = sum_by_position(cells, cells.clicks, places)
-    return scale_to_first(
-        np.divide(clicks, shown_counts, out=np.full(places, np.nan), where=shown_counts > 0)
-    )
+def randomization(cells: Cells, width: int) -> Floats:
+    """Return the click rate of each position relative to the first; NaN for a position without rows.
+
+    ``width`` is the number of positions, here and below. Counts must be weighted to uniform placement.
+    """
+    shown_counts = sum_by_position(cells, cells.row_counts, width)
+    clicks = sum_by_position(cells, cells.clicks, width)
+    return scale_to_first(np.divide(clicks, shown_counts, out=np.full(width, np.nan), where=shown_counts > 0))
 
 
-def sum_by_position(cells: Cells, values: Floats, places: int) -> Floats:
-    """Return, for each of ``places`` positions, the sum of ``values`` (one per cell) over its cells."""
-    return np.asarray(np.bincount(cells.position, values, places), np.float64)
+def sum_by_position(cells: Cells, values: Floats, width: int) -> Floats:
+    """Return, for each position, the sum of ``values`` (one per cell) over the position's cells."""
+    return np.asarray(np.bincount(cells.position, values, width), np.float64)
 
 
 def scale_to_first(effects: Floats) -> Floats:
@@ -149,43 +153,48 @@ def scale_to_first(effects: Floats) -> Floats:
     return np.asarray(effects / (first if first > 0 else math.nan))
 
 
-def _count_pairs(cells: Cells, places: int) -> tuple[Floats, Floats]:
-    """Return numbers of rows and sums of rewards of each pair at each position, each (pairs, positions)."""
-    size = len(cells.names) * places
-    index = cells.pair * places + cells.position
+def _count_pairs(cells: Cells, width: int) -> tuple[Floats, Floats]:
+    """Return number of rows and sum of rewards of each pair of key and arm at each position, over all groups.
+
+    Both arrays have the shape (pairs, width), with ``width`` the number of positions.
+    """
+    size = len(cells.names) * width
+    index = cells.pair * width + cells.position
     return (
-        np.asarray(np.bincount(index, cells.row_counts, size).reshape(-1, places), np.float64),
-        np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, places), np.float64),
+        np.asarray(np.bincount(index, cells.row_counts, size).reshape(-1, width), np.float64),
+        np.asarray(np.bincount(index, cells.clicks, size).reshape(-1, width), np.float64),
     )
 
 
-def harvesting(cells: Cells, places: int) -> Floats:
+def harvesting(cells: Cells, width: int) -> Floats:
     """Return each position's examination relative to the first, from arms shown at several positions.
 
     It maximises the AllPairs likelihood of Agarwal et al. (2019). A position that no chain of such arms
     connects to the first has NaN.
 
-    Over pairs shown at both k and k′, ĉ is the sum of click rates at k and ĉ̄ that of the rates of no
-    click. In the logarithms a of pₖ and b of r_{k,k′}, ĉ·(a + b) + ĉ̄·log(1 − exp(a + b)) is concave, so
-    Newton's method finds the maximum.
+    With pₖ the examination of position k, and r_{k,k′} the mean relevance of the pairs of key and arm shown
+    at both k and k′, their click rate at k is pₖ·r_{k,k′}. Over these pairs ĉ (``hits``) is the sum of click
+    rates at k, and ĉ̄ (``misses``) the sum of the rates of no click. In a = log pₖ and b = log r_{k,k′},
+    ĉ·(a + b) + ĉ̄·log(1 − exp(a + b)) is concave, so Newton's method finds the maximum.
     """
-    shown_counts, clicks = _count_pairs(cells, places)
+    shown_counts, clicks = _count_pairs(cells, width)
     is_shown = (shown_counts > 0).astype(np.float64)
     rates = np.divide(clicks, shown_counts, out=np.zeros_like(clicks), where=shown_counts > 0)
     hits, misses = rates.T @ is_shown, (is_shown - rates).T @ is_shown
-    upper = [(k, m) for k in range(places) for m in range(k + 1, places) if hits[k, m] > 0 and hits[m, k] > 0]
-    connected = _find_connected(upper, places)
-    upper = [pair for pair in upper if pair[0] in connected]
-    effects = np.full(places, np.nan)
+    edges = [(k, m) for k in range(width) for m in range(k + 1, width) if hits[k, m] > 0 and hits[m, k] > 0]
+    connected = _find_connected(edges, width)
+    edges = [edge for edge in edges if edge[0] in connected]
+    effects = np.full(width, np.nan)
     effects[0] = 1.0
-    if not upper:
+    if not edges:
         return effects
     free = sorted(connected - {0})
     column = {k: number for number, k in enumerate(free)}
-    design = np.zeros((2 * len(upper), len(free) + len(upper)))
+    # Two rows for each edge, one per end; columns are log p of the free positions, then log r of the edges.
+    design = np.zeros((2 * len(edges), len(free) + len(edges)))
     good, bad = np.zeros(len(design)), np.zeros(len(design))
     start = np.zeros(design.shape[1])
-    for number, (k, m) in enumerate(upper):
+    for number, (k, m) in enumerate(edges):
         for row, (position, other_position) in enumerate(((k, m), (m, k)), 2 * number):
             if position in column:
                 design[row, column[position]] = 1.0
@@ -193,32 +202,35 @@ def harvesting(cells: Cells, places: int) -> Floats:
             good[row], bad[row] = hits[position, other_position], misses[position, other_position]
         both = slice(2 * number, 2 * number + 2)
         start[len(free) + number] = math.log(good[both].sum() / (good + bad)[both].sum() * 0.5)
-    effects[free] = np.exp(_log_linear(design, good, bad, start)[: len(free)])
+    effects[free] = np.exp(_maximise_log_linear(design, good, bad, start)[: len(free)])
     return effects
 
 
-def _find_connected(edges: list[tuple[int, int]], places: int) -> set[int]:
-    """Return position 0 and all positions that a chain of edges (pairs of positions) connects to it."""
+def _find_connected(edges: list[tuple[int, int]], width: int) -> set[int]:
+    """Return position 0 and all of ``width`` positions that a chain of edges connects to it.
+
+    An edge is a pair of positions.
+    """
     connected = {0}
-    for _ in range(places):
+    for _ in range(width):
         connected |= {m for edge in edges if connected & set(edge) for m in edge}
     return connected
 
 
-def _find_isolated(cells: Cells, places: int) -> list[int]:
-    """Return, sorted, the positions that no chain of arms shown at two positions connects to the first."""
-    shows = _count_pairs(cells, places)[0] > 0
-    edges = [(k, m) for k in range(places) for m in range(k + 1, places) if (shows[:, k] & shows[:, m]).any()]
-    return sorted({*range(places)} - _find_connected(edges, places))
+def _find_isolated(cells: Cells, width: int) -> list[int]:
+    """Return, sorted, the positions not connected to the first by arms that are shown at two positions."""
+    shows = _count_pairs(cells, width)[0] > 0
+    edges = [(k, m) for k in range(width) for m in range(k + 1, width) if (shows[:, k] & shows[:, m]).any()]
+    return sorted({*range(width)} - _find_connected(edges, width))
 
 
-def _count_compared(cells: Cells, places: int) -> float:
-    """Return the number of rows of pairs that are shown at two positions or more."""
-    shown_counts = _count_pairs(cells, places)[0]
+def _count_compared(cells: Cells, width: int) -> float:
+    """Return the number of rows of the pairs of key and arm that are shown at two positions or more."""
+    shown_counts = _count_pairs(cells, width)[0]
     return float(shown_counts[(shown_counts > 0).sum(axis=1) > 1].sum())
 
 
-def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
+def _maximise_log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Floats:
     """Return the x that maximises Σ good·u + bad·log(1 − eᵘ) with u = design · x < 0, by Newton's method.
 
     ``start`` is the first x; at most 200 steps, each halved until the value does not fall.
@@ -247,24 +259,25 @@ def _log_linear(design: Floats, good: Floats, bad: Floats, start: Floats) -> Flo
     return x
 
 
-def em(cells: Cells, places: int, start: Floats | None, regression: Regression) -> Floats:
+def em(cells: Cells, width: int, start: Floats | None, regression: Regression) -> Floats:
     """Return each position's examination relative to the first, by expectation maximisation.
 
     It is algorithm 1 of Wang et al. (2018), at most 5,000 iterations. ``start`` are effects to begin with,
     such as the whole log's effects for a part of it; ``regression`` smooths the relevance of pairs of key
     and arm.
 
-    The E-step gives, for a row without a click, P(examined) = θ(1 − γ)/(1 − θγ) and P(relevant) = γ(1 −
-    θ)/(1 − θγ); the M-step takes means of the first per position, and fits relevance to the second.
+    With θ the examination of a position and γ the relevance of a pair, the E-step gives, for a row without a
+    click, P(examined) = θ(1 − γ)/(1 − θγ) and P(relevant) = γ(1 − θ)/(1 − θγ); for a click both are 1. The
+    M-step sets θ to the mean of P(examined) per position, and fits γ to the mean of P(relevant) per pair.
     """
-    shown_counts, clicks = _count_pairs(cells, places)
+    shown_counts, clicks = _count_pairs(cells, width)
     missed = shown_counts - clicks
     rows, position_rows = (
         np.maximum(shown_counts.sum(axis=1), 1e-300),
         np.maximum(shown_counts.sum(axis=0), 1e-300),
     )
     if start is None:
-        theta = np.full(places, 0.5)
+        theta = np.full(width, 0.5)
         gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)
     else:
         theta = 0.9 * np.nan_to_num(start, nan=1.0) / np.nanmax(start)
@@ -530,7 +543,7 @@ def examine(
     cells = cells._replace(position=np.searchsorted(places, cells.position))
 
     def estimate_effects(part: Cells, start: Floats | None) -> Floats:
-        """Return the effects by the chosen method; ``start`` are effects from which ``em`` begins."""
+        """Return the effects from some of the cells by the chosen method; ``em`` begins from ``start``."""
         if method == "randomization":
             return randomization(part, len(places))
         if method == "harvesting":
@@ -563,7 +576,7 @@ def examine(
 
 
 def _warn_of_positions(places: Ints, shown_counts: Floats, isolated: list[int], thin: list[int]) -> None:
-    """Warn of positions that no arm connects to others, and of those whose arms have too few clicks."""
+    """Warn of ``isolated`` positions, which no arm connects to others, and of ``thin`` ones of few clicks."""
     names = [", ".join(map(str, places[numbers])) for numbers in (isolated, thin)]
     where = [f"both at one of {name} and at another position" for name in names]
     rows = f"in {shown_counts[isolated].sum():,.0f} of {shown_counts.sum():,.0f} rows"

@@ -122,9 +122,9 @@ class Sums(NamedTuple):
         return self._replace(groups=np.roll(self.groups, units % self.groups.shape[1], axis=1))
 
     def to_unit(self, reward_range: RewardRange, length: float = 1.0) -> Sums:
-        """Return the sums of the same units with rewards mapped to [0, 1]; their values must be w·r.
+        """Return the sums of the same units with rewards mapped from their range to [0, 1].
 
-        ``length`` is the number of positions of a unit. Groups and cubes stay as they are.
+        Values must be w·r. ``length`` is the number of positions of a unit. Groups and cubes stay unchanged.
         """
         low, width = reward_range.low or 0.0, reward_range.width
         least, most = ((end - length * low) / width for end in (self.least, self.most))
@@ -202,10 +202,10 @@ def sum_units(
     sums = Sums(
         len(weights),
         float(weights.sum()),
-        _product(weights, weights),
+        _dot(weights, weights),
         float(values.sum()),
-        _product(values, values),
-        _product(weights, values),
+        _dot(values, values),
+        _dot(weights, values),
         _find_largest(weights),
         np.stack(by_group),
         *reward_sums,
@@ -213,7 +213,7 @@ def sum_units(
     if not tails:
         return sums
     y2, w2, sizes = values * values, weights * weights, np.abs(values)
-    cubes = [_product(y2, values), _product(y2, weights), _product(values, w2), _product(w2, weights)]
+    cubes = [_dot(y2, values), _dot(y2, weights), _dot(values, w2), _dot(w2, weights)]
     magnitude, largest = float(sizes.sum()), _find_largest(sizes)
     return sums._replace(cubes=np.array(cubes), magnitude=magnitude, largest_values=largest)
 
@@ -223,7 +223,7 @@ def _sum_rewards(weights: Floats, rewards: Floats) -> tuple[float, float, float,
     # compress() takes a sixth of the time of where=... or of an index.
     counted = rewards.compress(weights > 0)
     least, most = counted.min(initial=math.inf), counted.max(initial=-math.inf)
-    return float(rewards.sum()), _product(rewards, rewards), float(least), float(most)
+    return float(rewards.sum()), _dot(rewards, rewards), float(least), float(most)
 
 
 def _sum_in_turn(values: Floats | None, units: int, groups: int, first: int) -> Floats:
@@ -246,7 +246,7 @@ def _sum_by_cluster(cluster: Ints, values: Floats, groups: int) -> Floats:
     return np.asarray(np.bincount(cluster, values, groups), np.float64)
 
 
-def _product(x: Floats, y: Floats) -> float:
+def _dot(x: Floats, y: Floats) -> float:
     """Return the sum of products of two arrays, Σ x·y."""
     # x @ y would use threads of a linear algebra library, which is slower here.
     return float(np.einsum("i,i", x, y))
@@ -259,7 +259,7 @@ def _find_largest(weights: Floats) -> Floats:
         largest[: len(weights)] = weights
     else:
         blocks = len(weights) // MAXIMA
-        if blocks > 1:  # of so many maxima the fifth is at most the fifth of all
+        if blocks > 1:  # the fifth largest of these maxima is at most the fifth largest weight
             maxima = weights[: blocks * MAXIMA].reshape(blocks, MAXIMA).max(axis=0)
             weights = weights.compress(weights >= np.partition(maxima, -LARGEST)[-LARGEST])
         largest = np.partition(weights, len(weights) - LARGEST)[-LARGEST:]
@@ -278,7 +278,7 @@ BETS = 0.5 * 2.0 ** -np.arange(24)
 """Bets λ that the confidence sequence mixes, fixed before any data: they serve standard
 deviations over √n from about 1 down to 10⁻⁷."""
 BETS_OF_ANY_UNIT = 2.0 ** np.arange(-40, 41)
-"""The same for values without a largest one, in whatever unit they are."""
+"""Bets per unit of value, for values without an upper bound and in any unit."""
 
 Bounds = tuple[float, float]
 
@@ -407,9 +407,10 @@ def normal(
 
 
 def _central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, float, float]:
-    """Return the second and third moment of what an estimate averages, about 0, and the number averaged.
+    """Return the mean square and mean cube of an estimate's residuals, and the number of residuals.
 
-    It averages y − θ, for a ratio y − θw, of units, or of groups of clusters.
+    With θ the estimate, a residual is y − θ, or y − θw for a ratio, of each unit or, if ``clustered``, each
+    group of clusters.
     """
     value = compute_estimate(sums, ratio)
     if clustered:
@@ -465,7 +466,7 @@ def correct_skewness(
 
 
 def _solve_bent(bend: float, quantile: float) -> Bounds:
-    """Return the ends of the t around 0 for which t + bend·(1 + 2t²) is within the quantile; bend ≥ 0."""
+    """Return the interval of t around 0 in which |t + bend·(1 + 2t²)| ≤ ``quantile``, for bend ≥ 0."""
     if bend < 1e-12:
         return -quantile, quantile
     high = (-1 + math.sqrt(max(1 - 8 * bend * (bend - quantile), 0.0))) / (4 * bend)
@@ -620,6 +621,7 @@ def score(
     if confidence not in ANY_TIME or sums.rr <= 0 or sums.least >= sums.most:
         return None
     mean, squares = sums.r / sums.n, sums.ww / length**2
+    # d and dd are the sums of the scores w·(r − m) and of their squares.
     d = sums.y - mean * sums.w / length
     dd = sums.yy - 2 * mean * sums.wy / length + mean**2 * squares
     scores = Scores(sums.n, sums.r, sums.rr, d, dd, squares)
@@ -632,16 +634,14 @@ def score(
 def anytime(
     sums: Sums, confidence: float = CONFIDENCE, *, length: float = 1.0, weight_bound: float | None = None
 ) -> Bounds:
-    """Return a confidence sequence for the target's mean reward, valid at all times simultaneously.
+    """Return lower and upper bound of the target's mean reward that hold at all times simultaneously.
 
-    It is a pair of lower and upper bound, from importance weights.
-
-    For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For every λ in (0, 1) ∏(1 + λ(yᵢ − θ)) is a
-    martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y − θ), V = Σ(y − θ)² and ψ(λ) = −log(1 −
-    λ) − λ. A mixture over fixed λ exceeds 2/α at any time with probability at most α/2, so every θ at which
-    it does is below the interval. The same for w·(1 − r), whose mean is 1 − θ, gives the upper bound.
-    Neither needs a bound on the weights. Weights clipped from above only lower both means, so the interval
-    stays valid for the value itself.
+    The bounds are a confidence sequence. For a unit with y = w·r and r in [0, 1], y ≥ 0 and E[y] = θ. For
+    every λ in (0, 1) ∏(1 + λ(yᵢ − θ)) is a martingale of mean 1, and at least exp(λS − ψ(λ)V) with S = Σ(y −
+    θ), V = Σ(y − θ)² and ψ(λ) = −log(1 − λ) − λ. A mixture over fixed λ exceeds 2/α at any time with
+    probability at most α/2, so every θ at which it does is below the interval. The same for w·(1 − r), whose
+    mean is 1 − θ, gives the upper bound. Neither needs a bound on the weights. Weights clipped from above
+    only lower both means, so the interval stays valid for the value itself.
 
     Units need not be independent: it is enough that each unit's mean given all earlier ones is θ.
 
@@ -675,18 +675,18 @@ def anytime(
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
     y, yy = sums.y / length, sums.yy / length**2
-    low = _lower_bound(sums.n, y, yy, threshold)
+    low = _bound_below(sums.n, y, yy, threshold)
     if weight_bound is not None:
         return length * low, anytime_in_range(sums, 0.0, length * weight_bound, confidence)[1]
     missed = sums.w / length - y
     missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
-    return length * low, length * (1.0 - _lower_bound(sums.n, missed, missed2, threshold))
+    return length * low, length * (1.0 - _bound_below(sums.n, missed, missed2, threshold))
 
 
 def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
-    """Return a lower bound, valid at all times, of the target's mean reward, and infinity.
+    """Return a lower bound of the target's mean reward, valid at all times, and infinity as the upper bound.
 
-    As :func:`anytime`, of rewards that have no bound but 0: nothing then bounds their mean from above.
+    As :func:`anytime`, for rewards ≥ 0 without an upper bound: their mean then has no upper bound, either.
 
     Parameters
     ----------
@@ -706,7 +706,7 @@ def anytime_below(sums: Sums, confidence: float = CONFIDENCE) -> Bounds:
     (217.1, inf)
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
-    return _lower_bound(sums.n, sums.y, sums.yy, threshold, bounded=False), math.inf
+    return _bound_below(sums.n, sums.y, sums.yy, threshold, bounded=False), math.inf
 
 
 def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CONFIDENCE) -> Bounds:
@@ -732,15 +732,15 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2
-    below = _lower_bound(n, (sums.y - n * low) / span, square / span**2, threshold)
-    above = _lower_bound(n, (n * high - sums.y) / span, mirror / span**2, threshold)
+    below = _bound_below(n, (sums.y - n * low) / span, square / span**2, threshold)
+    above = _bound_below(n, (n * high - sums.y) / span, mirror / span**2, threshold)
     return low + span * below, high - span * above
 
 
 def evidence_against_weights(sums: Sums) -> float:
-    """Return the log of the evidence that the mean weight is not 1, so that propensities are wrong.
+    """Return the log of the evidence that the mean weight is not 1, and propensities therefore are wrong.
 
-    If the mean is 1, the evidence exceeds log 1/α with probability at most α, at any time. An observed mean
+    If the mean is 1, the result ever exceeds log 1/α with probability at most α. An observed mean
     below 1 counts only if the largest possible weight, ``sums.possible``, is known: heavy weights may be
     yet to come.
 
@@ -756,12 +756,12 @@ def evidence_against_weights(sums: Sums) -> float:
     [False, True]
     """
     n, most = sums.n, sums.possible
-    above = _evidence(n, sums.w, sums.ww, np.ones(1))[0]
+    above = _log_evidence(n, sums.w, sums.ww, np.ones(1))[0]
     if not most:
         return float(above)
-    # The gap of each weight to the largest possible one, as a share of that.
+    # Sums of 1 − w/most, the relative distance of each weight to the largest possible one, and its squares.
     below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
-    return float(np.logaddexp(above, _evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
+    return float(np.logaddexp(above, _log_evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
 def find_suspect_arm(tally: Floats) -> tuple[int, float]:
@@ -781,19 +781,19 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
-    evidence = [_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
+    evidence = [_log_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
     arm = int(np.argmax(evidence))
     return arm, float(evidence[arm]) - math.log(len(evidence))
 
 
-def _lower_bound(n: int, y: float, yy: float, threshold: float, *, bounded: bool = True) -> float:
+def _bound_below(n: int, y: float, yy: float, threshold: float, *, bounded: bool = True) -> float:
     """Return the lower confidence bound of the mean of ``n`` values ≥ 0; within [0, 1] if ``bounded``.
 
     ``y`` and ``yy`` are the sums of the values and of their squares. Means below the bound have log
     evidence against them of at least ``threshold``.
     """
     low, high = 0.0, y / n if n else 0.0
-    high, compute = (min(1.0, high), _evidence) if bounded else (high, _evidence_of_any_unit)
+    high, compute = (min(1.0, high), _log_evidence) if bounded else (high, _log_evidence_any_unit)
     if compute(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
     # The evidence against m falls as m grows towards the mean: refine the grid around the threshold.
@@ -804,7 +804,7 @@ def _lower_bound(n: int, y: float, yy: float, threshold: float, *, bounded: bool
     return low
 
 
-def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
+def _log_evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     """Return, for each candidate mean, the log of the evidence that the true mean is larger.
 
     It is the log of the mixture of exp(λS − ψ(λ)V) over the fixed bets λ; ``n``, ``y``, ``yy`` are the
@@ -816,11 +816,11 @@ def _evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     return np.asarray(top + np.log(np.mean(np.exp(exponents - top), axis=0)))
 
 
-def _evidence_of_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
-    """Return the same for values without a largest one; a bet is used for means of at most half its inverse.
+def _log_evidence_any_unit(n: int, y: float, yy: float, means: Floats) -> Floats:
+    """Return the result of :func:`_log_evidence` for values ≥ 0 without an upper bound.
 
-    With a bet b and a mean m, λ = b·m bets on the values in units of m, which is a martingale for every mean
-    of at most m: log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².
+    A bet b on the mean m is λ = b·m on values in units of m; it is used if b·m ≤ ½. The wealth is a
+    supermartingale for every mean of at most m, as log(1 + b(y − m)) ≥ b(y − m) − ψ(bm)/m²·(y − m)².
     """
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     bets = BETS_OF_ANY_UNIT[:, None]

@@ -463,9 +463,7 @@ class Ranking(Restartable):
         self._position_chances: Floats = np.zeros((0, 0, 0))
 
     def begin(self, all_arms: bool = False) -> Self:
-        """Return an untrained copy; raise InvalidValue if probabilities of all arms are needed.
-
-        A list policy has no probabilities of single arms.
+        """Return an untrained copy.
 
         Raises
         ------
@@ -487,7 +485,7 @@ class Ranking(Restartable):
         """
         learner = self._learner
         arm_indices, lists = learner.find_shown_arms(rows), group_lists(rows)
-        self._check(rows, lists)
+        self._check_lists(rows, lists)
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
         actions[lists.list_index, lists.place] = arm_indices
@@ -533,7 +531,7 @@ class Ranking(Restartable):
         """Return no arms: they depend on the policy's state at each row."""
         return []
 
-    def _check(self, rows: LoggedRows, lists: Lists) -> None:
+    def _check_lists(self, rows: LoggedRows, lists: Lists) -> None:
         """Raise UnfitLog if a list has another length than the policy's, or a position without a row."""
         check_first_position(rows, lists.place)
         length = np.zeros(len(lists.first), np.int64)

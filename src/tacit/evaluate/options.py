@@ -145,7 +145,7 @@ class OffPolicyEvaluation(Options):
         together.
         """
         super().__post_init__()
-        set_field(self, "target", _as_target(self.target, self.seed))
+        set_field(self, "target", _convert_target(self.target, self.seed))
         if self.propensities == ESTIMATED:
             set_field(self, "propensities", Frequencies())
         if self.estimators is None:
@@ -154,7 +154,7 @@ class OffPolicyEvaluation(Options):
         set_field(self, "estimators", _with_models(self.estimators))
 
     def _list_refusals(self) -> Iterator[Refusal]:
-        """Yield the rules by which options are refused: each alone, then those that do not fit together."""
+        """Yield the checks of the options: first of each one, then of options that must fit together."""
         target, propensities, estimators = self.target, self.propensities, self.estimators
         no_target = lacks_methods(target, "evaluate_shown", "begin")
         yield Refusal("target", no_target, lambda: _suggest_target(target), target)
@@ -185,9 +185,10 @@ class OffPolicyEvaluation(Options):
         return getattr(self.target, "schema", None)
 
     def open_log(self, log: Any, **reading: Unpack[ReadOptions]) -> Any:
-        """Return a reader of the log that also reads the target's, estimators' and cluster's columns.
+        """Return a reader of the log, as :meth:`Options.open_log` does, with all columns of the evaluation.
 
-        Raises LogError if rows are to be clustered by key and the log has no column of keys.
+        They are the columns of target, estimators and cluster, and the contexts and segments. Raises LogError
+        if rows are to be clustered by key and the log has no column of keys.
         """
         reader = super().open_log(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
@@ -277,8 +278,8 @@ class OffPolicyEvaluation(Options):
         return ASSUMES if estimated else ASSUMES_GIVEN.format(getattr(self.propensities, "label", "given"))
 
 
-def _as_target(target: Any, seed: int) -> Any:
-    """Return a target policy: of a policy one that learns, of a learner a frozen one; else the same value."""
+def _convert_target(target: Any, seed: int) -> Any:
+    """Return a policy as a target that learns, and a learner as a frozen target; other values unchanged."""
     if isinstance(target, SlatePolicy):
         return Ranking(target, seed)
     if isinstance(target, Learner):
@@ -331,7 +332,7 @@ def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
 
 
 def _with_models(estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    """Return the estimators; all that need a reward model and have none share one new ArmRidges."""
+    """Return the estimators; those that need a reward model and have none get one new ArmRidges, shared."""
     model = ArmRidges()
     return tuple(
         replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in estimators

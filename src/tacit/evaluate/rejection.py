@@ -39,8 +39,8 @@ SEGMENT_COLUMNS = (
     Column("matched a pass", "{matched:,.1f}"),
 )
 PerPass = tuple[tuple[float, ...], ...]
-"""For each of MOMENTS sums over matched rows, such as their number and the sum of their rewards, its values
-per pass."""
+"""One element for each of the MOMENTS sums over matched rows (their number, the sum of their rewards, …): its
+values, one for each pass."""
 
 
 class ReplaySegment(NamedTuple):
@@ -236,7 +236,10 @@ class ReplayCounts(NamedTuple):
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Shares of the sum of absolute rewards that the largest and the five largest bring in a pass."""
+        """Shares of the sum of absolute rewards that the largest and the five largest bring.
+
+        They are means over the passes.
+        """
         shares = [
             (row[0] / total, sum(row) / total)
             for row, total in zip(self.largest, self.moments[-1], strict=True)
@@ -252,7 +255,7 @@ class ReplayCounts(NamedTuple):
 
         ``policy`` is the policy's name and ``by`` the column of the segments, for the result.
         """
-        estimates = tuple(_ratios(self.matched, self.clicks))
+        estimates = tuple(_divide_rewards(self.matched, self.clicks))
         estimate, low, high, _ = _estimate_segment(self.moments, reward_range)
         many = len(self.segments)
         parts = {
@@ -275,21 +278,23 @@ class ReplayCounts(NamedTuple):
         )
 
 
-def _ratios(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
+def _divide_rewards(matched: Sequence[float], clicks: Sequence[float]) -> list[float]:
     """Return the mean reward of each pass's matched rows; NaN without a match."""
-    return [c / rows if rows else math.nan for c, rows in zip(clicks, matched, strict=True)]
+    return [reward / rows if rows else math.nan for reward, rows in zip(clicks, matched, strict=True)]
 
 
 def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int = 1) -> ReplaySegment:
-    """Return the mean over passes with its interval, and matches per pass; NaN without a match.
+    """Return the mean reward over passes with its interval, and the mean number of matches per pass.
 
-    The interval is Wilson's; if the range has an open end, the one by the central limit theorem, corrected
-    for skewness. With ``segments``, it is one of so many that hold simultaneously.
+    Mean and interval are NaN without a match. ``counts`` are the sums of one segment. The interval is
+    Wilson's; if the range of rewards has an open end, it is by the central limit theorem, corrected for
+    skewness. It is one of ``segments`` intervals that hold simultaneously.
     """
-    ratios = [ratio for ratio in _ratios(*counts[:2]) if not math.isnan(ratio)]
+    ratios = [ratio for ratio in _divide_rewards(*counts[:2]) if not math.isnan(ratio)]
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
-    matched, share = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
+    matched, confidence = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
+        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
         if matched < 2:
             return ReplaySegment(estimate, math.nan, math.nan, matched)
@@ -297,15 +302,15 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
         squares = max(yy - mean * y, 0.0)
         cubes = yyy - 3 * mean * yy + 2 * mean**2 * y
         error = math.sqrt(squares / n / (matched - 1))
-        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, share)
+        bounds = correct_skewness(estimate, error, squares / n, cubes / n, matched, confidence)
     else:
-        low, high = wilson(reward_range.to_unit(estimate), matched, share)
+        low, high = wilson(reward_range.to_unit(estimate), matched, confidence)
         bounds = reward_range.from_unit(low), reward_range.from_unit(high)
     return ReplaySegment(estimate, *bounds, matched)
 
 
 def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) -> dict[str, PerPass]:
-    """Return the counts of each segment, summed over two sets of rows."""
+    """Return the sums of each segment over two disjoint sets of rows; a segment may be in only one."""
     merged = {**theirs, **mine}
     for name in set(mine) & set(theirs):
         merged[name] = _merge_sums(mine[name], theirs[name])
@@ -313,7 +318,7 @@ def _merge_segments(mine: Mapping[str, PerPass], theirs: Mapping[str, PerPass]) 
 
 
 def _merge_sums(mine: PerPass, theirs: PerPass) -> PerPass:
-    """Return the sums of the same passes over two sets of rows."""
+    """Return the sums of the same passes over two disjoint sets of rows."""
     return tuple(tuple(map(add, *pair)) for pair in zip(mine, theirs, strict=True))
 
 
@@ -477,7 +482,7 @@ def replay_passes(
         reader.rows,
         reader.unanswered,
         reader.reward,
-        _contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
+        _list_contradictions(config.policy, passes[0].state, reader) if 0 in numbers else (),
         _list_sums([replay_pass.tally.sum(axis=0) for replay_pass in passes]),
         tuple(tuple(replay_pass.largest.tolist()) for replay_pass in passes),
         {
@@ -488,11 +493,11 @@ def replay_passes(
 
 
 def _list_sums(passes: Sequence[Floats]) -> PerPass:
-    """Return the sums of each pass, an array each, as a tuple of values per pass for each of the sums."""
+    """Return, for each sum, a tuple of its values per pass; ``passes`` has an array of sums per pass."""
     return tuple(map(tuple, np.transpose(passes).tolist()))
 
 
-def _contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
+def _list_contradictions(policy: Policy, state: Any, reader: WindowReader) -> tuple[str, ...]:
     """Return warnings from the policy's diagnostics, and one if the log contradicts uniform choice."""
     diagnostics = getattr(policy, "diagnostics", None)
     policy_warnings = (

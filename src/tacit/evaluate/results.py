@@ -381,7 +381,7 @@ MAX_SHARES = 0.1, 0.3
 
 
 def are_heavy(shares: tuple[float, float]) -> bool:
-    """True if the largest reward, or the five largest, bring more of a sum than an estimate should have."""
+    """True if the largest reward brings more than 10 % of a sum, or the five largest more than 30 %."""
     return shares[0] > MAX_SHARES[0] or shares[1] > MAX_SHARES[1]
 
 

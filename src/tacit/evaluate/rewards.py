@@ -137,7 +137,8 @@ class ModelOfLog:
     def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
         """Read a log, or a part of one, and return the counts that the model is fitted to.
 
-        Counts of consecutive parts can be merged by their ``merge``.
+        ``missing_reward`` is the reward of a row without feedback; None leaves such rows out. Counts of
+        consecutive parts can be merged by their ``merge``.
         """
         raise NotImplementedError
 
@@ -146,7 +147,10 @@ class ModelOfLog:
         raise NotImplementedError
 
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
-        """Return a copy of the model that is fitted to a log, which is read once."""
+        """Return a copy of the model that is fitted to a log, which is read once.
+
+        ``missing_reward`` is as for :meth:`count_log`.
+        """
         return self.from_counts(self.count_log(log, missing_reward))
 
 
@@ -214,15 +218,15 @@ class ArmMeans(ModelOfLog):
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each row's shown arm, without the rewards of the row's own fold."""
-        means, places = self._places(rows)
+        means, places = self._locate_means(rows)
         return means[rows.folds(self.folds), places, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the mean reward of each arm for each row, shape (rows, arms), without the row's own fold."""
-        means, places = self._places(rows)
+        means, places = self._locate_means(rows)
         return means[rows.folds(self.folds), places, : len(rows.arm.names)]
 
-    def _places(self, rows: LoggedRows) -> tuple[Floats, Ints]:
+    def _locate_means(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return the array of means (folds, values, arms), and the index of each row's value in it.
 
         Raises InvalidValue if the model is not fitted, or was fitted to another log.

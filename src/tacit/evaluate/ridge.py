@@ -79,7 +79,7 @@ class Products(NamedTuple):
 
 
 def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
-    """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward)."""
+    """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward), of context x and reward r."""
     size = len(by) + 2
     matrix: Floats = np.eye(size)
     matrix[1:-1, 0], matrix[-1, 0] = by, -reward
@@ -187,7 +187,7 @@ class ArmRidges(ArmValues, ModelOfLog):
             for picked, context_rows in group_by_length(rows):
                 length, arms = context_rows.shape[1], len(reader.arms)
                 origin = origins.setdefault(length, context_rows[0].copy())
-                self._check(rows, length, len(sums), arms)
+                self._check_size(rows, length, len(sums), arms)
                 total = _pad_arms(sums.get(length), self.folds, arms, length + 2)
                 cell = fold[picked] * arms + rows.arm.codes[picked]
                 columns = context_rows, origin, rows.reward[picked]
@@ -197,7 +197,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         sums = {length: _pad_arms(x, self.folds, arms, length + 2) for length, x in sums.items()}
         return Products(reader.rows, list(reader.arms), sums, origins, get_reward_range(log))
 
-    def _check(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
+    def _check_size(self, rows: LoggedRows, length: int, lengths: int, arms: int) -> None:
         """Raise UnfitLog if contexts have too many different lengths, or the sums need more than 1 GiB."""
         if lengths > MOST_LENGTHS:
             raise UnfitLog(
@@ -222,16 +222,19 @@ class ArmRidges(ArmValues, ModelOfLog):
         return model
 
     def _fit_length(self, sums: Floats, origin: Floats) -> LengthModels:
-        """Return the models for contexts of one length: for each fold, fitted to the other folds."""
+        """Return the models for contexts of one length: for each fold, fitted to the other folds.
+
+        ``sums`` are of contexts minus ``origin``, as in :class:`Products`.
+        """
         other_sums = sums.sum(axis=0) - sums
-        fits = [self._fit(fold_sums) for fold_sums in other_sums]
+        fits = [self._fit_fold(fold_sums) for fold_sums in other_sums]
         center, scale, weights = (np.stack(part) for part in zip(*fits, strict=True))
         return LengthModels(center + origin, scale, weights)
 
-    def _fit(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
+    def _fit_fold(self, sums: Floats) -> tuple[Floats, Floats, Floats]:
         """Return center and scale of contexts, and each arm's weights, fitted to sums of products.
 
-        ``sums`` has the shape (arms, size, size).
+        ``sums`` has the shape (arms, size, size). Features that do not vary get scale 0.
         """
         total = sums.sum(axis=0)
         n = max(total[0, 0], 1.0)
@@ -242,29 +245,30 @@ class ArmRidges(ArmValues, ModelOfLog):
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
         shift = _shift_matrix(-center, scale, reward)
         moved = shift @ sums @ shift.T
-        weights = self._weights(moved)
+        weights = self._solve_weights(moved)
         weights[:, 0] += reward
         return center, scale, weights
 
-    def _weights(self, moved: Floats) -> Floats:
+    def _solve_weights(self, moved: Floats) -> Floats:
         """Return each arm's ridge weights, intercept first, from sums of products of standardised contexts.
 
-        Unless the penalty is given, it is the one with the least generalised cross-validation criterion.
+        ``moved`` are sums as in :class:`Products`, shape (arms, size, size). Unless the penalty is set, it is
+        the candidate with the smallest generalised cross-validation criterion.
         """
-        products, aims, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
+        products, targets, squares = moved[:, :-1, :-1], moved[:, :-1, -1], moved[:, -1, -1]
         rows = float(products[:, 0, 0].sum())
-        best, least = np.zeros_like(aims), np.inf
+        best, smallest = np.zeros_like(targets), np.inf
         width = products.shape[1]
         for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
             penalties = np.diag([self.strength, *[penalty] * (width - 1)])
             inverse = np.linalg.inv(products + penalties)
-            weights = np.einsum("aij,aj->ai", inverse, aims)
-            freedom = float(np.einsum("aij,aji->", inverse, products))
-            errors = squares - 2 * (weights * aims).sum(axis=1)
+            weights = np.einsum("aij,aj->ai", inverse, targets)
+            degrees_of_freedom = float(np.einsum("aij,aji->", inverse, products))
+            errors = squares - 2 * (weights * targets).sum(axis=1)
             errors += np.einsum("ai,aij,aj->a", weights, products, weights)
-            criterion = float(errors.sum()) / max(rows - freedom, 1e-9) ** 2
-            if criterion < least:
-                best, least = weights, criterion
+            criterion = float(errors.sum()) / max(rows - degrees_of_freedom, 1e-9) ** 2
+            if criterion < smallest:
+                best, smallest = weights, criterion
         return best
 
     def _evaluate(self, rows: LoggedRows) -> Floats:

@@ -22,7 +22,7 @@ from tacit.errors import InvalidValue, UnfitLog, UnknownName
 from tacit.learning.learner import USER_KEY_SHARE
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
-from tacit.logs.parts import KeyShard, LogPart, find_list_starts, whole_lists
+from tacit.logs.parts import KeyShard, LogPart, cut_between_lists, find_list_starts
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, first_equal_rows, numbers
 from tacit.logs.schema import EXTRA, SCHEMA, SEGMENT
@@ -128,7 +128,7 @@ class LoggedRows(NamedTuple):
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
-            return self._positions()
+            return self._code_positions()
         return self.names[per]
 
     @property
@@ -137,7 +137,7 @@ class LoggedRows(NamedTuple):
         batch = self.chunk.batch
         return batch.rename_columns([name.removeprefix(EXTRA) for name in batch.schema.names])
 
-    def _positions(self) -> Coded:
+    def _code_positions(self) -> Coded:
         """Return positions as codes whose names are "0", "1", …; raise UnfitLog if a row has none."""
         places = positions(self)
         return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
@@ -160,9 +160,9 @@ def positions(rows: LoggedRows) -> Ints:
 
 
 def select_answered(chunk: Chunk, missing_reward: float | None) -> tuple[Chunk, int]:
-    """Return the rows to evaluate, and the number of rows without feedback.
+    """Return the rows to evaluate, and the number of rows without feedback, whose reward is null.
 
-    Without feedback are rows with a null reward; they are left out only if ``missing_reward`` is None.
+    All rows are returned, unless ``missing_reward`` is None: then the ones with feedback.
 
     Parameters
     ----------
@@ -199,7 +199,10 @@ PROPENSITY_NAME = re.compile(r"prop|prob|pscore|^p$|(^|_)p(_|$)|chance|share", r
 
 
 def list_unread_columns(log: Any) -> tuple[str, ...]:
-    """Return the columns of a log of which none is the propensity; () if one is, or a constant."""
+    """Return all column names of a log without propensities, for an error message; () if it has them.
+
+    Propensities are a column or a constant.
+    """
     reader = log
     while not isinstance(reader, LogReader):
         reader = reader.log
@@ -320,19 +323,19 @@ class RowReader:
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
         chunks = select_columns(log, self._columns)
-        for chunk in whole_lists(chunks) if self._whole else chunks:
+        for chunk in cut_between_lists(chunks) if self._whole else chunks:
             counted_chunk, unanswered = select_answered(chunk, self._missing_reward)
             self.unanswered += unanswered
             if len(counted_chunk.rows):
-                rows = self._rows(counted_chunk)
+                rows = self._code_rows(counted_chunk)
                 self.rows += len(counted_chunk.rows)
                 self.reward += float(rows.reward.sum())
                 yield rows
 
-    def _rows(self, chunk: Chunk) -> LoggedRows:
-        """Convert a chunk to :class:`LoggedRows`, with codes in place of names; new names get new codes.
+    def _code_rows(self, chunk: Chunk) -> LoggedRows:
+        """Return a chunk as :class:`LoggedRows`, with codes in place of names; new names get new codes.
 
-        Raises UnfitLog if propensities are needed and a row has none. Updates ``given_above``.
+        Updates ``given_above``. Raises UnfitLog if propensities are needed and a row has none.
         """
         batch = chunk.batch
         offer = self._find_offer_indices(batch)
@@ -463,7 +466,7 @@ class Lists(NamedTuple):
 
 def check_first_position(rows: LoggedRows, place: Ints) -> None:
     """Raise UnfitLog if all positions are above 0, as when they count from 1."""
-    refuse_rows(rows.locate_row, [_list_from_one(place)])
+    refuse_rows(rows.locate_row, [_check_counts_from_zero(place)])
 
 
 def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
@@ -489,18 +492,22 @@ def group_lists(rows: LoggedRows, length: int | None = None) -> Lists:
     return lists
 
 
-def _list_from_one(place: Ints) -> Refusal:
-    """Return the rule by which positions are refused if all are above 0, as when they count from 1."""
+def _check_counts_from_zero(place: Ints) -> Refusal:
+    """Return the check that refuses positions if all are above 0, as when they count from 1."""
     is_wrong = np.full(len(place), bool(place.min(initial=1) > 0))
     text = "none of the lists has a row at position 0, this row is at {}; " + REMEDY[FROM_ONE]
     return Refusal("position", is_wrong, lambda row: text.format(place[row]))
 
 
 def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
-    """Yield the rules by which rows are refused that are no lists of at most ``length`` positions."""
+    """Yield the checks that positions are below ``length``, if given, and that no list has one twice.
+
+    If positions reach ``length`` because they count from 1, that is refused first. Of repeated positions only
+    the first row is marked, as only one is reported.
+    """
     place = lists.place
     if length is not None and len(place) and place.max() >= length:
-        yield _list_from_one(place)
+        yield _check_counts_from_zero(place)
         text = f"is none of a list of slots={length}; give as many slots as a page has positions, which count"
         yield Refusal("position", place >= length, lambda row: f"{place[row]} {text} from 0")
     order = lists.sorted_rows

@@ -52,8 +52,10 @@ class Target(Protocol):
         """
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
-        """Return the probability of each arm, shape (rows, arms), in the order of
-        ``rows.arm.names``; called after :meth:`evaluate_shown` of the same batch."""
+        """Return the probability of each arm, shape (rows, arms), in the order of ``rows.arm.names``.
+
+        Called after :meth:`evaluate_shown` of the same batch.
+        """
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return the arms that the target may have shown in the rows so far; empty if unknown."""
@@ -153,14 +155,14 @@ class ArmTables(Restartable):
             raise InvalidValue("per", per, "give the name of a column, such as key or device")
         if not isinstance(numbers, Mapping) or not numbers:
             raise InvalidValue(self.quantity, numbers, f"give a dict from arms to {self.quantity}")
-        tables = {_text(value): table for value, table in numbers.items()} if per else {"": numbers}
+        tables = {_to_text(value): table for value, table in numbers.items()} if per else {"": numbers}
         self.per = per
         self.columns = frozenset({per} if per else ())
         self._default = default
-        self.tables = {value: self._table(value, table) for value, table in tables.items()}
+        self.tables = {value: self._check_table(value, table) for value, table in tables.items()}
         self._reset()
 
-    def _table(self, value: str, table: Any) -> dict[str, float]:
+    def _check_table(self, value: str, table: Any) -> dict[str, float]:
         """Return the validated numbers of one table by arm; ``value`` is its value of ``per``, for errors."""
         field = f"{self.quantity}[{value}]" if self.per else self.quantity
         if not isinstance(table, Mapping):
@@ -181,8 +183,8 @@ class ArmTables(Restartable):
     def look_up_rows(self, rows: LoggedRows) -> tuple[Floats, Ints]:
         """Return all tables as one array (tables, arms), and the index of each row's table in it.
 
-        New values of ``per`` and new arms extend the array; arms that a table lacks have the default.
-        Raises if the tables do not fit the rows.
+        New values of ``per`` and new arms extend the stored array; arms that a table lacks have the default.
+        Raises the errors of :meth:`_check` if the tables do not fit the rows.
         """
         table_codes = self._code_column(rows)
         arms = rows.arm.names
@@ -190,7 +192,7 @@ class ArmTables(Restartable):
             self._matrix = np.zeros((0, len(arms)))
         known_count = len(self._matrix)
         if known_count < len(table_codes.names):
-            new = [self._numbers(value, arms) for value in table_codes.names[known_count:]]
+            new = [self._look_up_numbers(value, arms) for value in table_codes.names[known_count:]]
             self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
         self._check(rows, table_codes.codes, table_codes.names)
         return self._matrix, table_codes.codes
@@ -204,8 +206,11 @@ class ArmTables(Restartable):
             return rows.get_column(self.per)
         return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
 
-    def _numbers(self, value: str, arms: Sequence[str]) -> list[float]:
-        """Return the numbers of the arms in the table of a value; the default where there is none."""
+    def _look_up_numbers(self, value: str, arms: Sequence[str]) -> list[float]:
+        """Return the number of each arm in the table of ``value``; the default for arms that it lacks.
+
+        Without such a table, all are the default.
+        """
         table = self.tables.get(value, {})
         return [table.get(arm, self._default) for arm in arms]
 
@@ -223,8 +228,8 @@ class ArmTables(Restartable):
         return matrix[codes]
 
 
-def _text(value: Any) -> str:
-    """Return a value as the text that a column has for it: booleans as "true" and "false"."""
+def _to_text(value: Any) -> str:
+    """Return a value as text, as columns are converted to text: booleans become "true" and "false"."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -311,7 +316,7 @@ class Table(ArmTables):
 
 
 class ArmValues(Restartable):
-    """Base of functions with a number for every arm in each row, cached for the latest batch."""
+    """Base of targets and models that compute a number per arm and row, cached for the latest batch."""
 
     _latest: tuple[LoggedRows | None, Floats] = None, np.zeros((0, 0))
 
@@ -517,10 +522,8 @@ def contexts(batch: Any) -> Floats:
         )
     column = batch["context"]
     values = np.asarray(column.flatten().to_numpy(), np.float64)
-    if column.null_count or not len(column) or len(values) % len(column):
-        raise UnfitLog("context: the model needs as many numbers in each row")
     lengths = np.diff(column.offsets.to_numpy())
-    if (lengths != lengths[0]).any():
+    if column.null_count or not len(column) or (lengths != lengths[0]).any():
         raise UnfitLog("context: the model needs as many numbers in each row")
     return values.reshape(len(column), -1)
 

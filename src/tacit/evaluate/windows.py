@@ -60,7 +60,7 @@ class ReplayConfig(Options):
         refuse_options(self._list_refusals())
 
     def _list_refusals(self) -> Iterator[Refusal]:
-        """Yield the rules by which policies are refused that a log of single arms cannot replay."""
+        """Yield the checks that the policy is one, and that it shows single arms."""
         policy = self.policy
         yield Refusal("policy", not isinstance(policy, Policy), "give a policy, such as UCB1(arms=5)", policy)
         text = (
@@ -176,10 +176,10 @@ class WindowReader:
         items, policy = get_items(log), self._config.policy
         check_items(policy, items)
         self._items = items if policy.arms is None else None
-        for window in self._windows(log):
+        for window in self._iter_windows(log):
             yield window if self._items is None else ItemWindow(window, self._items)
 
-    def _windows(self, log: Any) -> Iterator[Window]:
+    def _iter_windows(self, log: Any) -> Iterator[Window]:
         """Yield windows of the configured number of rows across chunks; the last one may be shorter.
 
         Counts rows without feedback, and raises UnfitLog if a row's propensity is not that of uniform
@@ -194,7 +194,7 @@ class WindowReader:
             self._check_uniform(remainder)
             while len(remainder.rows):
                 part, remainder = remainder.slice_rows(0, free_rows), remainder.slice_rows(free_rows)
-                parts.append(self._columns(part, offers))
+                parts.append(self._convert_chunk(part, offers))
                 free_rows -= len(part.rows)
                 if free_rows == 0:
                     yield _join_parts(parts, offers)
@@ -216,7 +216,7 @@ class WindowReader:
         refusal = Refusal("propensity", unfit, partial(_describe_not_uniform, chunk, uniform))
         refuse_rows(chunk.row_location, [refusal])
 
-    def _columns(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
+    def _convert_chunk(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
         """Convert rows to arrays of lanes, offers, contexts, shown arms, rewards and segments.
 
         Adds the rows to the reader's counts of rows, rewards and arms, and new keys and segments to its
@@ -240,11 +240,11 @@ class WindowReader:
             sizes = stops - starts
             counts = [np.bincount(shown_arms, sizes**power, len(self._names)) for power in range(3)]
             self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
-        contexts, shown_arms = self._contexts(chunk), shown_arms.astype(np.int64)
-        segments = self._segments(chunk)
+        contexts, shown_arms = self._read_contexts(chunk), shown_arms.astype(np.int64)
+        segments = self._number_segments(chunk)
         return _WindowPart(np.array(lanes), starts, stops, contexts, shown_arms, rewards, segments)
 
-    def _segments(self, chunk: Chunk) -> Ints:
+    def _number_segments(self, chunk: Chunk) -> Ints:
         """Return the segment number of each row, 0 without segments; number new segments.
 
         Raises UnfitLog if there are too many segments.
@@ -279,10 +279,11 @@ class WindowReader:
         assert self._items is not None
         return self._items.rows(self._items.codes(arms, where), times, where)
 
-    def _contexts(self, chunk: Chunk) -> Floats:
+    def _read_contexts(self, chunk: Chunk) -> Floats:
         """Return the contexts of rows, shape (rows, dim); dim is 0 if the policy reads none.
 
-        Raises LogError if a row's context has another length than the policy's.
+        Warns of the first context that the policy's classifier cannot handle. Raises LogError if a row's
+        context has another length than the policy's.
         """
         dim = self._config.policy.context_dim
         if dim == 0:
@@ -518,6 +519,6 @@ class Pass:
         parts: Any = ((window, order[start : start + STRIDE]) for start in range(0, rows, STRIDE))
         if isinstance(window, ItemWindow):
             parts = window.split(order)
-        for part, stretch in parts:
-            driver(params, self.state, part, stretch, self.rng, self._matches)
-            yield len(stretch)
+        for part, part_order in parts:
+            driver(params, self.state, part, part_order, self.rng, self._matches)
+            yield len(part_order)

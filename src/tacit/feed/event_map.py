@@ -46,7 +46,7 @@ class Fixed(msgspec.Struct, Generic[Value], frozen=True, forbid_unknown_fields=T
 
 
 class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Reward or metric that an event of one kind brings.
+    """Reward or metric that an event of one kind contributes.
 
     Attributes
     ----------
@@ -63,9 +63,10 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     field: str | None = None
 
     def check(self, field: str) -> None:
-        """Raise ConfigError for a reward outside [0, 1], or unless it has a metric or one source of a reward.
+        """Raise ConfigError if the reward is outside [0, 1], or the fields contradict each other.
 
-        ``field`` is the name of this entry in the map, for messages.
+        Without a metric, exactly one of ``reward`` and ``field`` must be set. The argument ``field`` is the
+        name of this entry in the map, for messages.
 
         Raises
         ------
@@ -226,9 +227,9 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ... "Product Clicked" = 1
     ... "Order Completed" = { metric = "revenue", field = "properties.total" }
     ... '''
-    >>> made = parse_map(text)
-    >>> made.placement.value, made.reward["Product Clicked"], made.reward["Order Completed"].metric
-    ('home', 1.0, 'revenue')
+    >>> event_map = parse_map(text)
+    >>> event_map.placement.value, event_map.reward["Order Completed"].metric
+    ('home', 'revenue')
     """
 
     placement: str | Fixed[str]

@@ -73,7 +73,7 @@ class Sender:
         while batches:
             batch = batches.pop()
             try:
-                answers += map(parse_outcome, self._record(placement, batch))
+                answers += map(parse_outcome, self._send_messages(placement, batch))
             except (InvalidValue, InvalidRequest, NotFound) as error:
                 refusal = BadEvent(getattr(error, "kind", "") or "invalid-value", str(error))
                 if error.field == "placement" or refusal.reason == "unknown-placement":
@@ -86,7 +86,7 @@ class Sender:
                     batches += reversed(_split_messages(batch, error.field))
         return answers
 
-    def _record(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
+    def _send_messages(self, placement: str, messages: Sequence[Message]) -> list[Recorded | TakenOver]:
         """Send messages, all of one type, by the client's call for that type; return the service's answers.
 
         The call is repeated while the service does not answer.
@@ -157,10 +157,10 @@ class Reporter:
 
 
 def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Message]]:
-    """Return a refused batch in parts, in order, none of them empty.
+    """Return a refused batch cut into parts, in order, none of them empty.
 
-    If ``field`` names an index, such as ``feedback[7].reward``, these are the messages before it, that
-    message, and those after it; else two halves.
+    If the refused ``field`` names an index, such as ``feedback[7].reward``, the parts are the messages before
+    it, the message itself, and the messages after it; otherwise two halves.
     """
     match = _MESSAGE_INDEX.match(field)
     bad = int(match[1]) if match else len(messages) // 2
@@ -252,7 +252,7 @@ class Feeder:
             If the service refuses everything, or gives no answer for too long.
         """
         with ThreadPoolExecutor(1, "tacit-feed") as threads:
-            for batch in self._batches():
+            for batch in self._iter_batches():
                 position = self.source.position()
                 self._settle()
                 self._batch_in_flight = batch, position, threads.submit(self._send_batch, batch)
@@ -260,7 +260,7 @@ class Feeder:
         self._save_position()
         self._check_limits()
 
-    def _batches(self) -> Iterator[list[PendingEvent]]:
+    def _iter_batches(self) -> Iterator[list[PendingEvent]]:
         """Yield batches of events to send: when a batch is full, or the source has no more for now.
 
         If the source has no more for now, also settle the batch in flight and save the position. It ends with
@@ -283,10 +283,11 @@ class Feeder:
         yield batch
 
     def _map_event(self, source_event: SourceEvent) -> PendingEvent | None:
-        """Map an event to its message to the service; return None, after counting it, if it has none.
+        """Count an event, and return it with its message to the service, or None if it has none.
 
-        That is so for malformed events, which are written to the file of rejected events, for events that the
-        map leaves out, and for impressions of the service's decisions, which are remembered.
+        None is returned for malformed events, which are also written to the file of rejected events, for
+        events that the map leaves out, and for impressions of the service's decisions, which the mapper
+        stores.
         """
         mapped = self.tally.map_event(self.mapper, source_event)
         if self.tally.read % MAX_MESSAGES == 0:
@@ -304,13 +305,11 @@ class Feeder:
         events have a BadEvent as outcome; otherwise Denied is raised.
         """
         groups: dict[tuple[str, type], list[int]] = {}
-        for i, piece in enumerate(batch):
-            groups.setdefault((piece.placement, type(piece.message)), []).append(i)
+        for i, pending in enumerate(batch):
+            groups.setdefault((pending.placement, type(pending.message)), []).append(i)
         answers: dict[int, Answer] = {}
-        # Decisions before their feedback.
-        for (placement, _), indices in sorted(
-            groups.items(), key=lambda group: group[0][1] is not LocalDecision
-        ):
+        decisions_first = sorted(groups.items(), key=lambda group: group[0][1] is not LocalDecision)
+        for (placement, _), indices in decisions_first:
             try:
                 group_answers = self.sender.send(placement, [batch[i].message for i in indices])
             except Denied as error:
@@ -324,18 +323,18 @@ class Feeder:
     def _settle(self) -> None:
         """Wait for the answers to the batch in flight, if any, and count or reject its events.
 
-        Also flush the file of rejected events, save the position if the last save is a second old, and call
-        ``progress``. The position stays unchanged if too many events are rejected.
+        Also flush the file of rejected events, save the position if the last save is more than a second old,
+        and call ``progress``. The position to save does not advance if too many events are rejected.
         """
         if self._batch_in_flight is not None:
             (batch, position, answers), self._batch_in_flight = self._batch_in_flight, None
-            for piece, answer in zip(batch, answers.result(), strict=True):
+            for pending, answer in zip(batch, answers.result(), strict=True):
                 if isinstance(answer, BadEvent):
-                    self.tally.reject(piece.source_event, answer)
-                    self.rejected.write(piece.source_event, answer)
+                    self.tally.reject(pending.source_event, answer)
+                    self.rejected.write(pending.source_event, answer)
                 else:
-                    self._placement = piece.placement
-                    self.tally.settle(piece.message, answer, piece.time)
+                    self._placement = pending.placement
+                    self.tally.settle(pending.message, answer, pending.time)
             self.rejected.flush()
             # If the feed stops for a rejected event, that event is read again next time.
             if not self._has_too_many_rejected():

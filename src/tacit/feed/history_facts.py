@@ -57,9 +57,11 @@ class CounterfactualValue(NamedTuple):
     ----------
     name : str
     value : float or None
-        Mean reward per decision; None if the log cannot tell.
+        Mean reward per decision; None if it cannot be estimated from the log.
     low, high : float
+        95 % interval; (0, 1) if there is none.
     doubts : tuple of str
+        Warnings about the estimate.
     """
 
     name: str
@@ -121,7 +123,7 @@ class HistoryFacts(NamedTuple):
     positions: int = 0
 
     @property
-    def weighed(self) -> bool:
+    def has_all_propensities(self) -> bool:
         """True if the log has the propensity of every decision."""
         return self.known == self.decisions
 
@@ -145,18 +147,18 @@ class HistoryFacts(NamedTuple):
         if self.positions:
             arms = self.arms[:10]
             lines += [f"  {arm.name}: {arm.mean:.4f} ({arm.low:.4f} to {arm.high:.4f})" for arm in arms]
-        elif not self.weighed:
+        elif not self.has_all_propensities:
             lines.append("  not proved: not every event says how likely it was that this was shown")
         return lines
 
     @property
-    def most(self) -> float:
+    def max_prior(self) -> float:
         """Largest number of impressions in an arm's prior: 100, or 20 if propensities are estimated."""
-        return MAX_PRIOR if self.weighed else MAX_PRIOR_ESTIMATED
+        return MAX_PRIOR if self.has_all_propensities else MAX_PRIOR_ESTIMATED
 
     def priors(self) -> dict[str, tuple[float, float]]:
         """Return the prior of each shown arm, by name, as successes and failures."""
-        return {arm.name: arm.prior(self.most) for arm in self.arms}
+        return {arm.name: arm.prior(self.max_prior) for arm in self.arms}
 
 
 def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
@@ -174,7 +176,7 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
     """
     known_count = len(log) - log["propensity"].null_count
     propensities = "logged" if known_count == len(log) else "estimated"
-    rewards = _rewards(log)
+    rewards = _get_rewards(log)
     mean = float(rewards.mean())
     offered = sorted(pc.unique(pc.list_flatten(log["arms"])).to_pylist())
     return HistoryFacts(
@@ -184,12 +186,12 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
         known=known_count,
         mean=mean,
         offered=offered,
-        arms=sorted(_arms(log), key=lambda arm: -arm.mean),
+        arms=sorted(_compute_arm_facts(log), key=lambda arm: -arm.mean),
         outlooks=[
             CounterfactualValue(AS_LOGGED, mean, *wilson(mean, len(log))),
-            *_counterfactuals(log, offered, policy, propensities),
+            *_estimate_counterfactuals(log, offered, policy, propensities),
         ],
-        periods=list(_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
+        periods=list(_compute_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
     )
 
 
@@ -198,8 +200,8 @@ def compute_list_facts(log: pa.Table, placement: str) -> HistoryFacts:
 
     The reward of a list is its largest one: of clicks alone, 1 if it has any.
     """
-    first = np.flatnonzero(np.diff(_codes(log["decision_id"]), prepend=-1))
-    rewards, positions = _rewards(log), log["position"].to_numpy()
+    first = np.flatnonzero(np.diff(_encode_column(log["decision_id"]), prepend=-1))
+    rewards, positions = _get_rewards(log), log["position"].to_numpy()
     list_rewards = np.maximum.reduceat(rewards, first)
     mean, arms = float(list_rewards.mean()), []
     for position in np.unique(positions).tolist():
@@ -215,49 +217,49 @@ def compute_list_facts(log: pa.Table, placement: str) -> HistoryFacts:
         offered=sorted(log["arm"].unique().to_pylist()),
         arms=arms,
         outlooks=[CounterfactualValue(AS_LOGGED, mean, *wilson(mean, len(first)))],
-        periods=list(_periods(log["timestamp"].cast(pa.int64()).to_numpy()[first], list_rewards)),
+        periods=list(_compute_periods(log["timestamp"].cast(pa.int64()).to_numpy()[first], list_rewards)),
         positions=int(positions.max()) + 1,
     )
 
 
-def _rewards(log: pa.Table) -> Floats:
+def _get_rewards(log: pa.Table) -> Floats:
     """Return the reward of each row; 0 for a row without feedback."""
     return np.asarray(np.nan_to_num(log["reward"].to_numpy()))
 
 
-def _weights(log: pa.Table) -> Floats:
+def _compute_weights(log: pa.Table) -> Floats:
     """Return the inverse propensity of each row.
 
-    If any propensity is missing, all are estimated by the share of each arm among its key's rows.
+    If any propensity is missing, all are estimated: as the share of the row's arm among the rows of its key.
     """
     if not log["propensity"].null_count:
         return np.asarray(1.0 / log["propensity"].to_numpy())
     # A key with a single arm has weights of 1: its rows do not compare arms.
-    keys, arms = _codes(log["key"]), _codes(log["arm"])
+    keys, arms = _encode_column(log["key"]), _encode_column(log["arm"])
     pairs = keys * (arms.max() + 1) + arms
     _, pair_indices, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     return np.asarray(np.bincount(keys)[keys] / counts[pair_indices])
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
+def _encode_column(column: pa.ChunkedArray) -> Ints:
     """Return an integer code per row of a column: equal values have equal codes, from 0."""
     encoded = column.combine_chunks().dictionary_encode()
     return np.asarray(encoded.indices.to_numpy(), np.int64)
 
 
-def _arms(log: pa.Table) -> Iterator[ArmFacts]:
+def _compute_arm_facts(log: pa.Table) -> Iterator[ArmFacts]:
     """Yield the statistics of each shown arm, with means weighted by inverse propensity."""
-    rewards, weights = _rewards(log), _weights(log)
+    rewards, weights = _get_rewards(log), _compute_weights(log)
     encoded = log["arm"].combine_chunks().dictionary_encode()
     for code, name in enumerate(encoded.dictionary.to_pylist()):
-        of_arm = encoded.indices.to_numpy() == code
-        weight = weights[of_arm]
-        mean = float(weight @ rewards[of_arm] / weight.sum())
+        is_shown = encoded.indices.to_numpy() == code
+        weight = weights[is_shown]
+        mean = float(weight @ rewards[is_shown] / weight.sum())
         effective = float(weight.sum() ** 2 / (weight @ weight))
-        yield ArmFacts(name, int(of_arm.sum()), mean, *wilson(mean, effective), effective)
+        yield ArmFacts(name, int(is_shown.sum()), mean, *wilson(mean, effective), effective)
 
 
-def _counterfactuals(
+def _estimate_counterfactuals(
     log: pa.Table, offered: list[str], policy: str, propensities: str
 ) -> Iterator[CounterfactualValue]:
     """Yield the estimated values of uniform choice, of the policy, and of the best single arm.
@@ -280,12 +282,16 @@ def _counterfactuals(
     half = len(log) // 2
     first, second = log.slice(0, half), log.slice(half)
     if half:
-        best = max(_arms(first), key=lambda arm: arm.low)
+        best = max(_compute_arm_facts(first), key=lambda arm: arm.low)
         yield estimate(f"always {best.name}", Table({best.name: 1.0}), second)
 
 
 def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
-    """Return an off-policy result as a counterfactual value; None for the value if no row supports it."""
+    """Return an off-policy result of one estimator as a counterfactual value, clipped to [0, 1].
+
+    The value is None if no row shows an arm of the target. Assumptions and warnings become its doubts; with
+    warnings the interval is the anytime one, else the normal one.
+    """
     (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
         doubt = f"{name}: the past shows nothing of what it would choose"
@@ -296,7 +302,7 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
     return CounterfactualValue(name, estimate.value, max(0.0, low), min(1.0, high), doubts)
 
 
-def _periods(times: Ints, rewards: Floats) -> Iterator[Period]:
+def _compute_periods(times: Ints, rewards: Floats) -> Iterator[Period]:
     """Yield mean rewards, with Wilson intervals, of up to 24 equal periods; empty ones are left out.
 
     ``times`` are ascending microseconds since 1970; about 50 decisions or more are in a period on average.

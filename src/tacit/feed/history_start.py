@@ -99,13 +99,13 @@ class HistoryClicks:
 
         Decisions and rewards are stored; the tally counts each event, also those rejected.
         """
-        for are_impressions, store in ((True, self._show), (False, self._reward)):
+        for are_impressions, store in ((True, self._store_impression), (False, self._store_reward)):
             for source_event in filter(None, events()):
                 if self._is_impression(source_event) == are_impressions:
-                    for part in [source_event] if are_impressions else self._divide(source_event):
+                    for part in [source_event] if are_impressions else self._divide_event(source_event):
                         self._store_event(part, store)
 
-    def _divide(self, source_event: SourceEvent) -> list[SourceEvent]:
+    def _divide_event(self, source_event: SourceEvent) -> list[SourceEvent]:
         """Return one event for each element of the map's field ``each``; the event itself without it."""
         event, field = source_event.event, self._each
         elements = None if field is None or event is None else compile_path(field)(event)
@@ -126,10 +126,10 @@ class HistoryClicks:
             except BadEvent as error:
                 self.tally.reject(source_event, error)
 
-    def _show(self, mapped: MappedEvent) -> str:
-        """Store an impression as a decision; return its outcome, a duplicate if it is stored already.
+    def _store_impression(self, mapped: MappedEvent) -> str:
+        """Store an impression as a decision; return the event's outcome: a decision, or a duplicate of one.
 
-        Raises BadEvent if the decision's id has shown something else.
+        Raises BadEvent if another impression has the same decision's id.
         """
         placement, decision, time = mapped
         assert isinstance(decision, LocalDecision | PastList)
@@ -143,7 +143,7 @@ class HistoryClicks:
         self._rows.append(row)
         return DECISION
 
-    def _reward(self, mapped: MappedEvent) -> str:
+    def _store_reward(self, mapped: MappedEvent) -> str:
         """Store the reward of a decision or of items of its list, the largest of several; return the outcome.
 
         Raises BadEvent for an unknown decision or item. Repeated feedback, metrics and examinations change
@@ -212,10 +212,10 @@ class HistoryClicks:
         order = sorted(range(len(self._rows)), key=lambda number: self._rows[number][0])
         for first in range(0, len(order), BATCH_ROWS):
             numbers = order[first : first + BATCH_ROWS]
-            rows = [row for number in numbers for row in self._decision_rows(number, arms)]
+            rows = [row for number in numbers for row in self._make_rows(number, arms)]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
-    def _decision_rows(self, number: int, arms: dict[str, list[str]]) -> list[dict[str, Any]]:
+    def _make_rows(self, number: int, arms: dict[str, list[str]]) -> list[dict[str, Any]]:
         """Return the stored decision of a number as rows of the click log, one for each item of a list.
 
         A reward is None without feedback, of an item 0. If the decision has no arms on offer, a row has the
@@ -238,7 +238,7 @@ class HistoryClicks:
             for i, (item, position) in enumerate(zip(items, decision.positions, strict=True))
         ]
 
-    def search_rows(self) -> Iterator[dict[str, Any]]:
+    def make_search_rows(self) -> Iterator[dict[str, Any]]:
         """Yield a row of each item of a list whose rankers are known, with its ranker as ``team``."""
         for number, (_, _, past_list) in enumerate(self._rows):
             if isinstance(past_list, PastList) and past_list.teams is not None:
@@ -357,14 +357,14 @@ def write_start(
     log = pq.read_table(folder / LOG)
     names = sorted(log["placement"].unique().to_pylist())
     logs = {name: log.filter(pc.equal(log["placement"], name)) for name in names}
-    if searches := list(clicks.search_rows()):
+    if searches := list(clicks.make_search_rows()):
         pq.write_table(pa.Table.from_pylist(searches), folder / SEARCHES)
     if shows_lists:
         facts = [compute_list_facts(part, name) for name, part in logs.items()]
-        tables = [_list_placement(fact, logs[fact.placement], policy, folder) for fact in facts]
+        tables = [_make_list_table(fact, logs[fact.placement], policy, folder) for fact in facts]
     else:
         facts = [compute_facts(part, name, policy) for name, part in logs.items()]
-        tables = [_arm_placement(fact, policy) for fact in facts]
+        tables = [_make_arm_table(fact, policy) for fact in facts]
     (folder / CONFIGURATION).write_text(render_configuration(facts, tables, source), encoding="utf-8")
     # Check that the service accepts the configuration.
     load_config(folder / CONFIGURATION)
@@ -394,15 +394,15 @@ def render_configuration(facts: list[HistoryFacts], tables: list[list[str]], sou
     return "\n".join(lines) + "\n"
 
 
-def _arm_placement(fact: HistoryFacts, policy: str) -> list[str]:
+def _make_arm_table(fact: HistoryFacts, policy: str) -> list[str]:
     """Return the lines of a placement's table with its policy and priors."""
     return [
-        f"# What is known before: successes and failures, of {fact.most:g} impressions at most.",
+        f"# What is known before: successes and failures, of {fact.max_prior:g} impressions at most.",
         f"policy = {_to_toml(_with_priors(policy, fact.offered, fact.priors()))}",
     ]
 
 
-def _list_placement(fact: HistoryFacts, log: pa.Table, policy: str, folder: Path) -> list[str]:
+def _make_list_table(fact: HistoryFacts, log: pa.Table, policy: str, folder: Path) -> list[str]:
     """Return the lines of the table of a placement of lists; write the learner from which it starts.
 
     Where keys and items are too many, there is no learner, and the placement starts without one.
@@ -434,9 +434,9 @@ def make_list_policy(policy: str, arms: list[str], positions: int) -> SlatePolic
 
 
 def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return a policy's specification as a table without its arms, with the given priors by arm added.
+    """Return a policy's specification as a dict for the configuration: without its arms, with ``priors``.
 
-    Raises InvalidValue or UnknownName for an unknown policy.
+    ``priors`` are successes and failures by arm. Raises InvalidValue or UnknownName for an unknown policy.
     """
     if policy == AUTO:
         table: dict[str, Any] = {"name": AUTO}
@@ -469,9 +469,10 @@ class Ruler(NamedTuple):
 
 
 def scale_ruler(values: list[tuple[float, float]]) -> Ruler:
-    """Return a scale that holds all pairs of value and upper limit, up to twice the largest value.
+    """Return a scale from 0 to the largest upper limit, or to twice the largest value if that is less.
 
-    Wide intervals are cut, so that the values stay visible.
+    ``values`` are pairs of a value and its upper limit. Wide intervals are cut, so that the values stay
+    visible.
     """
     highest = max((value for value, _ in values), default=0.01)
     limit = max((high for _, high in values), default=0.01)
@@ -489,9 +490,9 @@ class HistoryView:
     def __init__(self, facts: HistoryFacts) -> None:
         self.facts = facts
         self.outlooks = facts.outlooks
-        self.of_arms = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
+        self.arm_scale = scale_ruler([(arm.mean, arm.high) for arm in facts.arms])
         values = [(row.value, row.high) for row in facts.outlooks if row.value is not None]
-        self.of_outlooks = scale_ruler(values)
+        self.value_scale = scale_ruler(values)
 
     @property
     def since(self) -> str:
@@ -518,7 +519,7 @@ class HistoryView:
             text += "less, and chance does not explain it."
         else:
             text += "chance may explain the difference."
-        return text.capitalize() if self.facts.weighed else f"If that is right, {text}"
+        return text.capitalize() if self.facts.has_all_propensities else f"If that is right, {text}"
 
     @property
     def doubts(self) -> list[str]:

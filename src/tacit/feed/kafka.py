@@ -85,14 +85,14 @@ class Topic(EventSource):
         self._consumer = self._access.create_client(kafka.Consumer, tacit_properties, error_cb=self._on_error)
         with undo_on_error(self.close):
             try:
-                partitions = self._partitions()
+                partitions = self._read_partitions()
                 if until_end:
                     self._assign(partitions)
                 else:
                     handlers = {"on_assign": self._on_assign, "on_revoke": self._on_revoke}
                     self._consumer.subscribe([address.topic], **handlers)
             except kafka.KafkaException as error:
-                raise self._read_error(error) from None
+                raise self._make_error(error) from None
 
     def __iter__(self) -> Iterator[SourceEvent | None]:
         """Fetch messages and yield their events; None whenever there are no more for now.
@@ -104,7 +104,7 @@ class Topic(EventSource):
         while not until_end or self._ends:
             messages = self._consumer.consume(MAX_FETCHED, POLL_SECONDS)
             if self._fatal is not None:
-                raise self._read_error(self._fatal)
+                raise self._make_error(self._fatal)
             for message in messages:
                 if (source_event := self._read_message(message, until_end)) is not None:
                     yield source_event
@@ -120,17 +120,17 @@ class Topic(EventSource):
         for partition, offset in position.items():
             # If another feeder has the partition by now, it reads these events again, without effect.
             with suppress(kafka.KafkaException):
-                self._consumer.store_offsets(offsets=[self._topic_partition(int(partition), offset)])
+                self._consumer.store_offsets(offsets=[self._make_partition(int(partition), offset)])
 
     def close(self) -> None:
         """Commit stored offsets, leave the group, and close the consumer."""
         self._consumer.close()
 
-    def _topic_partition(self, partition: int, offset: int) -> Any:
+    def _make_partition(self, partition: int, offset: int) -> Any:
         """Return librdkafka's object for an offset of a partition of this topic."""
         return kafka.TopicPartition(self._address.topic, partition, offset)
 
-    def _partitions(self) -> list[int]:
+    def _read_partitions(self) -> list[int]:
         """Return the topic's partition numbers, sorted; set the feed's name from cluster, topic and group.
 
         Raises LogError if there is no such topic.
@@ -150,41 +150,47 @@ class Topic(EventSource):
         Empty partitions are left out.
         """
         parts = []
-        parts_to_read = [self._topic_partition(number, kafka.OFFSET_STORED) for number in partitions]
-        for part in self._with_saved_offsets(parts_to_read):
+        parts_to_read = [self._make_partition(number, kafka.OFFSET_STORED) for number in partitions]
+        for part in self._apply_saved_offsets(parts_to_read):
             low, high = self._consumer.get_watermark_offsets(part, PATIENCE)
             if high > low:
                 self._ends[str(part.partition)] = high
                 parts.append(part)
         self._consumer.assign(parts)
 
-    def _with_saved_offsets(self, parts: list[Any]) -> list[Any]:
-        """Return new topic partitions that start at the saved offsets, or else at their offsets as given."""
+    def _apply_saved_offsets(self, parts: list[Any]) -> list[Any]:
+        """Return copies of topic partitions that start at the offsets in the service's log, if it has any.
+
+        Other partitions keep the start that they have.
+        """
         offsets = self._read_offsets(self.name)
         starts = ((part.partition, offsets.get(str(part.partition), part.offset)) for part in parts)
-        return [self._topic_partition(partition, offset) for partition, offset in starts]
+        return [self._make_partition(partition, offset) for partition, offset in starts]
 
     def _on_assign(self, consumer: Any, parts: list[Any]) -> None:
-        """Assign the partitions that the group gives to this consumer, from their saved offsets."""
+        """Begin to read the partitions that the group gives to this consumer, at their saved offsets."""
         assign = consumer.incremental_assign if self._is_cooperative else consumer.assign
-        assign(self._with_saved_offsets(parts))
+        assign(self._apply_saved_offsets(parts))
 
     def _on_revoke(self, consumer: Any, parts: list[Any]) -> None:
-        """Drop the recorded offsets of partitions that the group takes from this consumer."""
+        """Forget the offsets of the partitions ``parts``, which the group takes from this consumer.
+
+        So they are not committed for another consumer's partitions.
+        """
         for part in parts:
             self._offsets.pop(str(part.partition), None)
 
     def _read_message(self, message: Any, until_end: bool) -> SourceEvent | None:
-        """Return a message's event and record its offset; None for an error that may pass, or beyond the end.
+        """Return a message's event, or None, and record the offset after it.
 
-        With ``until_end``, a partition that is read to its end is removed from the open ones. Raises LogError
-        for other errors.
+        None for an error that may pass, and with ``until_end`` for a message beyond the partition's end; a
+        partition that is read to its end is then removed from ``_ends``. Raises LogError for other errors.
         """
         partition = str(message.partition())
         error, offset = message.error(), message.offset()
         if until_end and partition in self._ends and partition not in self._offsets:
             # The end read at the start may be too low with some brokers.
-            part = self._topic_partition(message.partition(), 0)
+            part = self._make_partition(message.partition(), 0)
             _, end = self._consumer.get_watermark_offsets(part, cached=True)
             self._ends[partition] = max(self._ends[partition], end)
         if until_end and (partition not in self._ends or (error is None and offset >= self._ends[partition])):
@@ -194,7 +200,7 @@ class Topic(EventSource):
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 self._ends.pop(partition, None)
             elif error.fatal() or not error.retriable():
-                raise self._read_error(error)
+                raise self._make_error(error)
             return None
         self._offsets[partition] = offset + 1
         if until_end and offset + 1 >= self._ends[partition]:
@@ -209,6 +215,6 @@ class Topic(EventSource):
         if error.fatal() or error.code() in PERMANENT_ERRORS:
             self._fatal = error
 
-    def _read_error(self, error: Any) -> LogError:
-        """Return a LogError for an error of librdkafka, or a recorded permanent one, without secrets."""
+    def _make_error(self, error: Any) -> LogError:
+        """Return (not raise) a LogError for the recorded permanent error, else for ``error``; no secrets."""
         return LogError(f"{self._address.topic}: cannot be read: {self._access.redact(self._fatal or error)}")

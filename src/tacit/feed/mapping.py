@@ -65,9 +65,10 @@ class DecisionIndex:
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
     def add(self, identity: Identity, time: float, decision: str) -> None:
-        """Add a decision's id with its time; a known one changes nothing.
+        """Add a decision's id with its time in seconds; one that is stored already changes nothing.
 
-        Beyond the limits, the earliest decision of this identity, or the one added first of all, is dropped.
+        Beyond 10,000 decisions of this identity its earliest is dropped, beyond ``max_decisions`` in all the
+        one that was added first.
         """
         entry = time, decision
         if (identity, entry) in self._order:
@@ -89,9 +90,9 @@ class DecisionIndex:
             del self._decisions[identity]
 
     def find(self, identity: Identity, time: float) -> tuple[str, int]:
-        """Return the id of the last decision up to a time, and the number of decisions at that same time.
+        """Return the id of the identity's last decision up to ``time``, and how many have that same time.
 
-        More than one means that the join is ambiguous. If the window has none, return ``("", 0)``.
+        More than one means that the join is ambiguous. If none is within the window, return ``("", 0)``.
         """
         entries = self._decisions.get(identity, [])
         end = bisect_right(entries, time, key=itemgetter(0))
@@ -186,7 +187,10 @@ class EventCounts:
             self.last = time if self.last is None else max(self.last, time)
 
     def report(self, rate: float, ended: bool = False) -> FeedReport:
-        """Return the counts as a progress report for the service, with a rate in events per second."""
+        """Return the counts as a progress report for the service, with a rate in events per second.
+
+        ``ended`` says that the feed has ended.
+        """
         return FeedReport(
             read=self.read, left_out=self.left_out, sent=dict(self.sent), rejected=dict(self.rejected),
             rate=rate, last=self.last, ended=ended,
@@ -349,17 +353,17 @@ class Mapper:
         if self._impressions is None or not self.is_impression(event):
             is_examination = self.is_examination(event)
             field = self._examination_id_field if is_examination else event_map.decision_id
-            decision = self._decision_id(event, placement, time, field)
-            id = self._event_id(event, event_id)
-            message = Event(decision, id) if is_examination else self._message(event, decision, id)
+            decision = self._find_decision_id(event, placement, time, field)
+            id = self._get_event_id(event, event_id)
+            message = Event(decision, id) if is_examination else self._make_message(event, decision, id)
             return MappedEvent(placement, message, time)
-        decision = self._impressions.decision_id(event) or self._event_id(event, event_id)
-        for identity in self._impressions.identities(event) if self._join_fields else ():
+        decision = self._impressions.decision_id(event) or self._get_event_id(event, event_id)
+        for identity in self._impressions.read_identities(event) if self._join_fields else ():
             assert time is not None
             self._decision_index.add((placement, *identity), time, decision)
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
-    def _event_id(self, event: dict[str, Any], event_id: str) -> str:
+    def _get_event_id(self, event: dict[str, Any], event_id: str) -> str:
         """Return the event's id from the map's field, else ``event_id``, else a hash of the content."""
         field = self._map.id
         if field is not None:
@@ -367,7 +371,7 @@ class Mapper:
         # The same event has the same id when it is sent again in another request.
         return event_id or blake2b(msgspec.json.encode(event, order="sorted"), digest_size=16).hexdigest()
 
-    def _decision_id(
+    def _find_decision_id(
         self, event: dict[str, Any], placement: str, time: float | None, field: str | None
     ) -> str:
         """Return the id of an event's decision, from ``field`` or by joining it to a stored impression.
@@ -395,11 +399,11 @@ class Mapper:
         detail = f"{join_text}: nothing was shown in {window_text}; see that events come in order of time"
         raise BadEvent("unmatched", detail)
 
-    def _message(self, event: dict[str, Any], decision: str, id: str) -> Message:
+    def _make_message(self, event: dict[str, Any], decision: str, id: str) -> Message:
         """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
         event_map, reward, metrics = self._map, None, None
         if self._rewards:
-            feedback = self._reward_feedback(event, decision, id)
+            feedback = self._make_reward_feedback(event, decision, id)
             reward, metrics = feedback.reward, feedback.metrics
         elif event_map.reward is not None:
             reward = parse_reward(str(event_map.reward), self._reward(event))
@@ -415,7 +419,7 @@ class Mapper:
         rewards = None if reward is None else [reward] * len(clicks or items or ())
         return Clicks(decision, clicks, items, id, metrics, rewards=rewards)
 
-    def _reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
+    def _make_reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
         """Return the feedback for an event's kind, with a reward, a metric or both.
 
         If the map counts 1 for a metric whose amount the event has, a warning is added once.
@@ -502,7 +506,7 @@ class ImpressionMapper:
         what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
         return "" if self._has_matched else f"{what}; mend its where"
 
-    def identities(self, event: dict[str, Any]) -> list[tuple[str, ...]]:
+    def read_identities(self, event: dict[str, Any]) -> list[tuple[str, ...]]:
         """Return an impression's values of key, user and arm by which other events are joined to it, as text.
 
         There are several for a list that is joined by its items, and none for a decision of another system
@@ -608,7 +612,7 @@ def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
 
 
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
-    """Return the first field with a value that is not allowed, as "field is value"; None if there is none."""
+    """Return the first field whose value is not allowed, as "FIELD is VALUE"; None if all are allowed."""
     for field, get, allowed in where:
         if (value := get(event)) not in allowed and (value is None or ANY not in allowed):
             return f"{field} is {shorten(value)}"
@@ -642,17 +646,21 @@ def compile_path(name: str | Any | None) -> FieldGetter:
         """Return the event's field of this name, or else the value at the path; None if it is missing."""
         if name in event:
             return event[name]
-        return _follow(event, steps)
+        return _follow_path(event, steps)
 
     return get
 
 
-def _follow(value: Any, steps: list[str]) -> Any:
+def _follow_path(value: Any, steps: list[str]) -> Any:
     """Return the value at a path of steps, or a list of those of all elements behind a step ``*``."""
     for number, step in enumerate(steps):
         if step == ANY:
-            value = _decode(value) if isinstance(value, str) else value
-            return [_follow(item, steps[number + 1 :]) for item in value] if isinstance(value, list) else None
+            value = _decode_json(value) if isinstance(value, str) else value
+            return (
+                [_follow_path(item, steps[number + 1 :]) for item in value]
+                if isinstance(value, list)
+                else None
+            )
         value = _get_step(value, step)
     return value
 
@@ -663,7 +671,7 @@ def _get_step(value: Any, step: str) -> Any:
     JSON text is parsed.
     """
     if isinstance(value, str) and value[:1] in ("{", "["):
-        value = _decode(value)
+        value = _decode_json(value)
     if isinstance(value, dict):
         return value.get(step)
     if not isinstance(value, list):
@@ -674,7 +682,7 @@ def _get_step(value: Any, step: str) -> Any:
     return next((item for item in dicts if step in (item.get("key"), item.get("name"))), None)
 
 
-def _decode(text: str) -> Any:
+def _decode_json(text: str) -> Any:
     """Return the value of a JSON text; None if it is no JSON."""
     try:
         return msgspec.json.decode(text)
@@ -765,7 +773,7 @@ def parse_positions(field: str, value: Any, first: int = 0) -> list[int]:
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:
-    """Return the items or arms in a field as a list of integers and texts, even if it is a single one.
+    """Return the items or arms in a field as a list of integers and texts, with one element for a single one.
 
     The value is one item, a list, or a list as JSON text.
 
@@ -776,7 +784,7 @@ def parse_items(field: str, value: Any) -> list[int | str]:
     """
     value = require_present(field, value)
     # A cell of CSV has a list as JSON text.
-    items = _decode(value) if isinstance(value, str) and value.startswith("[") else value
+    items = _decode_json(value) if isinstance(value, str) and value.startswith("[") else value
     items = items if isinstance(items, list) else [value]
     return [
         item if type(item) is int and abs(item) < 2**62 else parse_text(field, item, "bad-items")

@@ -139,7 +139,7 @@ def read_events(
     if place == STANDARD_INPUT:
         if format not in (None, "json"):
             raise InvalidValue("format", format, "standard input has JSON lines; give a file instead")
-        yield from _standard_input(0)
+        yield from _read_standard_input(0)
     elif follow:
         yield from _follow(place, format)
     else:
@@ -202,7 +202,7 @@ class EventLines:
         self._append(remainder)
 
     def parse_rest(self) -> Iterator[SourceEvent]:
-        """Yield the event of the remaining bytes, if the last line does not end with a newline."""
+        """Yield the event of the last line, if it does not end with a newline."""
         if self._pending:
             yield from self.parse_chunk(b"\n")
 
@@ -290,13 +290,13 @@ def _read_json(file: Path) -> Iterator[SourceEvent]:
     yield from lines.parse_rest()
 
 
-def _standard_input(number: int) -> Iterator[SourceEvent | None]:
+def _read_standard_input(descriptor: int) -> Iterator[SourceEvent | None]:
     """Yield events of JSON lines from a file descriptor until its end; None while nothing arrives."""
     lines = EventLines("standard input")
     while True:
-        if not select.select([number], [], [], POLL_SECONDS)[0]:
+        if not select.select([descriptor], [], [], POLL_SECONDS)[0]:
             yield None
-        elif chunk := os.read(number, CHUNK_BYTES):
+        elif chunk := os.read(descriptor, CHUNK_BYTES):
             yield from lines.parse_chunk(chunk)
         else:
             break
@@ -471,10 +471,10 @@ def _read_csv(file: Path) -> Iterator[SourceEvent]:
                 yield SourceEvent(str(file), line, "", None, "", "bad-row", f"{error}; mend the row")
                 continue
             if row:
-                yield _csv_row(file, line, names, row)
+                yield _parse_csv_row(file, line, names, row)
 
 
-def _csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
+def _parse_csv_row(file: Path, line: int, names: list[str], row: list[str]) -> SourceEvent:
     """Return the event of a row, with None for empty fields, or a rejected entry.
 
     A row is rejected if it is not in UTF-8, or its length differs from the header's.

@@ -120,7 +120,7 @@ class FeedTally(EventCounts):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about the events sent, such as clicks without non-clicks, and those about the map."""
+        """Warnings about the events so far, such as clicks without non-clicks, then those about the map."""
         logged, remembered, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
         comes_late = self.unclicked and repeated >= max(
             MIN_REPEATED, MIN_REPEATED_SHARE * self.clicked.total()

@@ -147,7 +147,10 @@ def _check_clicks(items: Sequence[Item], clicks: Any) -> list[int]:
 
 
 def make_duel_credit(credits: Iterable[float], clicks: int) -> Credit:
-    """Return the credit of the left and the right ranker of a duel, won by the one with more of it."""
+    """Return the credit of a duel from both rankers' credits; the ranker with more of it has won.
+
+    ``clicks`` is the number of clicked positions.
+    """
     left_credit, right_credit = credits
     return Credit((left_credit, right_credit), clicks, duel_outcome(left_credit - right_credit))
 
@@ -201,7 +204,7 @@ class Interleaved:
         names = ("items", "rankers", "method", "memory")
         if not isinstance(data, Mapping) or not set(names) <= set(data):
             raise InvalidValue("interleaved", data, f"give an object with {', '.join(names)}")
-        items = ranking("interleaved.items", data["items"])
+        items = check_ranking("interleaved.items", data["items"])
         rankers = checks.integer("interleaved.rankers", data["rankers"], 1, MANY)
         method = checks.name("interleaved.method", data["method"])
         if not isinstance(data["memory"], Mapping):
@@ -215,10 +218,9 @@ class Interleaved:
 
 
 def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[Any]:
-    """Return an entry of a list's memory if it is valid.
+    """Return the entry ``name`` of a list's memory as a list if it is valid; otherwise raise InvalidValue.
 
-    It must have one cell per position, or, except for ``teams``, a row of such cells per ranker. Raise
-    InvalidValue otherwise.
+    ``teams`` must have one cell per position, other entries a row of such cells per ranker.
     """
     field = f"interleaved.memory.{name}"
     if name not in CELLS:
@@ -246,7 +248,7 @@ CELLS: dict[str, Callable[[Any, int], bool]] = {
 class InterleavingMethod(Checked):
     """Base of all interleaving methods.
 
-    A subclass is a frozen dataclass with ``_interleave``, ``_lists`` and ``_credits``.
+    A subclass is a frozen dataclass with ``_interleave``, ``_list_outcomes`` and ``_credit_clicks``.
 
     Parameters
     ----------
@@ -301,7 +303,7 @@ class InterleavingMethod(Checked):
         InvalidValue
             If the rankings are not of this form.
         """
-        return self._lists(self._check_rankings(rankings))
+        return self._list_outcomes(self._check_rankings(rankings))
 
     def credit(self, interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
         """Return the credit of each ranker for the clicks on a list that this method built.
@@ -325,7 +327,7 @@ class InterleavingMethod(Checked):
             raise InvalidValue("interleaved.method", interleaved.method, f"only {name} fits")
         if set(interleaved.memory) != {self._remembers}:
             raise InvalidValue("interleaved.memory", interleaved.memory, f"it must hold {self._remembers!r}")
-        return self._credits(interleaved, _check_clicks(interleaved.items, clicks))
+        return self._credit_clicks(interleaved, _check_clicks(interleaved.items, clicks))
 
     @property
     def _remembers(self) -> str:
@@ -347,7 +349,7 @@ class InterleavingMethod(Checked):
         if self.duels and len(rankings) != 2:
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
-        ranked = tuple(ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
+        ranked = tuple(check_ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
         items = {item for row in ranked for item in row}
         if len(set(map(type, items))) > 1 and len(set(map(str, items))) < len(items):
             warning = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
@@ -358,11 +360,11 @@ class InterleavingMethod(Checked):
         """Draw a list to show from validated rankings, and return it with its memory."""
         raise NotImplementedError
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield every possible list for validated rankings, with its probability."""
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and the list of every possible outcome, for validated rankings."""
         raise NotImplementedError
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return each ranker's credit for the clicked positions, which are validated and ascending."""
         raise NotImplementedError
 
@@ -373,10 +375,10 @@ class InterleavingMethod(Checked):
         return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
 
 
-def ranking(field: str, items: Any) -> tuple[Item, ...]:
-    """Validate ``items`` and return them as a tuple: at least one id, each once.
+def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
+    """Return a ranking as a tuple of ids, if it has at least one id and each only once.
 
-    ``field`` names them in errors.
+    ``field`` names the ranking in errors.
 
     Raises
     ------
@@ -406,8 +408,8 @@ def ranking(field: str, items: Any) -> tuple[Item, ...]:
 def fair_depth(rankings: Rankings, length: int) -> int:
     """Return the number of positions that every ranker can fill, whichever items the others pick.
 
-    Below them a ranker may have no items left, depending on earlier draws: credit there would favour
-    a ranker.
+    It is the length of the shortest ranking, at most ``length``. Below these positions a ranker may have no
+    items left, depending on earlier draws: credit there would favour a ranker.
     """
     return min(length, *map(len, rankings))
 
@@ -422,7 +424,7 @@ def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> lis
     return list(dict.fromkeys([*items, *by_rank]))[:length]
 
 
-def ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
+def find_ranks(rankings: Rankings, items: Sequence[Item]) -> list[list[int | None]]:
     """Return, per ranker, the rank (from 0) of each item in its ranking; None if the item is not in it."""
     tables = [{item: rank for rank, item in enumerate(row)} for row in rankings]
     return [[table.get(item) for item in items] for table in tables]

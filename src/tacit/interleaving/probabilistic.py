@@ -28,10 +28,10 @@ from tacit.interleaving.base import (
     complete_list,
     draw_index,
     fair_depth,
+    find_ranks,
     make_duel_credit,
-    ranks,
 )
-from tacit.interleaving.team_draft import MOST_RANKERS, shares
+from tacit.interleaving.team_draft import MOST_RANKERS, compute_round
 
 # ---- Probabilistic interleaving: every item can come from either ranker, better ranks more often
 
@@ -108,7 +108,7 @@ class Probabilistic(InterleavingMethod):
                 urn.remove(items[-1])
         return self._complete_draw(rankings, items, teams)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield every possible list, with its probability.
 
         Unless ``marginalised``, a list is yielded once per assignment of its items to teams.
@@ -128,7 +128,11 @@ class Probabilistic(InterleavingMethod):
                     yield joint, self._complete_draw(rankings, list(items), list(teams))
 
     def _complete_draw(self, rankings: Ranked, items: list[Item], teams: list[int]) -> Interleaved:
-        """Return the drawn items as a filled-up list, with shares or teams and the items' probability."""
+        """Return the list that begins with the drawn items and is filled up from the rankings.
+
+        Its memory has the shares of the rankers if ``marginalised``, else ``teams``, the rankers that drew;
+        its probability is that of drawing the items.
+        """
         chances = turn_chances(rankings, items, self.decay)
         total = chances.sum(axis=0)
         complete = complete_list(rankings, items, self.length)
@@ -140,8 +144,11 @@ class Probabilistic(InterleavingMethod):
         )
         return self._build_interleaved(complete, 2, memory, float(np.prod(total / 2)))
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the clicks on each team, or each ranker's probability of most clicks if ``marginalised``."""
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+        """Return the number of clicks on each team, or, if ``marginalised``, each ranker's chance of winning.
+
+        The chance is the probability that most clicks fell on the ranker's items, ties counted half.
+        """
         if not self.marginalised:
             teams = [interleaved.memory["teams"][position] for position in clicks]
             return make_duel_credit((float(teams.count(0)), float(teams.count(1))), len(clicks))
@@ -287,7 +294,7 @@ class ProbabilisticMultileave(InterleavingMethod):
                     urn.remove(items[-1])
         return self._complete_draw(rankings, items)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield every possible list with its probability."""
         union = list(dict.fromkeys(item for ranking in rankings for item in ranking))
         for items in permutations(union, fair_depth(rankings, self.length)):
@@ -296,10 +303,13 @@ class ProbabilisticMultileave(InterleavingMethod):
                 yield interleaved.probability, interleaved
 
     def _complete_draw(self, rankings: Ranked, items: list[Item]) -> Interleaved:
-        """Return the drawn items as a filled-up list, with the rankers' shares and the items' probability."""
+        """Return the list that begins with the drawn items and is filled up from the rankings.
+
+        Its memory has the rankers' shares of each item, its probability is that of drawing the items.
+        """
         chances = turn_chances(rankings, items, self.decay).T
         starts = range(0, len(items), len(rankings))
-        rounds = [shares(chances[start : start + len(rankings)]) for start in starts]
+        rounds = [compute_round(chances[start : start + len(rankings)]) for start in starts]
         complete = complete_list(rankings, items, self.length)
         padding = [None] * (len(complete) - len(items))
         share_rows = np.vstack([share for _, share in rounds]).T.tolist()
@@ -308,7 +318,7 @@ class ProbabilisticMultileave(InterleavingMethod):
             complete, len(rankings), [[*row, *padding] for row in share_rows], probability
         )
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sum of each ranker's shares of the clicked items."""
         share_rows = interleaved.memory["shares"]
         return Credit(
@@ -390,7 +400,7 @@ class Optimized(InterleavingMethod):
         choices = solve_lists(rankings, self.length, self.score)
         return self._build_choice(choices[draw_index([choice[0] for choice in choices], rng)])
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of each choice of positive probability."""
         for choice in solve_lists(rankings, self.length, self.score):
             yield choice[0], self._build_choice(choice)
@@ -401,7 +411,7 @@ class Optimized(InterleavingMethod):
         credits = [np.maximum(difference, 0.0).tolist(), np.maximum(-difference, 0.0).tolist()]
         return self._build_interleaved(items, 2, credits, probability)
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
         rows = interleaved.memory["credits"]
         return make_duel_credit((math.fsum(row[place] for place in clicks) for row in rows), len(clicks))
@@ -439,7 +449,7 @@ def credit_differences(
     for items in lists:
         left_ranks, right_ranks = (
             np.array([len(ranking) + 1.0 if rank is None else rank + 1.0 for rank in row])
-            for ranking, row in zip(rankings, ranks(rankings, items), strict=True)
+            for ranking, row in zip(rankings, find_ranks(rankings, items), strict=True)
         )
         credit = SCORES[score]
         difference = credit(left_ranks, right_ranks)
@@ -479,9 +489,10 @@ def compute_sensitivity(difference: Floats) -> Floats:
 def solve_lists(
     rankings: Ranked, length: int, score: str
 ) -> tuple[tuple[float, tuple[Item, ...], Floats], ...]:
-    """Return the possible lists with their optimal probabilities.
+    """Return the lists that optimized interleaving shows: probability, items and credit differences of each.
 
-    Only those above 0 are returned, with items and credit differences by position. Results are cached.
+    Probabilities are above 0 and sum to 1; a credit difference is the left ranker's credit for a click at a
+    position minus the right one's. Results are cached.
 
     Raises
     ------
@@ -499,8 +510,9 @@ def solve_lists(
 def _solve_program(unfairness: Floats, sensitivities: Floats) -> Any:
     """Return the most sensitive fair probabilities of lists; if none are fair, the least unfair ones.
 
-    ``unfairness`` has the left ranker's lead in credit for a click on each of the first k positions, summed,
-    by list and k. Raise MissingExtra without scipy.
+    ``unfairness``, shape (lists, positions), is the left ranker's lead in credit if each of the first k
+    positions is clicked; probabilities are fair if its mean is 0 for every k. Raises MissingExtra without
+    scipy.
     """
     try:
         from scipy.optimize import linprog

@@ -293,7 +293,9 @@ class CreditRule:
 
 
 def item_shares(shown: Interleaved, clicks: Sequence[int]) -> list[list[float]]:
-    """Return each ranker's share, from 0, of each item, one row per ranker, from the list's memory.
+    """Return how much of a click on each item counts for each ranker, one row per ranker.
+
+    It follows from the list's memory: 1 for an item of the ranker's team, or a stored share or credit.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ from tacit.interleaving.base import (
     Ranked,
     complete_list,
     fair_depth,
+    find_ranks,
     make_duel_credit,
-    ranks,
 )
 
 # ---- Balanced interleaving: the shown list holds, from the top, equally many items of both rankings
@@ -39,11 +39,14 @@ class MergingMethod(InterleavingMethod):
 
     def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw one of the two merged lists with a fair coin."""
-        candidates = [candidate for _, candidate in self._lists(rankings)]
+        candidates = [candidate for _, candidate in self._list_outcomes(rankings)]
         return candidates[int(rng.integers(2))]
 
     def _merge_both(self, rankings: Ranked) -> tuple[list[list[Item]], float]:
-        """Return the merged list of each leading ranker, and the probability of showing either one."""
+        """Return both merged lists, one per leading ranker, and the probability that a list is shown.
+
+        That is 1 if they are equal, else ½.
+        """
         merges = [merge_rankings(rankings, leader, self.length) for leader in range(2)]
         return merges, 1.0 if merges[0] == merges[1] else 0.5
 
@@ -93,16 +96,16 @@ class Balanced(MergingMethod):
 
     _remembers = "ranks"
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists, one per leading ranker, with probability ½ each."""
         merges, probability = self._merge_both(rankings)
         for items in merges:
-            yield 0.5, self._build_interleaved(items, 2, ranks(rankings, items), probability)
+            yield 0.5, self._build_interleaved(items, 2, find_ranks(rankings, items), probability)
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each ranker's top k, and the winner of the duel.
 
-        k is the least depth at which either ranking has the lowest clicked item.
+        k is the smaller of the two ranks of the lowest clicked item.
         """
         rank_rows = interleaved.memory["ranks"]
         if not clicks:
@@ -127,10 +130,10 @@ def merge_rankings(rankings: Ranked, leader: int, length: int) -> list[Item]:
 # ---- Debiased balanced interleaving: credit is weighed by the probability that items are seen
 
 
-def examination(field: str, value: Any) -> Any:
-    """Return the probabilities that positions are seen if they are valid: "inverse", or a tuple of numbers.
+def check_examination(field: str, value: Any) -> Any:
+    """Return the probability that each position is seen, as a tuple of numbers, or "inverse" unchanged.
 
-    Raise InvalidValue for other values, or if the first probability is 0.
+    Raises InvalidValue for other values, and if the first probability is 0.
     """
     if value == "inverse":
         return value
@@ -191,15 +194,15 @@ class DebiasedBalanced(MergingMethod):
     (('a', 'b', 'c'), array([1.33, 0.67, 0.  ]))
     """
 
-    examined: Annotated[Any, examination] = "inverse"
+    examined: Annotated[Any, check_examination] = "inverse"
     top: Annotated[int | None, optional(int_range(1, LONGEST))] = None
 
     _remembers = "credits"
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the two lists with probability ½ each, with the credits for a click at each position."""
         merges, probability = self._merge_both(rankings)
-        curve = self._curve()
+        curve = self._make_curve()
         seen_chances: dict[Item, float] = {}
         for items in merges:
             for place, item in enumerate(items):
@@ -216,7 +219,7 @@ class DebiasedBalanced(MergingMethod):
             ]
             yield 0.5, self._build_interleaved(items, 2, credits, probability)
 
-    def _curve(self) -> Floats:
+    def _make_curve(self) -> Floats:
         """Return the probability that each of 100 positions is seen; 0 below the end of a given curve."""
         curve = np.zeros(LONGEST)
         if self.examined == "inverse":
@@ -224,7 +227,7 @@ class DebiasedBalanced(MergingMethod):
         curve[: len(self.examined)] = self.examined[:LONGEST]
         return curve
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sums of the stored credits of the clicked positions, and the winner."""
         rows = interleaved.memory["credits"]
         return make_duel_credit((float(sum(row[place] for place in clicks)) for row in rows), len(clicks))
@@ -238,10 +241,10 @@ MOST_RANKERS = 16
 """Sums over all orders of a round take time 2^rankers."""
 
 
-def shares(chances: Floats) -> tuple[float, Floats]:
-    """Return the probability of a round's items, and of each ranker having picked each item, given the items.
+def compute_round(chances: Floats) -> tuple[float, Floats]:
+    """Return the probability of the items of a round, and the shares of its rankers in each item.
 
-    Both are exact sums over all orders of the rankers in the round.
+    In a round each ranker picks one item, in random order. Both results are exact sums over all orders.
 
     Parameters
     ----------
@@ -258,7 +261,7 @@ def shares(chances: Floats) -> tuple[float, Floats]:
 
     Examples
     --------
-    >>> total, share = shares(np.array([[1.0, 0.5], [0.0, 0.5]]))
+    >>> total, share = compute_round(np.array([[1.0, 0.5], [0.0, 0.5]]))
     >>> total
     0.25
     >>> share
@@ -347,16 +350,16 @@ class TeamDraftMultileave(InterleavingMethod):
             teams += order
         return self._complete_draft(rankings, items, teams)
 
-    def _lists(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the probability and every list, once per assignment of its items to teams."""
+    def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
+        """Yield the probability and the list of every draft; a list comes once per assignment to teams."""
         yield from self._list_drafts(rankings, [], [], 1.0)
 
     def _list_drafts(
         self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
-        """Yield the probability and every complete list that can follow from a partial draft.
+        """Yield the probability and the list of every way to complete a partial draft.
 
-        ``chance`` is the probability of the partial draft.
+        ``items`` and ``teams`` are drafted so far, with the probability ``chance``.
         """
         picks = self._count_picks(rankings, items)
         if not picks:
@@ -369,11 +372,14 @@ class TeamDraftMultileave(InterleavingMethod):
             yield from self._list_drafts(rankings, picked, [*teams, *order], order_chance)
 
     def _count_picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
-        """Return the number of items that are picked in the next round; 0 once the draft is over."""
+        """Return how many items are picked in the next round, after ``items``; 0 once the draft is over."""
         return min(len(rankings), fair_depth(rankings, self.length) - len(items))
 
     def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
-        """Return the draft as a list filled up with items of no team, with its teams and its probability."""
+        """Return the list that begins with the drafted items and is filled up with items of no team.
+
+        Its memory has the teams, and its probability is that of drafting the items.
+        """
         complete = complete_list(rankings, items, self.length)
         return self._build_interleaved(
             complete,
@@ -382,7 +388,7 @@ class TeamDraftMultileave(InterleavingMethod):
             draft_probability(rankings, items),
         )
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each ranker's team."""
         teams = [interleaved.memory["teams"][position] for position in clicks]
         counts = tuple(float(teams.count(ranker)) for ranker in range(interleaved.rankers))
@@ -402,9 +408,9 @@ def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> Non
 
 
 def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
-    """Return the probability of drafting these items in this order, summed over all teams.
+    """Return the probability of drafting these items in this order, summed over all assignments to teams.
 
-    Return None for more than 16 rankers.
+    None for more than 16 rankers, as the sum would take too long.
     """
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
@@ -424,7 +430,7 @@ def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
             else (captain[0] * followers[0][1] + captain[1] * followers[0][0]) / 2
             for captain, *followers in rounds
         )
-    return math.prod(shares(np.array(captains))[0] for captains in rounds)
+    return math.prod(compute_round(np.array(captains))[0] for captains in rounds)
 
 
 # ---- Team-draft interleaving: the rankers pick items for their teams, as captains do
@@ -474,7 +480,7 @@ class TeamDraft(TeamDraftMultileave):
 
     duels = True
 
-    def _credits(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
+    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the number of clicks on each team, and the winner of the duel."""
-        credit = super()._credits(interleaved, clicks)
+        credit = super()._credit_clicks(interleaved, clicks)
         return make_duel_credit(credit.credits, credit.clicks)

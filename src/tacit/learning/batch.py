@@ -76,9 +76,10 @@ def choose_rows(
     epochs: Ints,
     propensities: Floats | None,
 ) -> None:
-    """Observe each impression and decide row by row; draws from ``rng`` and updates ``state``.
+    """Observe each impression and decide, row by row; draws from ``rng`` and updates ``state``.
 
-    Fills ``actions``, shape (rows, action_width), ``epochs`` and, unless None, ``propensities``.
+    Fills ``actions`` with the arm indices to show, shape (rows, action_width), ``epochs`` with how often the
+    lane had restarted, and ``propensities``, unless it is None.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -92,7 +93,7 @@ def choose_rows(
 
 
 def refit_shared(params: Any, state: Any) -> None:
-    """Compute again, in ``state``, the quantities derived from the sums that all lanes share."""
+    """Recompute, in ``state``, the values that follow from the sums that all lanes share."""
     refit(params, state)
 
 
@@ -107,11 +108,12 @@ def force_rows(
     epochs: Ints,
     propensities: Floats,
 ) -> None:
-    """Observe each impression and decide row by row, but show the forced arms in place of the decision.
+    """Observe each impression and decide, row by row, but show the arms of ``forced`` in place of the
+    decision.
 
-    ``forced`` has the arm indices to show for each row; a row that begins with −1 keeps the policy's choice.
-    ``actions`` and ``epochs`` are filled. ``propensities`` become the policy's own probabilities of the arms
-    shown: 1 or 0 if it is not ``randomized``.
+    ``forced`` has the arm indices of each row; a row that begins with −1 keeps the policy's decision. Updates
+    ``state``, and fills ``actions`` and ``epochs``. ``propensities`` become the policy's own probabilities of
+    the arms shown; of a policy that is not ``randomized``, 1 if it would have shown them, else 0.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -137,10 +139,10 @@ def force_rows(
 
 
 def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill ``probabilities`` with each row's probability of choosing each entry of the batch's ``arms`` on
-    offer.
+    """Fill ``probabilities`` with the probability that the policy chooses each arm on offer, in the order of
+    the batch's ``arms``.
 
-    NaN if the policy does not know it; ``state`` is unchanged.
+    NaN if the policy does not know it; ``state`` does not change.
     """
     for i in range(len(batch.lanes)):
         impression = get_impression(batch, i)
@@ -151,9 +153,9 @@ def weigh_rows(params: Any, state: Any, batch: Batch, probabilities: Floats) -> 
 
 
 def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) -> None:
-    """Fill ``probabilities`` with the probability of each entry of ``arms`` at each position of the list.
+    """Fill ``probabilities`` with the probability that each arm on offer is at each position of the list.
 
-    Its shape is (entries of ``arms``, positions); ``state`` is unchanged.
+    The shape is (entries of the batch's ``arms``, positions); ``state`` does not change.
     """
     for i in range(len(batch.lanes)):
         cell_probabilities = probabilities[batch.starts[i] : batch.stops[i]]
@@ -163,7 +165,8 @@ def weigh_cells(params: Any, state: Any, batch: Batch, probabilities: Floats) ->
 def place_rows(
     params: Any, state: Any, batch: Batch, actions: Ints, prefixes: Floats, places: Floats
 ) -> None:
-    """Fill ``prefixes`` and ``places``, shape (rows, positions), for the lists shown in ``actions``.
+    """Fill ``prefixes`` and ``places``, shape (rows, positions), with probabilities of the lists shown in
+    ``actions``.
 
     ``prefixes`` is the probability that a list begins with the same arms down to the position, ``places`` the
     probability that it has the same arm at the position.
@@ -174,14 +177,19 @@ def place_rows(
 
 
 def observe_rows(params: Any, state: Any, batch: Batch) -> None:
-    """Update ``state`` by the impressions row by row, without deciding, drawing or learning."""
+    """Let the policy observe the impressions row by row, which updates ``state``; nothing is decided or
+    learned.
+    """
     for i in range(len(batch.lanes)):
         observe(params, state, batch.lanes[i], get_impression(batch, i))
 
 
 @kernel
 def count_shown(plays: Ints, lanes: Ints, actions: Ints, fresh: Booleans) -> None:
-    """Add 1 to ``plays`` for each arm that a row in ``fresh`` showed; nothing if ``plays`` has no columns."""
+    """Add 1 to ``plays``, in place, for each arm shown in a row of the mask ``fresh``.
+
+    Does nothing if ``plays`` has no columns, as for policies whose beliefs count all plays.
+    """
     if plays.shape[1] > 0:
         for i in range(len(lanes)):
             for k in range(actions.shape[1]):
@@ -202,8 +210,8 @@ def learn_rows(
 ) -> int:
     """Learn the outcomes row by row into ``state``; return the number of rows learned.
 
-    A row is learned only if its epoch is the present one of its lane. ``fresh`` is filled with the mask of
-    these rows, and their shown arms are counted in ``plays``.
+    A row is learned only if its lane has not restarted since the decision (by ``epochs``). ``fresh`` is
+    filled with the mask of learned rows, and their shown arms are counted in ``plays``.
     """
     learned = 0
     for i in range(len(batch.lanes)):
@@ -229,9 +237,9 @@ def replay_rows(
     propensities: Floats,
     fresh: Booleans,
 ) -> None:
-    """Update ``state`` row by row: observe the row's impression, then learn its outcome.
+    """Update ``state`` row by row: observe the impression, then learn its outcome.
 
-    The shown arms are counted in ``plays``. ``fresh`` must be True for all rows.
+    The shown arms are counted in ``plays``. ``fresh``, the mask of rows to count, must be True for all rows.
     """
     for i in range(len(batch.lanes)):
         lane = batch.lanes[i]
@@ -252,9 +260,9 @@ def correct_rows(
     propensities: Floats,
     epochs: Ints,
 ) -> int:
-    """Replace the learned rewards ``before`` by ``after`` in ``state``; return the number of rows corrected.
+    """Replace learned rewards ``before`` by ``after``, in ``state``; return the number of rows corrected.
 
-    A row is corrected only if its lane has not restarted since.
+    A row is corrected only if its lane has not restarted since the decision (by ``epochs``).
     """
     corrected = 0
     for i in range(len(batch.lanes)):

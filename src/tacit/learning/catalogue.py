@@ -225,10 +225,10 @@ class Catalogue:
                 del self._members[segment]
 
     def warn_of_passed_vectors(self, offers: Sequence[Any]) -> None:
-        """Warn, once, if vectors are passed for candidates that are in the catalogue, as the passed ones are
-        used.
+        """Warn, only once, if vectors are passed for items of the catalogue: the passed ones are used, not
+        the catalogue's.
 
-        ``offers`` has the candidates of each decision; only the first of each is looked up.
+        ``offers`` has the candidates of each decision; only the first one of each is looked up.
         """
         firsts = (arm for arms in offers if arms is not None for arm in islice(checks.offer(arms), 1))
         stored_arm = next((arm for arm in firsts if arm in self._rows), None)
@@ -258,9 +258,8 @@ class Catalogue:
         return list(self._members.get(name, ()))
 
     def known(self, ids: Sequence[Arm]) -> list[Arm]:
-        """Return the ids that are in the catalogue, in their order, and drop the others.
-
-        For example, a search may return ids of removed items.
+        """Return the ids that are in the catalogue, in their order; others, such as of removed items, are
+        left out.
         """
         return [id for id in checks.names("ids", checks.as_list(ids)) if id in self._rows]
 
@@ -269,7 +268,7 @@ class Catalogue:
         return {segment: len(members) for segment, members in self._members.items()}
 
     def locate(self, ids: Sequence[Arm] | None, segment: str | None = None) -> CandidateSet:
-        """Return items and their present vectors as candidates: those with ``ids``, or all, or all of a
+        """Return items with their present vectors as candidates: the items ``ids``, or all items, or all of a
         segment.
 
         Raises
@@ -361,9 +360,10 @@ class Catalogue:
         return copy
 
     def columns(self) -> tuple[list[Arm], list[str | None], Halves]:
-        """Return ids, segments and vectors of all items, in their order; the caller must not change them.
+        """Return ids, segments and vectors of all items, in the order of ids; the caller must not change
+        them.
 
-        Rows of removed and replaced items are dropped first.
+        Rows of removed and replaced items are dropped from the catalogue first.
         """
         if len(self._rows) < len(self._ids):
             self._close_gaps()
@@ -393,7 +393,9 @@ class Catalogue:
     # Internal --------------------------------------------------------------------------------
 
     def _find_rows(self, field: str, ids: Sequence[Arm]) -> Ints:
-        """Return the rows of items; raise UnknownName, with argument name ``field``, if one is missing."""
+        """Return the rows of items in the catalogue; raise UnknownName if one is missing, naming the argument
+        ``field``.
+        """
         try:
             return np.array([self._rows[id] for id in ids], np.int64)
         except (KeyError, TypeError):
@@ -444,8 +446,9 @@ class Catalogue:
         return halves
 
     def _validate_segments(self, argument: Any, count: int) -> list[str | None]:
-        """Return a list of ``count`` segments from one for all or one per item; raise InvalidValue for other
-        lists.
+        """Return a segment or None for each of ``count`` items; ``argument`` is one for all, or one for each.
+
+        Raises InvalidValue for a list of another length.
         """
         if argument is None or isinstance(argument, str):
             return [argument if argument is None else checks.name("segments", argument)] * count
@@ -455,9 +458,9 @@ class Catalogue:
         return [None if segment is None else checks.name("segments", segment) for segment in segments]
 
     def _make_room(self, count: int) -> None:
-        """Copy the vectors to an array of at least 1.25 times their rows if ``count`` more do not fit.
+        """Enlarge the array of vectors by at least a quarter if ``count`` more rows do not fit.
 
-        If a quarter of the rows is unused, unused rows are dropped first.
+        If a quarter of the rows is unused, these are dropped first.
         """
         row_count = len(self._ids)
         if row_count + count <= len(self._vectors):
@@ -471,8 +474,8 @@ class Catalogue:
         self._vectors = vectors
 
     def _close_gaps(self) -> None:
-        """Drop the rows of removed and replaced items from all columns; the order of items stays, rows are
-        renumbered.
+        """Drop the rows of removed and replaced items from all columns; the remaining rows are renumbered in
+        order.
         """
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         self._vectors = self._vectors[rows]

@@ -135,7 +135,9 @@ class ColumnLearner(Generic[ArmT_co]):
         return self.lanes.lane(checks.key(key))
 
     def use_policy(self, policy: Policy, offer: Offer) -> None:
-        """Set the policy and the offer, and rebuild the loops and the reader; the state is unchanged."""
+        """Replace the policy and the offer, and rebuild loops and reader for them; the state does not
+        change.
+        """
         self._policy, self.offer = policy, offer
         self.reads_contexts, self._no_features = policy.context_dim > 0, policy.feature_dims == (0, 0)
         self._is_plain = self._no_features and not self.reads_contexts
@@ -216,9 +218,10 @@ class ColumnLearner(Generic[ArmT_co]):
     ) -> Decisions[ArmT_co]:
         """Choose for many impressions, in their order, and return the decisions as columns.
 
-        ``inputs`` are contexts, arms, relevance and examination as in :meth:`Learner.choose_many`. ``forced``
-        has a row of arm indices to show in place of each choice, −1 first to keep the policy's; propensities
-        are the policy's own for the arms shown. New keys get lanes, and the decisions are counted.
+        ``inputs`` are contexts, arms, relevance and examination, as in :meth:`Learner.choose_many`.
+        ``forced`` has a row of arm indices to show in place of each choice; a row that begins with −1 keeps
+        the policy's choice. Propensities are the policy's own probabilities of the arms shown. New keys get
+        lanes, and the decisions are counted.
         """
         rows, loops = len(keys), self.loops
         contexts, arms, relevance, examination = inputs
@@ -295,10 +298,11 @@ class ColumnLearner(Generic[ArmT_co]):
         return int(self.loops.correct(self.loops.params, self.state, *columns))
 
     def observe_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Update the state by the impressions of decisions read from a log, without deciding again; count
-        them.
+        """Let the policy observe the impressions of logged decisions, which updates the state, and count the
+        decisions.
 
-        Learning their feedback afterwards restores the exact state of the learner that made them.
+        Nothing is decided again. Learning their feedback afterwards restores the exact state of the learner
+        that made them.
         """
         batches: Iterable[Batch]
         if isinstance(decisions, Decisions) and decisions.lanes is self.lanes.lane_of_key:
@@ -315,8 +319,8 @@ class ColumnLearner(Generic[ArmT_co]):
 
 
 def refit_sums(learner: ColumnLearner[Any]) -> None:
-    """Compute again the quantities derived from the sums that all keys share; nothing if there are no
-    such sums.
+    """Recompute the values in the state that follow from sums that all keys share; do nothing if there are
+    none.
     """
     if learner.policy.sums:
         learner.loops.refit(learner.loops.params, learner.state)
@@ -327,8 +331,8 @@ def build_decisions(
 ) -> Decisions[ArmT_co]:
     """Return columns as ``Decisions`` of this learner, without keys; nothing is decided or counted.
 
-    Each row has its impression, in a lane of this learner, the arm indices that were shown, the epoch,
-    and the propensity, NaN if the policy is deterministic.
+    A row has its impression, in a lane of this learner, the arm indices shown, the epoch, and the propensity,
+    NaN if the policy is deterministic.
 
     Examples
     --------
@@ -349,10 +353,10 @@ def check_propensities(
     offered: Sequence[int] | Ints,
     error: Callable[[int, str], Exception] | None = None,
 ) -> None:
-    """Raise if a propensity is missing or too small for a policy that learns from propensities.
+    """Raise if a propensity is missing or too small, and the policy learns from propensities.
 
-    ``propensities`` are NaN or None where a row has none, ``offered`` is the number of arms offered to a
-    row; ``error`` returns the exception for a row and a message, by default an ``InvalidValue``.
+    ``propensities`` are NaN or None where a row has none; ``offered`` is the number of arms on offer in a
+    row. ``error`` returns the exception for a row and a message; by default it is an ``InvalidValue``.
     """
     if not learner.least_share:
         return
@@ -387,10 +391,11 @@ def count_plays(learner: ColumnLearner[Any], lane: int) -> Floats:
 def replay_rows(
     learner: ColumnLearner[Any], batch: Batch, actions: Ints, feedback: Floats, propensities: Floats
 ) -> None:
-    """Learn logged decisions as if made here, each with its feedback before the next decision, and count
+    """Learn logged decisions as if made by this learner, each with its feedback before the next, and count
     them.
 
-    The columns are as for :meth:`learn_rows` and are not validated; restarts in between do not drop rows.
+    The columns are as for :meth:`learn_rows` and are not validated. A row is learned even if its lane
+    restarts before.
     """
     fresh = np.ones(len(actions), np.bool_)
     columns = batch, learner.lanes.plays, actions, feedback, propensities, fresh
@@ -401,10 +406,10 @@ def replay_rows(
 def add_candidates(
     learner: ColumnLearner[Any], rows: int, inputs: tuple[Any, Any, Any, Any]
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the impressions' arguments, with ids and vectors of the catalogue if relevance is missing.
+    """Return an impression's arguments; without relevance, ids and vectors of the catalogue are filled in.
 
-    Without a catalogue or with relevance they are returned unchanged. Raises UnknownName for unknown
-    items.
+    They are unchanged if relevance was passed, or without items in a catalogue. Raises UnknownName for
+    unknown items.
     """
     contexts, arms, relevance, examination = inputs
     if relevance is not None or learner.catalogue is None or not len(learner.catalogue):

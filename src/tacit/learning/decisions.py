@@ -124,7 +124,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         return not self == value
 
     def __hash__(self) -> int:
-        """Return a hash of what identifies the decision."""
+        """Return a hash of id, key and arms shown; equal decisions have equal ones."""
         return hash((self.id, self.key, self.shown))
 
     def lean(self) -> Decision[ArmT_co]:
@@ -186,7 +186,9 @@ class Decision(NamedTuple, Generic[ArmT_co]):
 
     @property
     def arm(self) -> ArmT_co:
-        """The arm shown; the left one of a duel, the first one of a slate, which is warned of."""
+        """The arm shown; for a duel the left one and for a slate the first one, with a warning that there are
+        more.
+        """
         if len(self.slots) > 1:
             message = f"arm: {self.shown[0]!r} is the first alone of what is shown; decision.shown has all"
             warnings.warn(message, AssumptionWarning, stacklevel=2)
@@ -256,7 +258,9 @@ def _parse_array(field: str, fields: dict[str, Any], kind: Any, axes: int) -> An
 
 
 class FeaturedArms(NamedTuple):
-    """The arms whose features a decision has, the shown arms among them, and the features."""
+    """The arms whose features a decision holds, the indices of the shown arms among these, and the
+    features.
+    """
 
     arms: Ints
     slots: Ints
@@ -267,11 +271,13 @@ class FeaturedArms(NamedTuple):
 def find_featured_arms(
     offered: Ints, slots: Ints, relevance: Floats, examination: Floats, *, named: bool, listed: bool
 ) -> FeaturedArms:
-    """Return the arms whose features a decision has, with the shown arms among them, and the features.
+    """Return the arms whose features a decision holds, the indices of the shown arms among these, and the
+    features.
 
-    The arms are all arms on offer, or the shown arms of a lean decision. If arms are not ``named``, an arm's
-    index is its row among the features. For ``listed`` policies the order on offer matters, so a lean
-    decision's features are expanded to all arms on offer, with zeros for arms not shown.
+    The arms are all arms on offer, or only the shown ones if the decision is lean. Arms without names are
+    numbered by the rows of their features, so a lean decision's arms are renumbered from 0. A ``listed``
+    policy reads the order on offer: there all arms on offer are returned, and arms that were not shown get
+    features of 0.
 
     Examples
     --------
@@ -296,9 +302,9 @@ def find_featured_arms(
 
 
 def split_by_size(sizes: Sequence[int], width: int, numbers: int | None = None) -> Iterator[slice]:
-    """Yield slices of decisions with at most ``numbers`` feature values each, to bound memory.
+    """Yield slices of consecutive decisions, each with at most ``numbers`` feature values, to bound memory.
 
-    A single decision may have more.
+    A slice of a single decision may have more.
 
     Parameters
     ----------
@@ -324,15 +330,16 @@ def split_by_size(sizes: Sequence[int], width: int, numbers: int | None = None) 
 
 
 def count_features_per_arm(policy: Policy) -> int:
-    """Return the number of feature values per arm on offer that reading a decision allocates, or 0.
+    """Return the number of feature values that reading a lean decision allocates for each arm on offer.
 
-    It is not 0 for list policies that identify arms by their features, as the order on offer matters there.
+    It is 0, except for list policies that know arms by their features: they need all arms on offer, in their
+    order.
     """
     return sum(policy.feature_dims) if policy.arms is None and policy.showing.listed else 0
 
 
 def _scatter_rows(rows: Floats, places: Ints, count: int) -> Floats:
-    """Return an array of ``count`` rows that has ``rows`` at ``places`` and zeros elsewhere.
+    """Return an array of ``count`` rows that has ``rows`` at the indices ``places``, and zeros elsewhere.
 
     If ``rows`` is empty, it is returned unchanged.
     """
@@ -440,7 +447,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         )
 
     def __iter__(self) -> Iterator[Decision[ArmT_co]]:
-        """Return an iterator over the rows as :class:`Decision`."""
+        """Iterate over the rows as :class:`Decision`."""
         # Column by column, since a Python loop over rows would take longer than deciding.
         batch, contexts = self.batch, self.batch.contexts
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
@@ -469,7 +476,9 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return map(Decision._make, zip(*columns, strict=False))
 
     def _find_shown_arms(self, i: int) -> tuple[ArmT_co, ...]:
-        """Return the arms shown in row ``i``, without empty positions."""
+        """Return the names of the arms shown in row ``i``, without empty positions; their indices if they
+        have none.
+        """
         slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
         if self.offers is None:
             return tuple(self.names[slot] for slot in slots)
@@ -522,8 +531,10 @@ class LearningWatch:
     """
 
     def __init__(self, clicks: bool, watches_order: bool) -> None:
-        """Start watching: rewards if they are ``clicks``, of which most are 0, and the order of learning if
-        ``watches_order``.
+        """Create a watch that has seen no decision.
+
+        With ``clicks``, most rewards should be 0, and missing zeros and tiny rewards are looked for. With
+        ``watches_order``, the order in which zeros and other rewards are learned is tested, too.
         """
         self.ring = array("q", [-1]) * RING_SIZE
         self.warned = False
@@ -535,14 +546,17 @@ class LearningWatch:
         self._first, self._last = -1, -1
 
     def stop(self) -> None:
-        """Stop watching the order and missing zeros for good, as a feedback window takes care of both."""
+        """Stop looking for missing zeros and sorted order for good; for feedback windows, which avoid
+        both.
+        """
         self.remaining, self._stopped = 0, True
 
     def check_missing(self, decision_count: int) -> str:
-        """Return a warning if no decision was learned, few and none with 0, or all rewards are tiny; or "".
+        """Return a warning about what was learned of ``decision_count`` decisions, or ""; nothing is changed
+        or issued.
 
-        Also warns if all rewards are suspiciously small, from 10,000 decisions on. Issues and records
-        nothing.
+        It warns if nothing was learned of 10,000 decisions; if at most half of the decisions were learned, at
+        least 20 of them and none with reward 0; or if after 10,000 decisions no reward was above 0.01.
         """
         count = RING_SIZE - self.ring.count(-1)
         if self._stopped:
@@ -559,17 +573,20 @@ class LearningWatch:
         return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
 
     def check_order(self, decision: Decision, clicked: bool, decision_count: int, keys: int) -> str:
-        """Record the order of a learned decision; return a warning text if zeros are missing or sorted, else
-        "".
+        """Record when a decision is learned; return a warning if zeros are missing or learned apart from
+        other rewards, else "".
 
-        Zeros are missing if none is among the first 200 although a third of the decisions up to the last is
-        not learned: by chance this has a probability of at most .00004 if .95 of the decisions have a reward,
-        and less otherwise. Zeros and rewards are sorted if they differ in how many are learned late, that is
-        at least ten decisions of a key behind a newer one of the same key: by Fisher's exact test, after each
-        50 decisions, on both sides, with an error of 1.25e-5 each and 1e-4 in total if outcomes do not depend
-        on when they are learned. Decisions of other learners are not recorded.
+        Zeros are missing if none is among the first 200 learned decisions although at least a third of the
+        decisions in their range of ids is not learned: if .95 of the decisions have a reward, this happens by
+        chance with a probability of at most .00004, else with a smaller one.
 
-        ``decision_count`` and ``keys`` are the learner's numbers of decisions and of keys.
+        Zeros and other rewards are learned apart if one kind is late more often. A decision is late if it is
+        learned after a decision of its key that is ten or more newer. Fisher's exact test compares both kinds
+        after each 50 decisions; its error is 1.25e-5 on each side, and 1e-4 in all tests, if outcomes do not
+        depend on when they are learned.
+
+        ``clicked`` is True if the reward is not 0. ``decision_count`` and ``keys`` are the learner's numbers
+        of decisions and of keys. Decisions of other learners, with larger ids, are not recorded.
         """
         if decision.id >= decision_count:
             return ""
@@ -598,10 +615,11 @@ class LearningWatch:
     def warn_repeated(
         self, decision: Decision, decision_count: int, repeated: int = 1, depth: int = 3
     ) -> None:
-        """Warn, once, that ``repeated`` decisions were learned before, of which ``decision`` is the first.
+        """Warn, only once, that ``repeated`` decisions had been learned before; ``decision`` is the first of
+        them.
 
-        Decisions of other learners, with ids that this learner has not reached, are ignored. The warning
-        points at the caller ``depth`` calls up.
+        A decision of another learner, with an id of at least ``decision_count``, is ignored. The warning
+        shows the line of code ``depth`` calls up.
         """
         if self.warned or decision.id >= decision_count:
             return
@@ -619,10 +637,10 @@ class LearningWatch:
     def record_many(
         self, decisions: Sequence[Decision], rewards: Floats, decision_count: int, keys: int
     ) -> str:
-        """Record the rewards, ids and order of learned decisions, and warn of the first repeated ones.
+        """Record ids, rewards and order of learned decisions; warn if some had been learned before.
 
-        Returns the text of another warning to give, about zeros that are missing or sorted, or "".
-        ``decision_count`` and ``keys`` are the learner's numbers of decisions and of keys.
+        Returns the text of another warning, about zeros that are missing or learned apart, which the caller
+        issues; or "". ``decision_count`` and ``keys`` are the learner's numbers of decisions and of keys.
         """
         clicked: Any = rewards.any(axis=1)
         self.has_zero = self.has_zero or not clicked.all()
@@ -649,9 +667,10 @@ class LearningWatch:
 
 
 def compute_late_p_value(zeros: int, late_zeros: int, rewards: int, late_rewards: int) -> float:
-    """Return the one-sided p-value of Fisher's exact test that zeros and rewards are late equally often.
+    """Return the p-value of Fisher's exact test of whether zeros and rewards are late equally often.
 
-    The smaller of the p-values of both sides is returned.
+    It is one-sided: the smaller one of both sides. ``zeros`` and ``rewards`` are counts of learned decisions,
+    the late ones included.
 
     Examples
     --------

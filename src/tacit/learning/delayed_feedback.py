@@ -80,8 +80,8 @@ class Delays(NamedTuple):
 
     @classmethod
     def create(cls, window: int, classes: int) -> Delays:
-        """Return the distribution without any clicks, for a window in microseconds; the learning age is the
-        window.
+        """Return the distribution without any clicks, for a ``window`` in microseconds, which is also the
+        learning age.
         """
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
@@ -149,9 +149,9 @@ class OpenFeedback(NamedTuple):
 
 
 def enlarge_queue(queue: Queue, count: int) -> Queue:
-    """Return a queue with room for ``count`` more, without decisions that every cursor has passed.
+    """Return a queue with room for ``count`` more decisions, without those that every cursor has passed.
 
-    If the present arrays suffice they are reused and changed; otherwise the result has new arrays.
+    If the arrays have room, they are reused and changed; otherwise the result has new arrays.
     """
     first, size = int(queue.cursor.min()), int(queue.size[0])
     remaining = size - first
@@ -162,9 +162,9 @@ def enlarge_queue(queue: Queue, count: int) -> Queue:
 
 
 def enlarge_delays(delays: Delays, classes: int) -> Delays:
-    """Return a copy of the distributions enlarged to a total of ``classes`` arms, and estimated again.
+    """Return a copy of the distributions for a total of ``classes`` arms, estimated again.
 
-    A new arm has no clicks yet, so its distribution is that of all arms.
+    A new arm has no clicks yet, so it starts with the distribution of all arms.
     """
     larger = copy_to_larger(delays, Delays.create(int(delays.edges[-1]), classes))
     refit_delays(larger)
@@ -176,7 +176,7 @@ def enlarge_delays(delays: Delays, classes: int) -> Delays:
 
 @kernel
 def find_class(delays: Delays, arm: int) -> int:
-    """Return the row of an arm in the arrays of ``delays``; 0 if it has no row of its own."""
+    """Return the row of an arm in the arrays of ``delays``; 0 if delays are not distinguished by arm."""
     return int(arm) if 0 <= arm < len(delays.clicks) else 0
 
 
@@ -184,7 +184,7 @@ def find_class(delays: Delays, arm: int) -> int:
 def compute_share_in_bin(delays: Delays, arm: int, b: int) -> int:
     """Return the share of an arm's clicks that have come by the middle of bin ``b``, in units of 1/1024.
 
-    It is 1024 (the whole) for decisions without a single arm, such as duels.
+    It is 1024, the whole, for decisions that do not show one arm (``arm`` −1), such as duels.
     """
     if arm < 0:
         return OPEN_UNIT
@@ -202,10 +202,11 @@ def enqueue(
     entry: int,
     start: int,
 ) -> None:
-    """Append a decision to the queue when its window starts, and count it as open in the policy's state.
+    """Append a decision to the queue, and count it as open in the policy's ``state``; its window starts at
+    ``start``.
 
-    The queue must have room, and ``open_feedback`` must have the decision's lane and arm at ``entry``; its
-    other fields are reset. With lane −1 the decision is not counted.
+    The queue must have room, and ``open_feedback`` must have the decision's lane and arm at index ``entry``;
+    its other fields are reset. With lane −1 the decision is not counted in ``state``.
     """
     place = queue.size[0]
     queue.start[place], queue.entry[place] = start, entry
@@ -222,9 +223,10 @@ def enqueue(
 
 @kernel
 def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
-    """Count a click of class ``k`` in bin ``b`` of ``delays``, whose delay is at most the bin's end.
+    """Count a click of class ``k`` with a delay of at most the end of bin ``b``; if it is in the bin, add it
+    to the bin.
 
-    Counts of a bin with more than 400 clicks are halved.
+    Counts of a bin with more than 400 clicks are halved, so that changes of delays are followed.
     """
     delays.risk[k, b] += 1.0
     if b == 0 or delay > delays.edges[b - 1]:
@@ -241,11 +243,12 @@ def count_click(delays: Delays, k: int, b: int, delay: int) -> None:
 def pass_edges(
     params: object, state: object, delays: Delays, queue: Queue, open_feedback: OpenFeedback, time: int
 ) -> None:
-    """Process the edges of bins that queued decisions have reached by ``time``; nothing is learned yet.
+    """Update counts for all ends of bins that queued decisions have reached by ``time``; nothing is learned
+    yet.
 
-    At each edge the decision's click, if any, is counted in ``delays``, and its open count in the policy's
-    ``state`` grows to the share of clicks that come by the middle of the next bin. The queue's cursors
-    advance.
+    When a decision reaches a bin's end, its click, if any, is counted in ``delays``, and its open count in
+    the policy's ``state`` grows to the share of clicks that come by the middle of the next bin. The queue's
+    cursors advance.
     """
     for b in range(EDGES):
         place, edge = queue.cursor[b], delays.edges[b]
@@ -278,10 +281,10 @@ def record_feedback(
     reward: float,
     final: bool,
 ) -> None:
-    """Record feedback on a decision, and adjust its open counts in the policy's state.
+    """Record feedback on an open decision, and adjust its open counts in the policy's ``state``.
 
-    ``reward`` is the decision's total so far; ``delay`` is recorded unless it is 0; ``final`` means that the
-    reward cannot change. With lane −1, as of a learned decision, the policy's state is unchanged.
+    ``reward`` is the decision's total so far; ``delay`` is recorded unless the reward is 0; ``final`` means
+    that the reward cannot change. With lane −1, as for a learned decision, ``state`` does not change.
     """
     if reward != 0.0:
         open_feedback.delay[entry] = delay
@@ -305,11 +308,11 @@ def release(
     time: int,
     age: int,
 ) -> int:
-    """Move the queue's cursor past the leading decisions that are older than ``age`` or final; return its new
-    place.
+    """Release the first decisions of the queue that are older than ``age`` or final; return the index after
+    them.
 
-    Their open counts are subtracted from the policy's ``state`` and their lanes set to −1. The caller learns
-    them next.
+    The queue's cursor moves there; their open counts are subtracted from the policy's ``state``, and their
+    lanes become −1. The caller learns them next.
     """
     place = queue.cursor[RELEASED]
     while place < queue.size[0]:
@@ -330,7 +333,9 @@ def release(
 
 @kernel
 def is_outgrown(delays: Delays) -> bool:
-    """True if clicks have grown by 5 % since the last estimation of the distribution."""
+    """True if there are so many new clicks since the last estimation, 5 % more, that it should be
+    repeated.
+    """
     total, classes = 0.0, len(delays.clicks)
     for k in range(classes):
         total += delays.clicks[k]
@@ -341,11 +346,11 @@ def is_outgrown(delays: Delays) -> bool:
 
 @kernel
 def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) -> float:
-    """Return the delay by which ``share`` of the delays between ``low`` and ``high`` with this mean have
+    """Return the delay by which ``share`` of the delays between ``low`` and ``high``, of a given mean, have
     come.
 
-    They are taken as uniform about their mean up to the nearer end. Delays may be nearly equal; a uniform
-    distribution over the bin could put the quantile before all of them.
+    Delays are taken as uniform about their mean, up to the nearer end: they may be nearly equal, and a
+    uniform distribution over the bin could put the quantile before all of them.
     """
     if 2.0 * mean > low + high:
         low = 2.0 * mean - high
@@ -356,9 +361,10 @@ def compute_quantile_in_bin(low: float, high: float, mean: float, share: float) 
 
 @kernel
 def refit_delays(delays: Delays) -> None:
-    """Estimate again, in ``delays``, the share of clicks that have come by each edge, and the learning age.
+    """Estimate again, in ``delays``, the share of clicks that have come by each bin's end, and the learning
+    age.
 
-    The learning age is when 95 % of clicks have come, at most the window, and the window with fewer than 10
+    The learning age is when 95 % of clicks have come, at most the window; it is the window with fewer than 10
     clicks. The estimator is the product limit in reverse time, for right-truncated delays: its hazard is the
     share of clicks in a bin among those with a delay of at most the bin's end.
     """
@@ -369,6 +375,8 @@ def refit_delays(delays: Delays) -> None:
     longest = 0.0
     # The first round estimates all arms together.
     for k in range(-1, classes):
+        # From the last bin to the first: ``share`` of clicks that have come by the bin's end, ``upper`` by
+        # the next one's; ``reached`` is the delay by which 95 % have come.
         share, reached, upper = 1.0, -1.0, 1.0
         for b in range(EDGES - 1, -1, -1):
             risk, clicked, took = 0.0, 0.0, 0.0
@@ -397,9 +405,10 @@ def refit_delays(delays: Delays) -> None:
 
 @kernel
 def compute_learning_age(delays: Delays, time: int) -> int:
-    """Return the age at which decisions are learned at ``time``: the estimated age, or the whole window.
+    """Return the age at which decisions are learned at ``time``: the estimated age or, at first, the whole
+    window.
 
-    It is the window as long as the first window has not lasted three times the estimated age.
+    It is the window until three times the estimated age, or the whole first window, has passed.
     """
     age, window = delays.age[0], delays.edges[EDGES - 1]
     elapsed = time - delays.begin[0]

@@ -39,10 +39,11 @@ RUNNING = (((1.0 - NODES[:, None] ** _powers) / _powers) @ np.linalg.inv(np.vand
 
 
 def compute_intervals(successes: Floats, failures: Floats, means: Floats, confidence: float = 0.95) -> Floats:
-    """Return the ends of each arm's central credible interval of the mean reward, shape (arms, 2).
+    """Return the ends of each arm's credible interval of the mean reward, shape (arms, 2).
 
-    If the reported mean lies outside of it, as for an arm without clicks, the interval is shifted: it has the
-    same probability and ends at the mean.
+    It is the central interval, unless the reported mean lies outside, as for an arm without clicks: then it
+    is shifted until it ends at the mean, with the same probability. Quantiles are computed on a grid of
+    log-odds.
 
     Parameters
     ----------
@@ -64,17 +65,17 @@ def compute_intervals(successes: Floats, failures: Floats, means: Floats, confid
     tail = (1.0 - confidence) / 2.0
     ends = np.empty((len(means), 2))
     for i, (low, high) in enumerate(zip(*_find_range(successes, failures, TAIL), strict=True)):
-        y = np.linspace(low, high, GRID_POINTS)
-        exponent = successes[i] * y - (successes[i] + failures[i]) * np.logaddexp(0.0, y)
+        logits = np.linspace(low, high, GRID_POINTS)
+        exponent = successes[i] * logits - (successes[i] + failures[i]) * np.logaddexp(0.0, logits)
         density = np.exp(exponent - exponent.max())
         mass = density / density.sum()
         below = np.cumsum(mass) - 0.5 * mass
         with np.errstate(divide="ignore"):
-            odds = np.log(means[i]) - np.log1p(-means[i])
-        under = float(np.interp(odds, y, below, 0.0, 1.0))
+            mean_logit = np.log(means[i]) - np.log1p(-means[i])
+        share_below_mean = float(np.interp(mean_logit, logits, below, 0.0, 1.0))
         # A mean that is NaN fails any comparison, which leaves the central interval.
-        start = max(min(tail, under), under - confidence)
-        interval = 1.0 / (1.0 + np.exp(-np.interp([start, start + confidence], below, y)))
+        start = max(min(tail, share_below_mean), share_below_mean - confidence)
+        interval = 1.0 / (1.0 + np.exp(-np.interp([start, start + confidence], below, logits)))
         # The ends of the grid and rounding may leave the mean slightly outside.
         ends[i] = np.fmin(interval[0], means[i]), np.fmax(interval[1], means[i])
     return ends
@@ -83,9 +84,9 @@ def compute_intervals(successes: Floats, failures: Floats, means: Floats, confid
 def compute_best_probabilities(successes: Floats, failures: Floats) -> Floats:
     """Return the probability that each arm is the best, ∫ fᵢ ∏ Fⱼ, for all arms in one pass.
 
-    The panels over the log-odds are as in :mod:`tacit.policies.stationary.beta_maximum`; every
-    arm's density and distribution at their nodes are used in all integrals. The work is arms ×
-    nodes. Arms with equal posteriors are computed once.
+    The integral is cut into panels over the log-odds as in :mod:`tacit.policies.stationary.beta_maximum`;
+    every arm's density and distribution at their nodes are used for all arms. The work is arms × nodes. Arms
+    with equal posteriors are computed once.
 
     Parameters
     ----------
@@ -115,7 +116,8 @@ def compute_best_probabilities(successes: Floats, failures: Floats) -> Floats:
 
 
 def _find_range(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
-    """Return the lowest and the highest log-odds beyond which each Beta variable has negligible probability.
+    """Return the lowest and the highest log-odds with a density that is not negligible, for Beta(s, f)
+    variables.
 
     ``tail`` is the length of the added tails in e-foldings.
     """
@@ -126,9 +128,8 @@ def _find_range(s: Floats, f: Floats, tail: float) -> tuple[Floats, Floats]:
 
 # The integral is over log-odds, where all densities are smooth, by Gauss-Legendre quadrature in panels.
 def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
-    """Return the probability of being the best for one arm of each kind, with ``counts`` arms of a kind.
-
-    ``s`` and ``f`` are the parameters of the Beta posteriors.
+    """Return the probability of being the best for one arm of each kind; a kind is Beta(s, f), and has
+    ``counts`` arms.
     """
     low, high = _find_range(s, f, LONG_TAIL)
     bottom, y = float(low.max()), float(high.max())
@@ -160,11 +161,10 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
 
 
 def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
-    """Return the width of an integration panel whose upper end is ``y``, within which all densities are
-    smooth.
+    """Return the width of the panel below log-odds ``y``, narrow enough that all densities in it are smooth.
 
-    ``s`` and ``f`` are the parameters of the Beta posteriors, ``high`` the log-odds above which each density
-    is negligible; ``widest`` is the largest width in standard deviations.
+    The densities are of Beta(s, f) variables; ``high`` has the log-odds above which each is negligible;
+    ``widest`` is the largest width in cores of a density.
     """
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     widths = widest * core
@@ -219,16 +219,15 @@ class Estimates(ByName[ArmEstimate], Tabulated):
     confidence: float
 
     def in_range(self, unit: RewardRange) -> Estimates:
-        """Return the estimates, of rewards in [0, 1], as they are of rewards in a range.
-
-        In an open range nothing is known.
+        """Return the estimates, of rewards in [0, 1], scaled to a range of rewards; in an open range, nothing
+        is known.
         """
         if unit.is_open:
             low = -math.inf if unit.low is None else unit.low
             return self._map(lambda estimate: estimate._replace(mean=None, low=low, high=math.inf))
 
         def rescale(value: float | None) -> Any:
-            """Return a reward in the unit of the range; None stays."""
+            """Return a reward in [0, 1] scaled to the range; None stays."""
             return None if value is None else float(unit.from_unit(value))
 
         ends = ("mean", "low", "high")
@@ -237,7 +236,7 @@ class Estimates(ByName[ArmEstimate], Tabulated):
         )
 
     def _map(self, change: Callable[[ArmEstimate], ArmEstimate]) -> Estimates:
-        """Return the estimates with a change of each, at the same confidence."""
+        """Return new estimates with ``change`` applied to each, at the same confidence."""
         estimates = Estimates(map(change, self))
         estimates.confidence = self.confidence
         return estimates
@@ -265,7 +264,7 @@ class Estimates(ByName[ArmEstimate], Tabulated):
 
 
 def _make_interval_column(confidence: float) -> Column:
-    """Return the table column of intervals, named by the confidence."""
+    """Return the table column that prints intervals; its head is the confidence, such as "95 %"."""
     return Column(f"{confidence:.0%}".replace("%", " %"), "[{low:.3f}, {high:.3f}]")
 
 
@@ -365,9 +364,9 @@ class Coefficients(tuple[Coefficient, ...], Tabulated):
 
 
 def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float) -> Estimates:
-    """Return estimates of arms from draws of their mean rewards: means, quantiles, and shares of draws won.
+    """Return estimates of arms from posterior draws of their mean rewards.
 
-    A tie of several arms counts in equal parts.
+    They are means, quantiles, and the shares of draws in which an arm is the best; ties count in equal parts.
 
     Parameters
     ----------
@@ -447,15 +446,18 @@ def _compute_tail(confidence: float) -> float:
 def _make_coefficient(
     name: str, mean: float, spread: float, reach: float, cdf: Callable[[float], float]
 ) -> Coefficient:
-    """Return the estimate of a parameter whose posterior is normal; ``reach`` is in standard deviations."""
+    """Return the estimate of a parameter with a normal posterior; its interval reaches ``reach`` deviations
+    to each side.
+
+    ``cdf`` is the distribution function of the standard normal.
+    """
     above = cdf(mean / spread) if spread else float(mean > 0.0)
     return Coefficient(name, mean, mean - reach * spread, mean + reach * spread, above)
 
 
 def _name_features(policy: Policy, block: int) -> list[str]:
-    """Return names of the features of block 0 (relevance) or 1 (examination).
-
-    Block 0 includes products with the context's columns.
+    """Return the names of the features of a block: 0 for relevance, with products with the context, 1 for
+    examination.
     """
     names = [f"{BLOCKS[block]}[{i}]" for i in range(policy.feature_dims[block])]
     if block == 0:
@@ -464,7 +466,9 @@ def _name_features(policy: Policy, block: int) -> list[str]:
 
 
 def _name_parameters(feature_names: list[str], width: int, policy: Any) -> list[str]:
-    """Return ``width`` names of parameters: features, then positions or a constant, then hidden features."""
+    """Return ``width`` names of parameters: of the features, then positions or a constant, then hidden
+    features.
+    """
     extra_count = width - len(feature_names)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
     constants = ["constant"] if extra_count - len(hidden) == 1 else []

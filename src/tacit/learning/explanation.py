@@ -362,9 +362,8 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
 
 
 def as_rows(context: Any, arms: Any, *features: Any) -> tuple[Any, Any, Any, Any]:
-    """Return context, arms and two blocks of features of one impression as columns of a batch of one.
-
-    Each is put into a list of length 1; None stays None.
+    """Return the arguments of one impression as a batch of one: each in a list of length 1; None stays
+    None.
     """
     values = context, checks.as_list(arms), *features
     first, second, third, fourth = (None if value is None else [value] for value in values)
@@ -384,7 +383,7 @@ def require_method(learner: ColumnLearner[Any], name: str, otherwise: str) -> An
 
 
 def read_impression(learner: ColumnLearner[Any], key: Key, inputs: tuple[Any, Any, Any, Any]) -> Batch:
-    """Validate the arguments of one impression and return it as a batch, without deciding.
+    """Validate the arguments of one impression and return it as a batch of one; nothing is decided.
 
     A new key gets a lane.
     """
@@ -395,9 +394,10 @@ def read_impression(learner: ColumnLearner[Any], key: Key, inputs: tuple[Any, An
 
 
 def resolve_key(learner: ColumnLearner[Any], key: Key) -> Key:
-    """Return the key; for an unknown one, the first known key if all keys share their state.
+    """Return ``key`` or, if it is unknown, the first known key where that is right: if all keys share their
+    state.
 
-    Without a key, that is also returned if it is the only one.
+    The only known key is also returned if no key was passed.
     """
     known = len(learner.keys)
     stands_for_all = not any(learner.lanes.rows) or (known == 1 and key == ONLY_KEY)

@@ -70,10 +70,10 @@ Status = Literal["pending", "learned", "repeated", "late", "unknown"]
 def enqueue_rows(
     params: Any, state: Any, delays: Delays, queue: Queue, open_feedback: OpenFeedback, count: int, time: int
 ) -> None:
-    """Append ``count`` decisions made at ``time`` to the queue, and count them as open in the policy's
+    """Append ``count`` decisions, made at ``time`` (µs), to the queue, and count them as open in the policy's
     ``state``.
 
-    Their lanes and arms are already in ``open_feedback``.
+    The caller has written their lanes and arms to ``open_feedback``.
     """
     for _ in range(count):
         enqueue(params, state, delays, queue, open_feedback, queue.size[0], time)
@@ -88,11 +88,12 @@ def release_due(
     time: int,
     everything: bool,
 ) -> int:
-    """Advance the queued decisions to ``time`` and release the due ones, or all if ``everything``.
+    """Release the queued decisions that are due at ``time`` (µs), or all if ``everything``; return the queue
+    index after the last released one.
 
-    Updates the distribution of delays, estimated again if clicks have grown, and takes the released decisions
-    out of the open counts of the policy's ``state``. Returns the queue index at which the released decisions
-    end; the caller learns them.
+    The caller learns the released decisions. The counts behind the distribution of delays are updated for the
+    ages that decisions have reached, and the distribution is estimated again after enough new clicks.
+    Released decisions no longer count as open in the policy's ``state``.
     """
     pass_edges(params, state, delays, queue, open_feedback, time)
     if is_outgrown(delays):
@@ -102,7 +103,7 @@ def release_due(
 
 
 class _Loops(NamedTuple):
-    """The compiled loops for one policy."""
+    """A policy's ``params`` and the loops that are compiled for them."""
 
     params: Any
     enqueue: Any
@@ -131,11 +132,12 @@ class WaitingDecisions:
     """
 
     def __init__(self, width: int) -> None:
-        """Create the list of open decisions, empty, with room for none."""
+        """Create an empty queue; its arrays have no rows until :meth:`reserve` enlarges them."""
         self.rows: list[Any] = []
         self.queue, self.open_feedback = Queue.empty(0), OpenFeedback.empty(0)
         self.rewards = np.empty((0, width))
         self.newest = -1
+        # By id, the place of a decision plus the places that reserve had dropped when it was added.
         self._places: dict[int, int] = {}
         self._closed = self._dropped = 0
 
@@ -149,10 +151,10 @@ class WaitingDecisions:
         return None if place is None else place - self._dropped
 
     def add(self, decisions: Sequence[Decision]) -> int:
-        """Store decisions with empty rewards, and enlarge the arrays if needed; return the place of the
+        """Store decisions without rewards (NaN), enlarging the arrays if needed; return the place of the
         first.
 
-        The caller must append them to the queue next.
+        The queue itself does not change: the caller calls the compiled loop ``enqueue_rows`` next.
         """
         if len(self) + len(decisions) > len(self.queue.start):
             self.reserve(len(decisions))
@@ -165,7 +167,10 @@ class WaitingDecisions:
         return first
 
     def close(self) -> None:
-        """Forget the decisions that every cursor of the queue has passed: their ids are no longer found."""
+        """Forget the decisions whose window has closed: those before all cursors of the queue.
+
+        :meth:`find` returns None for them; their rows in the arrays stay until :meth:`reserve`.
+        """
         end = int(self.queue.cursor.min())
         for place in range(self._closed, end):
             del self._places[self.rows[place].id]
@@ -173,9 +178,9 @@ class WaitingDecisions:
         self._closed = end
 
     def reserve(self, more: int) -> None:
-        """Replace the arrays by larger ones with room for ``more`` decisions, without the closed decisions.
+        """Move the open decisions to new arrays with room for ``more``; closed decisions are dropped.
 
-        The places of the remaining decisions change by the number of closed ones.
+        The place of each open decision decreases by the number of dropped ones.
         """
         first, size = self._closed, len(self)
         count = size - first
@@ -193,17 +198,20 @@ class WaitingDecisions:
         self._closed = 0
 
     def arrays(self) -> list[tuple[str, Any]]:
-        """Return pairs of name and array: the cursors, and each array of decisions cut to the number of
+        """Return pairs of name and array, for the file: the cursors, and the filled part of each array of
         decisions.
 
-        No decision may be closed.
+        Call it only after :meth:`reserve` has dropped the closed decisions.
         """
         by_decision = {"start": self.queue.start, "rewards": self.rewards, **dict(leaves(self.open_feedback))}
         named = ((name, array[: len(self)]) for name, array in by_decision.items())
         return [("cursor", self.queue.cursor), *named]
 
     def restore(self, decisions: list[Decision]) -> None:
-        """Add a loaded file's decisions and set the queue's size; the caller fills in the other arrays."""
+        """Add the decisions of a loaded file and set the queue's size.
+
+        The caller fills the arrays of :meth:`arrays` next.
+        """
         self.add(decisions)
         self.queue.size[0] = len(decisions)
 
@@ -249,10 +257,10 @@ class FeedbackWindow(Generic[ArmT_co]):
     """
 
     def __init__(self, learner: Learner[ArmT_co], *, seconds: float) -> None:
-        """Start a window without decisions for a learner; changes the learner.
+        """Create a window without decisions, and prepare the learner for it.
 
-        The learner's counts of open decisions become 0, and it no longer warns of missing zeros and of the
-        order.
+        The learner's counts of open decisions become 0. It no longer warns of rewards that are never 0, or of
+        decisions learned out of order, as the window sees to both.
         """
         if not isinstance(learner, Learner):
             raise InvalidValue("learner", learner, "give a tacit.Learner")
@@ -264,10 +272,9 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._initialize(learner, round(seconds * MICROSECONDS))
 
     def _initialize(self, learner: Learner[ArmT_co], window: int) -> None:
-        """Set the learner and all fields of a window without decisions; ``window`` is its length in
-        microseconds.
+        """Set all fields to those of a window without decisions, of ``window`` microseconds.
 
-        The learner stops watching the order of learning.
+        The learner stops to warn of how it is used. Called for new and for loaded windows.
         """
         self.learner = learner
         learner.watch.stop()
@@ -291,12 +298,14 @@ class FeedbackWindow(Generic[ArmT_co]):
         return html_table([{**about, "learned at": self.learning_age}])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a function and the window's file content, from which pickle restores the window."""
+        """Return the function and its argument, the window's file content, by which pickle copies a
+        window.
+        """
         return _unpickle, (self._to_bytes(),)
 
     @property
     def open_count(self) -> int:
-        """Number of decisions that are not yet learned."""
+        """Number of decisions that are not learned yet."""
         return int(self._open.queue.size[0] - self._open.queue.cursor[RELEASED])
 
     @property
@@ -400,7 +409,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         return decision
 
     def _append(self, decisions: Sequence[Decision[Any]]) -> None:
-        """Add decisions, made at the window's present time, to the open decisions and to the queue."""
+        """Store decisions as open, and append them to the queue as made at the window's present time."""
         first, count = self._open.add(decisions), len(decisions)
         lanes, open_feedback = self.learner.lanes.lane_of_key, self._open.open_feedback
         open_feedback.lane[first : first + count] = [lanes[decision.key] for decision in decisions]
@@ -484,10 +493,11 @@ class FeedbackWindow(Generic[ArmT_co]):
         return [self.feedback(*row) for row in rows]
 
     def _join(self, place: int, values: Floats, delay: int) -> Status:
-        """Join feedback to the decision at ``place`` of the queue, whose window is open; return the status.
+        """Record feedback on the decision at ``place`` of the queue, whose window is open; return the status.
 
-        ``values`` has a reward for each position, ``delay`` is in microseconds. A click on a decision that
-        was already learned as 0 is learned at once.
+        ``values`` has a reward for each position, ``delay`` is in microseconds. The feedback waits until the
+        decision is due, except a click on a decision that was already learned as 0: it is learned at once.
+        Status and effects are listed at :meth:`feedback`.
         """
         before, listed = self._open.rewards[place], len(values) > 1
         is_first, is_open = math.isnan(before[0]), place >= self._open.queue.cursor[RELEASED]
@@ -497,6 +507,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         if not is_open and not is_first:
             return "late"
         default, to_unit = self._default_reward, self.learner.policy.reward_range.to_unit
+        # The click's weight in the distribution of delays: the largest reward, scaled to [0, 1]; 1 for duels.
         amount = 0.0 if (more == default).all() else 1.0 if to_unit(default) else float(to_unit(more.max()))
         self._open.rewards[place] = more
         # More clicks on a list may come.
@@ -526,10 +537,9 @@ class FeedbackWindow(Generic[ArmT_co]):
         return checks.integer("decision", decision, 0)
 
     def _refuse_unknown(self, id: int) -> Status:
-        """Return the status of an id without an open decision: ``late`` if the id is not new, else
-        ``unknown``.
+        """Return the status of an id that has no open decision: ``late`` or ``unknown``.
 
-        The first unknown id is warned of.
+        It is ``late`` if the id is at most the largest one so far. The window warns of its first unknown id.
         """
         if id <= self._open.newest:
             return "late"
@@ -542,10 +552,15 @@ class FeedbackWindow(Generic[ArmT_co]):
     # Learn due decisions ---------------------------------------------------------------------
 
     def advance(self, time: Time | None = None) -> int:
-        """Set the window's time, learn the decisions that are due by then, and return how many were learned.
+        """Advance the window's time, learn the decisions that are due by then, and return their number.
 
-        :meth:`choose` calls this. Do not call it in a pause without decisions: waiting lets more clicks come
-        before decisions are learned.
+        :meth:`choose` calls this. Do not call it while no decisions are made: until the next decision, more
+        clicks may come for those that are due.
+
+        Parameters
+        ----------
+        time : float or datetime, optional
+            In seconds since 1970, or with a time zone; by default now. An earlier time changes nothing.
         """
         self._time = max(self._time, _read_time(time))
         return self._learn_due(False)
@@ -560,8 +575,8 @@ class FeedbackWindow(Generic[ArmT_co]):
     def _learn_due(self, everything: bool) -> int:
         """Learn the decisions that are due, or all open ones if ``everything``; return their number.
 
-        They are learned in the order of the queue, those without feedback as 0 (duels as 0.5), and closed
-        ones are dropped.
+        They are learned in the order in which they were made. Without feedback the reward is 0, or 0.5 for
+        duels. Decisions whose window has closed are forgotten.
         """
         if not len(self._open):
             return 0
@@ -580,8 +595,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         return end - first
 
     def _run(self, loop: Any, *arguments: Any) -> Any:
-        """Call a compiled loop with the policy's parameters, state, delays, queue and feedback; return its
-        result.
+        """Call a compiled loop with the policy's params and state, the window's arrays, and ``arguments``;
+        return its result.
         """
         params, state = self._compiled.params, self.learner.state
         return loop(params, state, self._delays, self._open.queue, self._open.open_feedback, *arguments)
@@ -589,8 +604,8 @@ class FeedbackWindow(Generic[ArmT_co]):
     def _loops(self) -> _Loops:
         """Return the compiled loops for the learner's present policy.
 
-        If the policy has changed, they are compiled again, and the distribution of delays grows with its
-        arms.
+        Loops are compiled at the first call, and again if the learner's policy has been replaced, as by one
+        with more arms; then the distribution of delays is enlarged to as many arms.
         """
         policy = self.learner.policy
         if self._policy is not policy:
@@ -634,10 +649,10 @@ class FeedbackWindow(Generic[ArmT_co]):
         return _from_bytes(read_file(place), str(place))
 
     def _to_bytes(self) -> bytes:
-        """Return the content of the window's file: a zip archive of a header, the learner, decisions and
-        arrays.
+        """Return the content of the window's file: a zip archive of a header, the learner's snapshot, the
+        open decisions as JSON, and arrays.
 
-        Closed decisions are dropped from the arrays first.
+        Closed decisions are dropped from the window's arrays first.
         """
         self._open.reserve(0)
         header = {
@@ -697,7 +712,11 @@ def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
 
 
 def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
-    """Validate the content of a file and fill a new window with its decisions, times and arrays."""
+    """Fill a window that has none with the open decisions, time and arrays of a file.
+
+    The window has its learner already. Raises an exception of any type if the file's content is invalid; the
+    caller makes it a SnapshotError.
+    """
     decisions = [Decision.from_json(decision) for decision in json.loads(archive.read(DECISIONS))]
     _check_learnable(window.learner, decisions)
     window._delays = Delays.create(int(header["window"]), int(header["classes"]))
@@ -714,8 +733,9 @@ def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict
 
 
 def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
-    """Return the window of a file's content; raise SnapshotError, with the name ``source``, if it is not
-    valid.
+    """Return the window that a file's content holds; raise SnapshotError if it is not valid.
+
+    ``source`` names the file in the error.
     """
     foreign = SnapshotError(f"{source}: foreign: this is no feedback window; give a file that save wrote")
     if not content.startswith(b"PK\x03\x04"):

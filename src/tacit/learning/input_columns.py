@@ -31,9 +31,7 @@ WATCHED_COUNT = 30
 
 
 def find_classifier(policy: Any) -> Classifier | None:
-    """Return the safe classifier that a policy, or a policy wrapped in it, uses for contexts; None without
-    one.
-    """
+    """Return the safe classifier of a policy, or of the policy that it wraps; None if neither has one."""
     while policy is not None:
         classifier = getattr(policy, "classifier", None)
         if isinstance(classifier, Classifier):
@@ -56,15 +54,16 @@ class ContextWatch:
     """
 
     def __init__(self, policy: Any) -> None:
-        """Start at 0 contexts; a policy without a classifier is not watched."""
+        """Create a watch that has counted none; without a classifier, :meth:`inspect` does nothing."""
         self._classifier = find_classifier(policy)
         self.outside = 0
 
     def inspect(self, contexts: Floats, frames: int = 5) -> None:
-        """Count the contexts outside of the classifier's universe in ``outside``, and warn of the first one.
+        """Add the number of contexts outside of the classifier's universe to ``outside``; warn of the first
+        such context ever.
 
-        Contexts have the shape (impressions, context_dim). The warning points at the caller ``frames`` frames
-        up.
+        Contexts have the shape (impressions, context_dim). The warning shows the line of code that is
+        ``frames`` stack frames up.
         """
         classifier = self._classifier
         if classifier is None:
@@ -84,24 +83,24 @@ class ContextWatch:
 
 
 class UserWatch:
-    """Warn of relevance features that cannot rank arms, as all arms on offer have the same value.
+    """Warn of relevance features that cannot rank arms, because all arms of a decision have the same value.
 
-    Features of a user are an example. They are detected in the first decisions: columns that varied
-    between decisions, but within none of them.
+    Features of a user, passed as relevance, are an example: they vary between decisions, but never between
+    the arms of one. The first 30 decisions are inspected.
     """
 
     def __init__(self) -> None:
-        """Start with 30 decisions to inspect."""
+        """Create a watch that has inspected no decision."""
         self._remaining = WATCHED_COUNT
         self._first: Floats | None = None
         self._constant: Booleans | None = None
         self._varied: Booleans | None = None
 
     def inspect(self, relevance: Floats, sizes: Ints) -> None:
-        """Record which columns vary between and within the first 30 decisions; then warn of unsuitable ones,
-        once.
+        """Record which columns vary between and within decisions; after 30 decisions, warn once of those that
+        vary only between them.
 
-        Does nothing after 30 decisions, or if a decision has fewer than two arms.
+        Does nothing after that, or if a decision has fewer than two arms.
 
         Parameters
         ----------
@@ -160,17 +159,20 @@ class ImpressionReader:
         self._first_features: list[tuple[Floats, Floats]] | None = []
 
     def read(self, policy: Policy, offer: Offer, rows: int, inputs: tuple[Any, Any, Any, Any]) -> Columns:
-        """Validate impressions and return all columns of a :class:`~tacit.learning.batch.Batch` but the
-        lanes.
+        """Validate impressions and return the columns of a :class:`~tacit.learning.batch.Batch` after its
+        ``lanes``.
 
-        Contexts are encoded by the policy's schema, and unsuitable contexts or features are warned of.
+        Contexts are encoded by the policy's schema. Warns of contexts or features that do not suit the
+        policy.
 
         Parameters
         ----------
         policy : Policy
             The reader's policy.
         offer : Offer
+            The arms that the learner may show.
         rows : int
+            Number of impressions.
         inputs : tuple
             Contexts, arms, relevance and examination as ``choose_many`` takes them.
 
@@ -196,8 +198,9 @@ class ImpressionReader:
         return *offers, context_rows, *blocks
 
     def _check_order(self, names: list[str]) -> None:
-        """Raise InvalidValue if a table's columns are those of the first table in another order; record the
-        first.
+        """Raise InvalidValue if a table has the first table's columns in another order.
+
+        ``names`` are the table's column names; the first call stores them.
         """
         self._columns = self._columns or names
         if names != self._columns and sorted(names) == sorted(self._columns):
@@ -206,10 +209,10 @@ class ImpressionReader:
             )
 
     def read_context(self, policy: Policy, context: Any) -> Floats:
-        """Encode and return one context, shape (context_dim,), after a check of its values and column order.
+        """Validate one context and return its columns, shape (context_dim,).
 
-        Raises InvalidValue for a context that does not fit the policy. One outside of the classifier's
-        universe is counted, and the first one warned of.
+        Raises InvalidValue if it does not fit the policy. Counts a context outside of the classifier's
+        universe, and warns of the first.
         """
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
@@ -220,10 +223,10 @@ class ImpressionReader:
         return rows[0]  # type: ignore[no-any-return]
 
     def advise(self, policy: Policy, relevance: Floats, examination: Floats) -> None:
-        """Collect features of arms, and pass them to ``policy.advise`` once, as soon as there are enough.
+        """Collect features of arms, and pass them once to ``policy.advise``, which warns if they do not suit.
 
-        Enough are more than twice as many arms as features. Does nothing if that was done before, or if the
-        policy does not read both kinds of features.
+        That happens when there are more than twice as many arms as features. Does nothing after that, or if
+        the policy does not read both kinds of features.
         """
         if self._first_features is None:
             return
@@ -237,11 +240,10 @@ class ImpressionReader:
 
 
 def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
-    """Return contexts as an array, shape (rows, context_dim); raise InvalidValue unless they are finite
-    numbers.
+    """Return encoded contexts as an array, shape (rows, context_dim).
 
-    A policy that reads no contexts gets an array without columns, and contexts passed to it are refused.
-    Numbers too large to square are warned of.
+    Raises InvalidValue unless they are finite numbers of this shape, and if contexts are passed to a policy
+    that reads none. Warns of numbers that are too large to square.
     """
     dim = policy.context_dim
     if dim == 0:
@@ -271,8 +273,8 @@ def _read_contexts(policy: Policy, contexts: Any, rows: int) -> Floats:
 def _make_context_error(policy: Policy, contexts: Any, array: Any, rows: int) -> InvalidValue:
     """Return the error for contexts that are not ``rows`` rows of finite numbers, as the policy reads them.
 
-    It names the first missing number or context, else all; ``array`` has the contexts as far as they are
-    numbers.
+    ``array`` has the contexts as numbers; it is empty if they are none. The error names the first number or
+    context that is None, else the whole argument.
     """
     dim, single = policy.context_dim, _is_single(contexts, rows)
     numbers = f"give {dim} finite numbers"
@@ -304,9 +306,8 @@ def _to_array(contexts: Any) -> Any:
 
 
 def _find_none(values: Any, count: int) -> int | None:
-    """Return the index of the first None in a list or tuple of ``count`` values.
-
-    Returns None if no value is None, or if it is no such list.
+    """Return the index of the first None in ``values``; None if there is none, or if ``values`` is not a list
+    or tuple of ``count`` values.
     """
     if not isinstance(values, list | tuple) or len(values) != count:
         return None
@@ -321,9 +322,9 @@ def _to_dense(contexts: Any) -> Any:
 
 
 def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
-    """Raise InvalidValue if data are passed that the policy does not read, as they would be lost silently.
+    """Raise InvalidValue if ``data`` holds anything, as the policy would ignore it.
 
-    ``remedy`` names a policy that reads them.
+    ``field`` names the data, and ``remedy`` a policy that reads them.
     """
     if data is not None and any(block is not None and np.size(block) for block in data):
         example = data[0] if _is_single(data, len(data)) else data
@@ -333,10 +334,11 @@ def _refuse_unread(field: str, data: Any, policy: Policy, remedy: str) -> None:
 def _read_features(
     policy: Policy, relevance: Any, examination: Any, rows: int
 ) -> tuple[tuple[Floats, Floats], Ints | None]:
-    """Return the relevance and examination blocks, and the number of arms on offer in each impression.
+    """Return a pair of feature matrices, relevance and examination, and the number of arms of each
+    impression.
 
-    A block has the arms of all impressions concatenated; without rows if the policy does not read it. The
-    numbers are None if it reads neither. Raises InvalidValue if features are invalid.
+    A matrix has a row per arm on offer, all impressions concatenated; no rows if the policy does not read
+    these features. The numbers are None if it reads neither. Raises InvalidValue if features are invalid.
     """
     blocks, sizes = [NO_FEATURES, NO_FEATURES], None
     names = "relevance", "examination"
@@ -355,8 +357,8 @@ def _read_features(
 def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tuple[Floats, Ints]:
     """Return the feature matrices of all impressions, concatenated, and the number of rows of each.
 
-    Raises InvalidValue if there is not a finite matrix of the right width for each impression. Vectors from a
-    catalogue are returned unchanged.
+    Raises InvalidValue unless there are ``rows`` finite matrices of the policy's width. Vectors from a
+    catalogue have this form already and are returned unchanged.
     """
     if isinstance(features, CandidateVectors):
         return features
@@ -393,17 +395,19 @@ def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tup
 
 
 def _is_single(data: Any, rows: int) -> bool:
-    """True if ``data`` is a list with one row and one impression is read, as ``Learner.choose`` passes it."""
+    """True if one impression is read from a list of one row; ``Learner.choose`` passes its arguments so."""
     return isinstance(data, list) and rows == len(data) == 1
 
 
 def _read_offers(
     offer: Offer, arms: Sequence[Sequence[Arm] | None] | None, sizes: Ints | None, rows: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Return the indices of the arms on offer, all impressions in one array, with their starts and stops.
+    """Return the indices of the arms on offer, all impressions in one array, and where in it each
+    impression's arms start and stop.
 
-    Raises UnknownName or InvalidValue if an arm is not on offer, or the numbers of features in ``sizes``
-    differ.
+    ``arms`` are their names per impression, None for all arms. ``sizes`` is the number of feature rows of
+    each impression, None without features. Raises UnknownName or InvalidValue if an arm is not on offer, or
+    the numbers of arms and of feature rows differ.
     """
     if arms is None and sizes is None:
         stops = np.empty(rows, np.int64)
@@ -449,8 +453,8 @@ class DecisionReader(NamedTuple):
     def read_columns(self, decisions: Sequence[Decision]) -> tuple[Batch, Ints, Floats, Ints]:
         """Validate decisions and return their impressions, actions, propensities and epochs as columns.
 
-        Decisions that this learner made as :class:`Decisions` are not validated. Unknown propensities are
-        NaN.
+        :class:`Decisions` that this learner returned are columns already and are not validated. Unknown
+        propensities are NaN.
 
         Raises
         ------
@@ -474,8 +478,8 @@ class DecisionReader(NamedTuple):
     def read_batch(self, decisions: Sequence[Decision]) -> Batch:
         """Return the impressions of one decision or more as a batch.
 
-        Raises InvalidValue if one is no ``Decision`` or does not fit the policy, UnknownName for an unknown
-        key.
+        Raises InvalidValue if one is not a ``Decision`` or does not fit the policy, UnknownName for a key
+        without a lane.
         """
         rows = len(decisions)
         for decision in decisions if set(map(type, decisions)) != {Decision} else ():
@@ -537,17 +541,19 @@ class DecisionReader(NamedTuple):
         return [name for name in decision.shown if name is not None] == names
 
     def _find_featured_arms(self, decision: Decision) -> FeaturedArms:
-        """Return the arms whose features a decision has, the shown arms among them, and the features."""
+        """Return the arms whose features a decision holds, the indices of the shown arms among these, and the
+        features.
+        """
         fields = decision.offered, decision.slots, decision.relevance, decision.examination
         return find_featured_arms(
             *fields, named=self.policy.arms is not None, listed=self.policy.showing.listed
         )
 
     def read_feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
-        """Validate the feedback of decisions and return it as an array, shape (decisions, positions).
+        """Validate rewards of decisions and return them as an array, shape (decisions, positions).
 
-        It is in the caller's unit. Rewards of lists that are not full get 0 at empty positions. ``field``
-        names the argument in errors.
+        They are not scaled to [0, 1]. Empty positions of lists that are not full get 0. ``field`` names the
+        argument in errors.
 
         Raises
         ------
@@ -594,7 +600,7 @@ def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:
 
 
 def _try_array(values: Any) -> Any:
-    """Return values as an array; an empty array if they are ragged."""
+    """Return values as an array; an empty array if their rows differ in length."""
     try:
         return np.asarray(values)
     except ValueError:
@@ -602,9 +608,9 @@ def _try_array(values: Any) -> Any:
 
 
 def _pad_rewards(rewards: Any, decisions: Sequence[Decision], width: int) -> Any:
-    """Return rewards of lists with 0 added at the empty positions of lists that are not full.
+    """Return the rewards of lists, each extended by zeros to ``width`` positions.
 
-    If the rewards do not fit the decisions, they are returned unchanged.
+    Rewards are returned unchanged unless each decision has one for each shown arm, or ``width`` of them.
     """
     lists = list(map(checks.as_list, rewards)) if np.iterable(rewards) else []
     if len(lists) != len(decisions) or not all(isinstance(item, list | tuple) for item in lists):
@@ -615,7 +621,7 @@ def _pad_rewards(rewards: Any, decisions: Sequence[Decision], width: int) -> Any
 
 
 def _concatenate_rows(blocks: Sequence[Floats]) -> Floats:
-    """Concatenate blocks of rows; the features of a single decision are not copied."""
+    """Return matrices concatenated by rows; a single contiguous one is returned without a copy."""
     return np.ascontiguousarray(blocks[0]) if len(blocks) == 1 else np.concatenate(blocks)
 
 
@@ -630,7 +636,9 @@ def require_decision(decision: Any) -> None:
 
 
 def refuse_repeated(decisions: Sequence[Decision]) -> None:
-    """Raise InvalidValue if an id occurs twice in a list of decisions; ``Decisions`` have unique ids."""
+    """Raise InvalidValue if two decisions have the same id; ``Decisions`` are not checked, their ids
+    differ.
+    """
     if isinstance(decisions, Decisions):
         return
     ids = [decision.id for decision in decisions]
@@ -646,10 +654,11 @@ def refuse_repeated(decisions: Sequence[Decision]) -> None:
 
 
 def order_by_id(decisions: Sequence[Decision], decision_count: int) -> Ints | None:
-    """Return the indices that sort decisions by id, or None if they need no sorting.
+    """Return the indices that sort decisions by id, or None if they are learned in the given order.
 
-    The order is unknown if some are of other learners, with ids that are not below ``decision_count``, the
-    number of this learner's decisions; then None is returned, with a warning if the ids do not ascend.
+    That is so if the ids ascend already, or if an id is not below ``decision_count``, this learner's number
+    of decisions. In the latter case decisions of other learners are among them, whose order is unknown:
+    warns.
     """
     if isinstance(decisions, Decisions):
         return None

@@ -60,7 +60,7 @@ class Offer:
     """
 
     def __init__(self, arms: int | tuple[str, ...] | None, retired: Sequence[Arm] = ()) -> None:
-        """Create the offer of all arms without the retired ones."""
+        """Create an offer of all arms except the retired ones."""
         self.names: tuple[Any, ...] = tuple(range(arms)) if isinstance(arms, int) else arms or ()
         self._index_of_arm = {name: index for index, name in enumerate(self.names)}
         self.all = arms
@@ -329,12 +329,12 @@ class Lanes:
         return np.where(self.plays[lane] < 0, np.nan, self.plays[lane])
 
     def copy_all(self) -> tuple[dict[str, int], Any, Ints, int]:
-        """Return a copy of keys, state, plays and capacity, from which :meth:`roll_back` restores them."""
+        """Return a copy of keys, state, plays and capacity, for :meth:`roll_back`."""
         return dict(self.lane_of_key), copy.deepcopy(self.state), self.plays.copy(), self._capacity
 
     def roll_back(self, backup: tuple[dict[str, int], Any, Ints, int]) -> None:
-        """Restore keys, state, plays and capacity from a copy of :meth:`copy_all`; later keys lose their
-        lanes.
+        """Restore keys, state, plays and capacity from what :meth:`copy_all` returned; keys added since lose
+        their lanes.
         """
         self.lane_of_key.clear()
         lane_of_key, self.state, self.plays, self._capacity = backup
@@ -342,7 +342,7 @@ class Lanes:
         self._names = list(lane_of_key)
 
     def view_all(self) -> Any:
-        """Return views of the state's arrays without spare lanes; changes of the views change the state."""
+        """Return views of the state's arrays, without spare lanes; writing to them changes the state."""
         return lanes_view(self.state, self.rows, 0, len(self.lane_of_key))
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
@@ -353,7 +353,9 @@ class Lanes:
         self.plays = plays
 
     def _grow(self, policy: Policy) -> None:
-        """Copy state and plays to arrays of the present capacity, initialized by ``policy``."""
+        """Move state and plays to arrays of the present capacity; new lanes and arms are as ``policy``
+        initializes them.
+        """
         # Spare lanes are not copied: the policy may initialize them differently now.
         self.state = copy_to_larger(self.view_all(), policy.init(self._capacity))
         plays, old_plays = make_plays(policy, self._capacity), self.plays[: len(self.lane_of_key)]
@@ -472,7 +474,9 @@ class Loops:
 
     @cached_property
     def observe(self) -> Any:
-        """The compiled loop over ``observe_rows``, which learns impressions without deciding."""
+        """The compiled loop over ``observe_rows``, which lets the policy observe impressions without
+        deciding.
+        """
         return self._compile_entry(observe_rows)
 
     @cached_property
@@ -514,12 +518,12 @@ class Loops:
         return self._compile_entry(place_rows, self.action, self.prefixes, self.places)
 
     def _compile(self, loop: Callable[..., Any]) -> Any:
-        """Return a loop compiled for the policy's parameters."""
+        """Return ``loop`` compiled for the policy, or loaded from the cache."""
         return compile_loop(loop, self.params)
 
     def _compile_entry(self, loop: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the entry point of a loop compiled for the policy's parameters, its state, a batch, and
-        arguments.
+        """Return the entry point of a compiled loop, which is fast to call with arguments of the same types
+        as here.
         """
         return self._compile(loop).entry((self.params, self._lanes.state, self.single_batch, *arguments))
 
@@ -534,9 +538,10 @@ def _choose_checked(
     actions: Ints,
     *buffers: Any,
 ) -> None:
-    """Run ``choose`` of a user-defined policy, named ``name``, which fills ``actions`` and the buffers.
+    """Run the compiled loop ``choose`` of a user-defined policy named ``name``, and warn of choices not on
+    offer.
 
-    Each choice that is not on offer is warned of; nothing is raised.
+    Fills ``actions`` and the buffers; nothing is raised.
     """
     choose(params, state, batch, rng, actions, *buffers)
     bounds, offered = None, {-1}

@@ -157,7 +157,9 @@ class Learner(EstimatingLearner[ArmT_co]):
         return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return a function, the policy and the snapshot's bytes, from which pickle restores the learner."""
+        """Return the function and its arguments, the policy and the snapshot's bytes, by which pickle copies
+        the learner.
+        """
         # Pickling the policy, too, makes unpickling import the class of a user-defined policy.
         return _unpickle, (self.policy, b"".join(iter_pieces(make_snapshot(self))))
 
@@ -447,9 +449,10 @@ class Learner(EstimatingLearner[ArmT_co]):
 
 
 def _choose_plain(learner: Learner[ArmT_co], key: str) -> Decision[ArmT_co]:
-    """Choose among all arms on offer and return the decision, whose number is counted.
+    """Choose among all arms on offer for one key; return the decision, and count it.
 
-    The context, if the policy reads one, must be in ``loops.context``.
+    The fast path of ``choose``, without features of arms. The context, if the policy reads one, must be in
+    ``loops.context``.
     """
     loops, lanes, names = learner.loops, learner.lanes, learner.offer.names
     lane = lanes.lane_of_key.get(key)
@@ -484,16 +487,15 @@ def _choose_plain(learner: Learner[ArmT_co], key: str) -> Decision[ArmT_co]:
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:
-    """Return the learner of a pickle's snapshot, with counts of open decisions of 0."""
+    """Return the learner whose snapshot a pickle holds; its counts of open decisions become 0."""
     learner = from_bytes(content, "pickle", restore_learner)
     clear_open(learner)
     return learner
 
 
 def clear_open(learner: Learner) -> None:
-    """Set the counts of open decisions in a learner's state to zero, in place.
-
-    The feedback window or service that held these decisions is gone.
+    """Set the counts of open decisions in a learner's state to zero, in place, as what held these decisions
+    is gone.
     """
     for name, array in leaves(learner.state):
         if name.endswith(OPEN_SUFFIX):
@@ -506,7 +508,9 @@ def get_arrays(learner: Learner) -> Arrays:
 
 
 def make_snapshot(learner: Learner) -> LearnerSnapshot:
-    """Return a snapshot of a learner for writing; its arrays are not copied, so later learning changes it."""
+    """Return a snapshot of a learner, to be written at once: its arrays are not copied, so learning changes
+    them.
+    """
     return LearnerSnapshot(
         policy=learner.policy,
         retired=learner.retired,
@@ -549,7 +553,7 @@ def _learn_columns(learner: Learner[Any], decisions: Sequence[Decision], columns
 def _check_usage(learner: Learner[Any], keys: Sequence[Key]) -> None:
     """Warn if the decisions so far suggest misuse, such as missing zeros or users as keys.
 
-    Sets the number of decisions at which to check again: 10,000, then never.
+    ``choose`` calls it after 1,000 and after 10,000 decisions; it stores when to call it next.
     """
     early = learner.decisions < SECOND_CHECK
     learner._check_after = SECOND_CHECK if early else math.inf
@@ -568,7 +572,7 @@ def _check_usage(learner: Learner[Any], keys: Sequence[Key]) -> None:
 
 
 def _warn_once(learner: Learner[Any], message: str, depth: int) -> None:
-    """Issue a warning that points at the caller ``depth`` calls up, and end all checks for misuse."""
+    """Issue a warning that shows the line of code ``depth`` calls up, and end all checks for misuse."""
     learner._check_after, learner.watch.remaining = math.inf, 0
     warnings.warn(message, AssumptionWarning, stacklevel=depth)
 

@@ -28,7 +28,7 @@ from tacit.learning.columns import ColumnLearner, check_propensities, find_catal
 from tacit.learning.decisions import SECOND_CHECK, describe_small_rewards
 from tacit.logs.data_warnings import FROM_ONE, REMEDY
 from tacit.logs.items import ItemTable, get_items
-from tacit.logs.parts import find_list_starts, has_times_in_order, sort_by_time, whole_lists
+from tacit.logs.parts import cut_between_lists, find_list_starts, has_times_in_order, sort_by_time
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import Chunk, common_list_codes, lengths, numbers
 from tacit.logs.schema import FEATURE
@@ -58,9 +58,9 @@ class ArmTable(NamedTuple):
     rows: Floats  # (arms, d)
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
-        """Return the features of ``arms``, shape (arms, d); raise UnknownName if the table lacks one.
+        """Return the features of ``arms``, shape (arms, d); raise UnknownName if the table lacks an arm.
 
-        ``chunk`` only names the log in the error; ``rows`` is ignored, as features do not change.
+        ``chunk`` only names the log in the error; ``rows`` is unused, as the features never change.
         """
         indices = pc.index_in(arms.cast(pa.string()), value_set=self.names)
         if indices.null_count:
@@ -80,10 +80,10 @@ class RowColumns(NamedTuple):
     names: list[str]
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
-        """Return the features in a chunk's columns, shape (rows of the chunk, d); raise UnfitLog for a number
-        that is not finite.
+        """Return the features in the chunk's columns, shape (rows of the chunk, d).
 
-        ``arms`` and ``rows`` are ignored, as each row has the features of its arm.
+        ``arms`` and ``rows`` are unused, as each row has the features of its arm. Raises UnfitLog for a
+        number that is not finite.
         """
         features = np.empty((len(chunk.rows), len(self.names)))
         for column, name in enumerate(self.names):
@@ -109,9 +109,10 @@ class ItemVectors(NamedTuple):
     table: ItemTable
 
     def read_features(self, chunk: Chunk, arms: Any, rows: Ints) -> Floats:
-        """Return the vectors of ``arms``, shape (arms, d), each valid at the time of its row of the log.
+        """Return the vectors of ``arms``, shape (arms, d), as they were at the time of each arm's row in the
+        log.
 
-        ``rows`` has the row of each arm.
+        ``rows`` has the row of each arm in the chunk.
         """
         times = chunk.batch["timestamp"].take(pa.array(rows)) if self.table.has_times else None
         codes = self.table.codes(arms, chunk.source)
@@ -143,7 +144,9 @@ class LoggedFeatures:
     """
 
     def __init__(self, policy: Policy, sources: tuple[Any, Any], items: ItemTable | None = None) -> None:
-        """Validate the sources for the features that the policy reads."""
+        """Create the source of each kind of features that the policy reads; raise InvalidValue if a source
+        does not fit.
+        """
         if sources[0] is None and policy.feature_dims[0] and items is not None:
             sources = items, sources[1]
         self._blocks = [
@@ -189,10 +192,11 @@ class LoggedFeatures:
 def _make_source(
     policy: Policy, field: str, dim: int, source: Any
 ) -> ArmTable | RowColumns | ItemVectors | None:
-    """Return the source of one kind of features, with ``dim`` features, from the user's argument.
+    """Return the source of one kind of features, ``field``, of which the policy reads ``dim``; None if it
+    reads none.
 
-    None if the policy reads none and none is given. Raises InvalidValue if a source is missing, not needed,
-    or has another number of features.
+    ``source`` is the user's argument. Raises InvalidValue if it is missing, not needed, or has another number
+    of features.
     """
     if source is None:
         if not dim:
@@ -274,7 +278,7 @@ class LogBatch(NamedTuple):
 
 
 class _OfferedArms(NamedTuple):
-    """The arms on offer: names, all in one array, with the start and stop of each impression.
+    """The arms on offer: names, all in one array, with the start and stop of each impression's arms.
 
     ``row_arms`` has for each row the index of its arm among these names.
     """
@@ -322,46 +326,45 @@ def learn_log(
     reader = _BatchReader(learner, placement, missing_reward, logged_features)
     count_before = learner.decisions
     try:
-        mark, most = _learn_rows(learner, reader.read(logged_features.open_log(log)))
+        reward_hash, largest = _learn_rows(learner, reader.read(logged_features.open_log(log)))
     except _TimesGoBack:
         # All rows are read into memory only if the log is not sorted by time.
         reader = _BatchReader(learner, placement, missing_reward, logged_features)
-        mark, most = _learn_rows(learner, reader.read(logged_features.open_log(log), by_time=True))
+        reward_hash, largest = _learn_rows(learner, reader.read(logged_features.open_log(log), by_time=True))
         getattr(log, "log", log).report.drop_order_warnings()
     count = learner.decisions - count_before
     is_unit = learner.policy.reward_range == UNIT_RANGE
-    if count >= SECOND_CHECK and is_unit and describe_small_rewards(most):
-        warnings.warn(f"log: {describe_small_rewards(most)}", AssumptionWarning, stacklevel=3)
-    if (count, mark) in learner.logs_learned and count >= SAME_LOG_SIZE:
+    if count >= SECOND_CHECK and is_unit and describe_small_rewards(largest):
+        warnings.warn(f"log: {describe_small_rewards(largest)}", AssumptionWarning, stacklevel=3)
+    if (count, reward_hash) in learner.logs_learned and count >= SAME_LOG_SIZE:
         what = (
             f"log: the same {count:,} decisions in a row were learned from a log before, and count twice now"
         )
         warnings.warn(f"{what}; let each learner learn a log once", AssumptionWarning, stacklevel=3)
-    learner.logs_learned.add((count, mark))
+    learner.logs_learned.add((count, reward_hash))
     learner.lanes.logged = True
     return count
 
 
 def _learn_rows(learner: ColumnLearner, batches: Iterator[LogBatch]) -> tuple[int, float]:
-    """Learn training batches in order; return a hash of their rewards and the largest reward.
+    """Learn training batches in order; return a hash of their rewards, and the largest reward.
 
-    If an error occurs, the learner's state, keys and number of decisions are restored, and the error is
-    raised.
+    If an error occurs, state, keys and number of decisions of the learner are restored before it is raised.
     """
-    mark, most = 0, 0.0
+    reward_hash, largest = 0, 0.0
     backup, count_before = learner.lanes.copy_all(), learner.decisions
     try:
         with report_progress("learning") as report:
             for batch in batches:
-                mark = crc32(batch.feedback.tobytes(), mark)
-                most = max(most, batch.feedback.max(initial=0.0))
+                reward_hash = crc32(batch.feedback.tobytes(), reward_hash)
+                largest = max(largest, batch.feedback.max(initial=0.0))
                 replay_rows(learner, batch.batch, batch.actions, batch.feedback, batch.propensities)
                 report(learner.decisions - count_before)
     except BaseException:
         learner.lanes.roll_back(backup)
         learner.decisions = count_before
         raise
-    return mark, most
+    return reward_hash, largest
 
 
 def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:
@@ -371,7 +374,7 @@ def _find_items(learner: ColumnLearner, log: Any) -> ItemTable | None:
 
 
 class _TimesGoBack(Exception):
-    """A row of a log is earlier than one before it."""
+    """Raised if a row of a log is earlier than a row before it."""
 
 
 class _BatchReader:
@@ -384,7 +387,7 @@ class _BatchReader:
         missing_reward: float | None,
         features: LoggedFeatures,
     ) -> None:
-        """Prepare to read the rows of a placement; None reads the only placement of the log."""
+        """Create a reader of the rows of a placement; None stands for the only placement of the log."""
         self._learner, self._placement, self._missing = learner, placement, missing_reward
         self._features = features
         self._lists = learner.policy.showing.listed
@@ -403,7 +406,7 @@ class _BatchReader:
         columns += ["decision_id", "position"] if self._lists else []
         chunks = select_columns(log, columns + self._features.columns)
         latest = NO_TIME
-        chunks = whole_lists(chunks) if self._lists else chunks
+        chunks = cut_between_lists(chunks) if self._lists else chunks
         for chunk in sort_by_time(chunks, self._lists) if by_time else chunks:
             in_order, latest = has_times_in_order(chunk, latest)
             if not (in_order or by_time):
@@ -442,8 +445,9 @@ class _BatchReader:
         return chunk.filter_rows(pc.invert(is_other))
 
     def _split_lists(self, chunk: Chunk) -> Iterator[Chunk]:
-        """Yield a chunk in parts of whole lists, with a bounded number of candidates each; whole if none are
-        looked up.
+        """Yield a chunk in parts of whole lists, with a bounded number of candidates each, to bound memory.
+
+        If no features of candidates are looked up, the chunk is yielded whole.
         """
         if not self._features.by_offer:
             yield chunk
@@ -457,8 +461,8 @@ class _BatchReader:
                 yield chunk.slice_rows(start, stop)
 
     def _read_arms(self, chunk: Chunk) -> LogBatch:
-        """Return a chunk of rows with one arm each as a training batch; raise UnfitLog for too small
-        propensities.
+        """Return a chunk, with one arm in each row, as a training batch; raise UnfitLog if a propensity is
+        too small.
         """
         first = np.arange(len(chunk.rows))
         batch, arm_indices = self._read_impressions(chunk, first, first)
@@ -473,7 +477,7 @@ class _BatchReader:
         return LogBatch(batch, arm_indices[:, None], rewards[:, None].copy(), propensities)
 
     def _read_rewards(self, chunk: Chunk) -> Floats:
-        """Return the rewards of a chunk's rows in the unit of the policy's state."""
+        """Return the rewards of a chunk's rows, scaled to [0, 1] as the policy's state has them."""
         rewards = chunk.batch["reward"].fill_null(self._missing or 0.0).to_numpy()
         return np.asarray(self._learner.policy.reward_range.to_unit(rewards), np.float64)
 
@@ -508,11 +512,10 @@ class _BatchReader:
         return LogBatch(batch, actions, feedback, propensities.prod(axis=1))
 
     def _read_impressions(self, chunk: Chunk, first: Ints, impression_of_row: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions whose first rows are ``first``, and the arm index shown in each row of the
-        chunk.
+        """Return a chunk's impressions as a batch, and the arm index shown in each row.
 
-        ``impression_of_row`` has for each row the number of its impression. New keys get lanes in the
-        learner.
+        ``first`` has the first row of each impression, ``impression_of_row`` the impression's number of each
+        row. New keys get lanes in the learner.
         """
         offer = self._read_offers(chunk, first, impression_of_row)
         if self._learner.policy.arms is None:
@@ -575,8 +578,10 @@ class _BatchReader:
         return np.asarray(indices.to_numpy(), np.int64)
 
     def _read_contexts(self, chunk: Chunk, first: Ints, contexts: Any) -> Floats:
-        """Return the contexts of impressions, shape (impressions, context_dim); raise UnfitLog if one has
+        """Return the contexts of impressions, shape (impressions, context_dim); raise UnfitLog for one of
         another length.
+
+        ``first`` has the first row of each impression, to name it in the error.
         """
         dim = self._learner.policy.context_dim
         if not dim:

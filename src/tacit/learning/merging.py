@@ -63,7 +63,7 @@ def to_natural(posterior: Gaussian) -> NaturalParameters:
 
 
 def to_gaussian(parameters: NaturalParameters) -> Gaussian:
-    """Return the Gaussians with the natural parameters; their roots are triangular.
+    """Return Gaussians from their natural parameters; the roots of their covariances are triangular.
 
     Parameters
     ----------
@@ -193,9 +193,10 @@ def read_shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
 
 
 def add_shared(learner: Learner, increments: Mapping[str, Floats]) -> None:
-    """Add to the sums that all keys of a learner share, then compute the derived quantities again.
+    """Add increments to the sums that all keys of a learner share, and recompute the values that follow from
+    them.
 
-    Changes the learner's state in place.
+    The learner's state changes in place.
 
     Parameters
     ----------
@@ -266,10 +267,10 @@ def _to_state(sums: Any) -> Any:
 
 
 def _map_arrays(operation: Any, first: Any, second: Any) -> Any:
-    """Return a state with ``operation`` applied to each pair of arrays of two states, but history hashes.
+    """Return a state whose arrays are ``operation`` of the arrays of two states; raise InvalidValue if they
+    do not match.
 
-    Raises InvalidValue if types or shapes differ. History hashes are not added: the first is kept, or 0
-    returned.
+    History hashes are not added: a sum keeps the first one, a difference has 0.
     """
     if type(first) is not type(second):
         raise InvalidValue("state", type(second).__name__, f"give {type(first).__name__}")

@@ -49,10 +49,10 @@ def list_fields(schema: Schema, dim: int) -> list[ContextField]:
 
 
 def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) -> list[Segment]:
-    """Return segments of users by the value of a context field, as names and masks, without empty ones.
+    """Return segments of users by the value of a context field: names and masks, without empty segments.
 
-    Numbers are split at quartiles; values beyond the eighth are joined as others. Users with a missing value
-    are the last segment.
+    Numbers are split at quartiles; values beyond the eighth are joined as others. Users without a value are
+    the last segment. ``open_values`` names the values of hashed categories.
     """
     values, first = contexts[:, field.columns], field.columns.start
     missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
@@ -66,22 +66,25 @@ def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) 
         segments = [
             (
                 " or ".join(open_values.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])),
-                which,
+                mask,
             )
             for j in range(values.shape[1] - 1)
             for sign in (1.0, -1.0)
-            if (which := values[:, j] == sign).any()
+            if (mask := values[:, j] == sign).any()
         ]
     if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
         segments.sort(key=lambda segment: -int(segment[1].sum()))
     if len(segments) > MOST_VALUES:
-        remaining = np.any([which for _, which in segments[MOST_VALUES:]], axis=0)
+        remaining = np.any([mask for _, mask in segments[MOST_VALUES:]], axis=0)
         segments = [*segments[:MOST_VALUES], (f"{len(segments) - MOST_VALUES} others", remaining)]
-    return [(value, which) for value, which in (*segments, ("missing", missing)) if which.any()]
+    return [(value, mask) for value, mask in (*segments, ("missing", missing)) if mask.any()]
 
 
 def _bands(numbers: Floats, known: Booleans) -> Iterator[Segment]:
-    """Yield segments by intervals of a number with about equal numbers of users, or by its few values."""
+    """Yield segments by a number's value: its quartiles, or each value if there are at most four.
+
+    ``known`` masks the users who have a value.
+    """
     distinct = np.unique(numbers[known])
     if len(distinct) <= BANDS:
         yield from ((f"{value:.4g}", known & (numbers == value)) for value in distinct.tolist())
@@ -119,9 +122,9 @@ class FieldEffect(NamedTuple):
 def compute_field_effects(
     fields: Sequence[ContextField], beliefs: ContextBeliefs, offered: Ints
 ) -> list[FieldEffect]:
-    """Return the effect of each field on the users of ``beliefs``, in the order of the fields.
+    """Return the effect of each field on the choice for the users of ``beliefs``, in the order of the fields.
 
-    Fields of signals, which do not describe users, are left out. ``offered`` are the indices of the arms on
+    Fields of signals, which do not describe users, are left out. ``offered`` has the indices of the arms on
     offer, between which ``matters`` compares.
     """
     effects = []

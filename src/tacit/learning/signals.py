@@ -147,7 +147,7 @@ class Arrivals(NamedTuple):
 
 @kernel
 def fade(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> None:
-    """Decay all sums of a lane to ``time`` and set the lane's time to it; an earlier time changes nothing."""
+    """Decay all sums of a lane to ``time`` (µs), in place; do nothing if its sums are of a later time."""
     since = time - lanes.time[lane]
     if lanes.time[lane] == NEVER or since <= 0:
         lanes.time[lane] = max(lanes.time[lane], time)
@@ -161,9 +161,10 @@ def fade(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> None:
 
 @kernel
 def add(lanes: KeyActivity, scales: Scales, lane: int, column: int, ago: int) -> None:
-    """Add to the fast and slow sum ``column`` of a lane one event that happened ``ago`` microseconds before.
+    """Add one event, which happened ``ago`` microseconds before the lane's time, to its fast and slow sum
+    ``column``.
 
-    The event counts less than one, as its count has decayed for that time.
+    An earlier event counts less than one, as it has decayed since.
     """
     lanes.fast[lane, column] += np.exp(-ago / scales.fast)
     lanes.slow[lane, column] += np.exp(-ago / scales.slow)
@@ -186,7 +187,7 @@ def compute_volume(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> 
 
 @kernel
 def compute_share(lanes: KeyActivity, lane: int, part: int, whole: int) -> float:
-    """Return the ratio of the fast sums ``part`` and ``whole`` of a lane, shrunk to the ratio of its slow
+    """Return the ratio of two fast sums of a lane, ``part`` to ``whole``, shrunk to the ratio of its slow
     sums.
 
     This is the signal ``abandonment`` or ``reformulation``.
@@ -197,10 +198,10 @@ def compute_share(lanes: KeyActivity, lane: int, part: int, whole: int) -> float
 
 @kernel
 def compute_novelty(lanes: KeyActivity, scales: Scales, lane: int, time: int, arms: Ints) -> float:
-    """Return the signal ``new-arms``: the mean novelty of the arms on offer; 0 for the key's first decision.
+    """Return the signal ``new-arms``: the mean novelty of the arms on offer; 0 for a key's first decision.
 
-    An arm's novelty is 1 when first offered to the key and decays exponentially; arms of its first decision
-    have 0.
+    An arm's novelty is 1 when it is first on offer for the key, and decays exponentially; for arms of the
+    key's first decision it is 0.
     """
     if lanes.first[lane] == NEVER or lanes.offered.shape[1] == 0:
         return 0.0
@@ -230,9 +231,9 @@ def compute_calm(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> fl
 def count_session(
     lanes: KeyActivity, sessions: SessionTable, scales: Scales, lane: int, time: int, number: int
 ) -> None:
-    """Count a decision of a session, and store it as the session's latest one in the table.
+    """Count a decision of a session, and store it in the table as the session's latest one.
 
-    If the session's previous decision was on another key and recent, count a reformulation of that key.
+    If the session's previous decision was on another key, and recent, that decision counts as reformulated.
     """
     add(lanes, scales, lane, SESSIONS, 0)
     place = number & (len(sessions.number) - 1)
@@ -247,10 +248,11 @@ def count_session(
 def arrive_rows(
     lanes: KeyActivity, sessions: SessionTable, scales: Scales, arrivals: Arrivals, signals: Floats
 ) -> None:
-    """Fill ``signals``, shape (rows, 5), with the signals of each decision, then count the decision.
+    """Fill ``signals``, shape (rows, 5), with the signals of each decision, then count the decision in
+    ``lanes``.
 
-    Counting updates the sums in ``lanes``, the arms offered to the key, and the sessions; rows that are not
-    ``counted`` only let the sums decay.
+    Counting adds to the sums, to the arms that were on offer for the key, and to the sessions. Rows that are
+    not ``counted`` only let the sums decay.
     """
     for i in range(len(arrivals.lanes)):
         lane, time = arrivals.lanes[i], arrivals.times[i]
@@ -280,7 +282,7 @@ def arrive_rows(
 
 
 def answer_rows(lanes: KeyActivity, scales: Scales, rows: Ints, times: Ints, clicked: Booleans) -> None:
-    """Count the feedback of decisions row by row in the sums of ``lanes``: a click, or none.
+    """Count the feedback of decisions, a click or none, in the sums of ``lanes``.
 
     ``rows`` has the lane of each decision.
     """
@@ -292,7 +294,8 @@ def answer_rows(lanes: KeyActivity, scales: Scales, rows: Ints, times: Ints, cli
 
 
 def shift_rows(lanes: KeyActivity, rows: Ints, times: Ints, epochs: Ints) -> None:
-    """Record the epochs of keys row by row in ``lanes``; a changed epoch is a restart at the row's time.
+    """Store the epochs of decisions in ``lanes``; an epoch that differs from the stored one is a restart at
+    the row's time.
 
     ``rows`` has the lane of each decision.
     """
@@ -342,7 +345,7 @@ class Signals:
     """
 
     def __init__(self, names: Sequence[str], arms: int, fast: float, slow: float) -> None:
-        """Validate the signals, create empty state, and compile the loops."""
+        """Validate the names and time constants (seconds), create an empty state, and compile the loops."""
         check_signals(names, fast, slow)
         self.names = tuple(names)
         self._columns = [NAMES.index(name) for name in names]
@@ -353,9 +356,8 @@ class Signals:
         self._prepare()
 
     def reserve_arms(self, arms: int) -> None:
-        """Enlarge the state to ``arms`` arms, of which the new ones were never on offer before.
-
-        Nothing if ``new-arms`` is not among the signals.
+        """Enlarge the state to ``arms`` arms; new arms were never on offer. Does nothing without the signal
+        ``new-arms``.
         """
         if "new-arms" in self.names and arms > self._arms:
             self._arms = arms
@@ -419,7 +421,7 @@ class Signals:
         sessions: Sequence[int] | None,
         counted: Sequence[bool] | None,
     ) -> Arrivals:
-        """Return decisions as columns, with defaults for missing arguments: all arms, no sessions, all
+        """Return decisions as columns; missing arguments mean all arms, no sessions, and that all are
         counted.
         """
         rows = len(lanes)
@@ -437,16 +439,14 @@ class Signals:
     def record_feedback(
         self, lanes: Sequence[int] | Ints, times: Sequence[int], clicked: Sequence[bool]
     ) -> None:
-        """Count the feedback of decisions, a click or none; later signals of ``abandonment`` depend on it."""
+        """Count the feedback of decisions, a click or none, for later signals of ``abandonment``."""
         rows = np.array(lanes, np.int64)
         self._reserve_lanes(rows)
         outcomes = np.array(times, np.int64), np.array(clicked, np.bool_)
         self._answer(self.state, self._scales, rows, *outcomes)
 
     def record_epochs(self, lanes: Sequence[int] | Ints, times: Sequence[int], epochs: Sequence[int]) -> None:
-        """Record the epochs of decisions; where the epoch of a lane has changed, the lane restarted at that
-        time.
-        """
+        """Store the epochs of decisions; where a lane's epoch has changed, it restarted at that time (µs)."""
         rows = np.asarray(lanes, np.int64)
         self._reserve_lanes(rows)
         self._shift(self.state, rows, np.array(times, np.int64), np.array(epochs, np.int64))
@@ -492,7 +492,7 @@ class Signals:
 
 
 def _check_array(array: Any, like: Any) -> Any:
-    """Return an array; raise ValueError unless it has the shape and the type of ``like``."""
+    """Return an array if it has the shape and type of ``like``; raise ValueError otherwise."""
     if array.shape != like.shape or array.dtype != like.dtype:
         raise ValueError(f"{array.dtype}{array.shape} in place of {like.dtype}{like.shape}")
     return array

@@ -92,10 +92,9 @@ class LearnerSnapshot(NamedTuple):
         return Arrays(self.state, self.plays)
 
     def copy(self, buffer: CopyBuffer | None = None) -> LearnerSnapshot:
-        """Return a copy of arrays and items that later learning does not change, in a buffer if one is
-        passed.
+        """Return a copy of arrays and items that later learning does not change.
 
-        A later copy into the same buffer overwrites it.
+        With a buffer, the copy is in its memory, and the next copy into the same buffer overwrites it.
         """
         copies = buffer.copy_state(self.arrays) if buffer is not None else _copy_arrays(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copy())
@@ -157,7 +156,9 @@ class CopyBuffer:
         self._arrays = list(map(np.empty, shapes, types))
 
     def touch_pages(self) -> Iterator[None]:
-        """Write zeros to the buffer, one piece of a megabyte at each step of the iteration."""
+        """Write zeros to the whole buffer, a megabyte at each step of the iteration, so that copies are
+        fast.
+        """
         for array in self._arrays:
             content = array.reshape(-1).view(np.uint8)
             for first in range(0, len(content), PIECE):
@@ -217,8 +218,8 @@ def _is_snapshot_or_empty(path: Path) -> bool:
 
 
 def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
-    """Yield the content of a snapshot's file in pieces of about a megabyte, so that it is not in memory as a
-    whole.
+    """Yield the content of a snapshot's file in pieces of about a megabyte, so that it is never in memory as
+    a whole.
     """
     piece: list[bytes | memoryview] = []
     for part in iter_views(snapshot):
@@ -230,7 +231,9 @@ def iter_pieces(snapshot: LearnerSnapshot) -> Iterator[bytes]:
 
 
 def iter_views(snapshot: LearnerSnapshot) -> Iterator[bytes | memoryview]:
-    """Yield a snapshot's file content in parts; arrays are not copied and must not change meanwhile."""
+    """Yield the content of a snapshot's file in parts; arrays are not copied, and must not change before the
+    end.
+    """
     sink = _Sink()
     with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[call-overload]
         for name, blocks in _iter_members(snapshot):
@@ -279,17 +282,19 @@ class _Sink:
     """A file object that collects written blocks; it cannot seek, so zipfile never rewrites any."""
 
     def __init__(self) -> None:
+        """Create a sink without blocks."""
         self._written: list[bytes | memoryview] = []
 
     def write(self, content: bytes | memoryview) -> int:
+        """Collect a block, and return its length, as a file does."""
         self._written.append(content)
         return len(content)
 
     def flush(self) -> None:
-        pass
+        """Do nothing; zipfile requires the method."""
 
     def take_blocks(self) -> list[bytes | memoryview]:
-        """Return the blocks written since the last call, and forget them."""
+        """Return the blocks written since the last call."""
         blocks, self._written = self._written, []
         return blocks
 
@@ -403,7 +408,7 @@ def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str
         state=state,
         plays=plays,
         items=_read_items(archive, header, policy),
-        logs=[(count, mark) for count, mark in header.get("logs", ())],
+        logs=[(count, reward_hash) for count, reward_hash in header.get("logs", ())],
     )
 
 
@@ -418,7 +423,7 @@ def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy
 
 
 def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
-    """Read the array ``name`` from an archive; raise ValueError unless it has the shape and type of
+    """Return the array ``name`` of an archive; raise ValueError unless it has the shape and type of
     ``expected``.
     """
     with archive.open(f"{name}.npy") as member:

@@ -32,7 +32,7 @@ DECISION, ROW = ("decision_id", "position"), ("timestamp", "key", "arm", "positi
 """Columns that identify a row, by decision id or by time; rows that agree in all of them are duplicates."""
 CHECKED_COLUMNS = {"placement", *DECISION, *ROW}
 MIN_ROWS = 100
-"""Minimum number of rows for warnings about rows that are alike: fewer may be alike by chance."""
+"""Minimum number of rows for warnings about equal rows: fewer may be equal by chance."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED, ONES, ZEROS = "mixed", "copied", "ones", "noughts"
 CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
@@ -134,10 +134,10 @@ def find_name_warnings(
 
 
 def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield warnings about a block of rows: rewards that are all alike, and times that go back.
+    """Yield warnings about a block of rows: suspicious rewards, and times that go back.
 
-    Rewards are alike if all are missing, all are 0, all are 1, or rows of lists have reward 1. A block is
-    only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
+    Rewards are suspicious if all are missing, all are 0, all are 1, or rows of lists have reward 1. A block
+    is only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
 
     Parameters
     ----------
@@ -160,7 +160,10 @@ def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> It
 
 
 def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield at most one warning: all rewards are missing, 0 or 1, or rows of lists have reward 1."""
+    """Yield at most one warning: rewards are all missing, all 0 or all 1, or rows of lists have reward 1.
+
+    ``reward`` and ``position`` are Arrow columns; ``position`` is None if the log has none.
+    """
     kind, value, bad_rows = EMPTY, None, rows
     if reward.null_count < len(rows):
         if reward.null_count:
@@ -168,8 +171,8 @@ def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -
         values = reward.to_numpy()
         value, is_same = float(values.max()), values.min() == values.max()
         has_positions = position is not None and not position.null_count
-        alike = {1.0: ONES, 0.0: ZEROS}.get(value, "") if is_same else ""
-        kind = alike or (CLICKED if has_positions else "")
+        common_kind = {1.0: ONES, 0.0: ZEROS}.get(value, "") if is_same else ""
+        kind = common_kind or (CLICKED if has_positions else "")
         bad_rows = rows[values == 1.0] if kind == CLICKED else rows
     if kind and len(bad_rows):
         yield DataWarning(kind, "reward", len(bad_rows), source, int(bad_rows[0]), value)
@@ -214,9 +217,10 @@ def _is_blank(texts: Any, empty: str) -> Any:
 
 
 def mask_texts(is_wrong: Callable[[Any], Any], texts: Any) -> Booleans | None:
-    """Return a mask of the texts for which an Arrow function is true, False for null; None if it is for none.
+    """Return a mask of the texts for which ``is_wrong`` is true, False for null; None if it is true for none.
 
-    Of a dictionary, the function is called with the distinct texts.
+    ``is_wrong`` maps an Arrow array of texts to a mask; for a dictionary it is called with the distinct
+    texts.
     """
     is_encoded = pa.types.is_dictionary(texts.type)
     mask = is_wrong(texts.dictionary if is_encoded else texts)
@@ -248,9 +252,9 @@ class RowHistory:
         return self._rows >= DUPLICATE_CHECK_ROWS
 
     def add(self, columns: Mapping[str, Any], source: str, rows: Ints) -> None:
-        """Store the identifying columns of the next rows, and update what is known of lists and placements.
+        """Store the columns that identify the next rows; note whether there are lists or several placements.
 
-        Once the history is full, only placements are checked.
+        ``rows`` are their numbers in ``source``. Once the history is full, only placements are checked.
         """
         if "placement" in columns and len(rows):
             self._check_placement(columns["placement"], source, rows)
@@ -274,7 +278,7 @@ class RowHistory:
         self._rows += len(rows)
 
     def _check_placement(self, placements: Any, source: str, rows: Ints) -> None:
-        """Record a warning for rows whose placement differs from the log's first one."""
+        """Store a warning about rows whose placement differs from the log's first one, if there are any."""
         names = placements.unique().to_pylist()
         self._placement = names[0] if self._placement is None else self._placement
         if names != [self._placement]:
@@ -307,6 +311,7 @@ class RowHistory:
         is_repeat[np.unique(codes, return_index=True)[1]] = False
         count = int(is_repeat.sum())
         if self._has_times:
+            # Equal rows are copies only if no two different rows have the same time.
             times = pc.list_element(pc.split_pattern(ids, "\0", max_splits=1), 0)
             count *= count >= MIN_ROWS and len(times.unique()) == len(ids) - count
         if count:
@@ -318,8 +323,8 @@ class RowHistory:
 
 
 def _is_ascending(ids: Any) -> bool:
-    """True if each id is longer than the one before, or as long and later in the alphabet (no repeats)."""
-    # Fast path for ids of the service and for counters; counting other ids takes twenty times as long.
+    """True if each id is longer than the one before, or as long and later in the alphabet: none repeats."""
+    # Ids of the service and counters are so; to count distinct ids takes twenty times as long.
     length_steps = np.diff(pc.binary_length(ids).to_numpy())
     is_later = pc.less(ids[:-1], ids[1:]).to_numpy(zero_copy_only=False)
     return bool(((length_steps > 0) | ((length_steps == 0) & is_later)).all())

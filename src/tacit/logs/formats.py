@@ -110,7 +110,7 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
         If a folder has no such file, no file matches a pattern, or a URL does not exist.
     """
     if is_url(place):
-        return list(_remote(str(place), suffixes))
+        return list(_list_remote(str(place), suffixes))
     path = Path(place)
     if not path.exists() and "*" not in str(place):
         raise LogError(
@@ -118,15 +118,18 @@ def find_files(place: str | Path, suffixes: Sequence[str]) -> list[File]:
             "with its path from here or from the root; several values of one option have commas between"
         )
     if path.exists() or "*" not in str(place):
-        return list(_local(path, suffixes))
-    files: list[File] = [file for name in glob.glob(str(place)) for file in _local(Path(name), suffixes)]
+        return list(_list_local(path, suffixes))
+    files: list[File] = [file for name in glob.glob(str(place)) for file in _list_local(Path(name), suffixes)]
     if not files:
         raise LogError(f"{place}: no file fits this pattern")
     return sorted(set(files), key=str)
 
 
 def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list[File]:
-    """Return the data files of all places, in order; warn if a file is a copy of another.
+    """Return the data files of all places, in order; warn of the first file that is a copy of an earlier one.
+
+    Only local files of at least 4 KiB are compared. ``places`` and ``suffixes`` are as for
+    :func:`find_files`.
 
     Raises
     ------
@@ -139,12 +142,12 @@ def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list
     refuse_duplicates(files)
     local = [file for file in files if isinstance(file, Path)]
     sizes = Counter(file.stat().st_size for file in local)
-    first: dict[tuple[int, int], Path] = {}
+    file_by_content: dict[tuple[int, int], Path] = {}
     for file in local:
         size = file.stat().st_size
         if size >= MIN_COMPARED_BYTES and sizes[size] > 1:
             with file.open("rb") as opened:
-                earlier = first.setdefault((size, hash(opened.read(65_536))), file)
+                earlier = file_by_content.setdefault((size, hash(opened.read(65_536))), file)
             if earlier is not file and filecmp.cmp(earlier, file, shallow=False):
                 message = f"path: {str(file)!r} has the same content as {str(earlier)!r}, and its rows count"
                 warnings.warn(f"{message} twice; leave one out", AssumptionWarning, stacklevel=3)
@@ -153,7 +156,7 @@ def collect_files(places: Iterable[str | Path], suffixes: Sequence[str]) -> list
 
 
 def find_folder_values(file: File) -> dict[str, str | None]:
-    """Return the columns that the names of a file's folders say, as ``country=de`` does; None for null.
+    """Return the columns whose values are in the names of a file's folders, as ``country=de``; None for null.
 
     Examples
     --------
@@ -175,10 +178,10 @@ def refuse_duplicates(places: Iterable[Any]) -> None:
         resolved_places.add(resolved)
 
 
-def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
-    """Return a path itself, or the data files of a folder at any depth, sorted.
+def _list_local(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    """Return a path that is no folder, or the data files of a folder at any depth, sorted.
 
-    Raises LogError if the folder has none, or is an export of the service with files other than logs.
+    Raises LogError if the folder has none, or is an export of the service; the error names the logs in it.
     """
     if not path.is_dir():
         return [path]
@@ -190,9 +193,9 @@ def _local(path: Path, suffixes: Sequence[str]) -> list[Path]:
     if not files:
         raise _no_files_error(path, suffixes)
     if any((file.parent / "placements.json").is_file() for file in files):
-        goes_to = {"clicks": "", "lists": "", "duels": " to tacit duel"}
-        named = [(file, goes_to.get(file.stem.partition("-")[0])) for file in files]
-        logs = ", or ".join(f"{file}{where}" for file, where in named if where is not None)
+        command_hints = {"clicks": "", "lists": "", "duels": " to tacit duel"}
+        file_hints = [(file, command_hints.get(file.stem.partition("-")[0])) for file in files]
+        logs = ", or ".join(f"{file}{hint}" for file, hint in file_hints if hint is not None)
         remedy = f"give {logs}" if logs else "export it with --config, so that it has clicks.parquet"
         raise LogError(f"{path}: it is an export, of which not all is a log; {remedy}")
     return files
@@ -209,7 +212,7 @@ def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
     return LogError(f"{place}: the folder has no file that ends in {', '.join(suffixes)}")
 
 
-def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
+def _list_remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
     """Return the files of a URL: of a file, a folder at any depth, or a pattern; sorted by name.
 
     Raises LogError if there is none, or the file system cannot be read.
@@ -241,7 +244,7 @@ def _remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """True if a path, or a folder above it, matches a pattern; both are given as lists of names."""
+    """True if the names of a path, or of a folder above it, match the names of a pattern one by one."""
     return len(parts) >= len(pattern) and all(map(fnmatchcase, parts, pattern))
 
 
@@ -328,7 +331,7 @@ def parquet_file(file: File, **options: Any) -> Any:
     return pyarrow.parquet.ParquetFile(source, **options)
 
 
-def _parquet_names(path: File) -> list[str]:
+def _read_parquet_names(path: File) -> list[str]:
     """Return the column names of a Parquet file; raise LogError if a later tacit has written it."""
     with parquet_file(path) as file:
         schema = file.schema_arrow
@@ -373,7 +376,7 @@ def _write_parquet(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None
 # CSV ----------------------------------------------------------------------------------------
 
 
-def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
+def _open_csv(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]) -> Any:
     """Open a CSV file and return a streaming reader of the named columns as bytes.
 
     While it reads, it appends number and text of rows with too many or too few fields to ``malformed``, and
@@ -406,9 +409,9 @@ def _csv_reader(path: Path, names: Sequence[str], malformed: list[tuple[int, str
 
 
 def _open_stream(path: Path) -> Any:
-    """Open a text file, decompressed by its suffix, for reading.
+    """Open a text file for reading, decompressed by its suffix.
 
-    Raises LogError if its first bytes are not text, or do not fit the suffix ".gz".
+    Raises LogError if its first bytes are those of another kind of file, or do not fit the suffix ".gz".
     """
     with path.open("rb") as file:
         first = file.read(4)
@@ -438,9 +441,9 @@ def header_hint(names: Sequence[str]) -> str:
     return f" (does the first line hold a row? {values[0]!r} is no name; write names above it)"
 
 
-def _csv_names(path: Path) -> list[str]:
+def _read_csv_names(path: Path) -> list[str]:
     """Return the column names in the header of a CSV file."""
-    with _csv_reader(path, [], []) as reader:
+    with _open_csv(path, [], []) as reader:
         return [name.strip() for name in reader.schema.names]
 
 
@@ -451,10 +454,10 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
     """
     malformed: list[tuple[int, str]] = []
     first = 1
-    with _csv_reader(path, [], []) as reader:
+    with _open_csv(path, [], []) as reader:
         stored = {name.strip(): name for name in reader.schema.names}
         has_blanks = len(stored) > 1 and all(name[:1] == " " for name in reader.schema.names[1:])
-    with _csv_reader(path, [stored.get(name, name) for name in names], malformed) as reader:
+    with _open_csv(path, [stored.get(name, name) for name in names], malformed) as reader:
         for block in reader:
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
@@ -472,7 +475,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
 
 
 def _trim_start(values: Any) -> Any:
-    """Return a column of bytes without the blanks that follow a comma; unchanged if it is not in UTF-8."""
+    """Return a column of bytes as text without blanks at the start; unchanged if a value is not in UTF-8."""
     try:
         return pc.utf8_ltrim_whitespace(values.cast(pa.string()))
     except pa.ArrowInvalid:
@@ -494,7 +497,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _time_text(times: Any) -> Any:
+def _format_times(times: Any) -> Any:
     """Return times as ISO 8601 texts in UTC that end in "Z"."""
     return pc.binary_join_element_wise(times.cast(pa.timestamp("us")).cast(pa.string()), "Z", "")
 
@@ -503,14 +506,14 @@ def _write_csv(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     """Write batches as CSV to an open file; the note on rewards cannot be stored and is ignored."""
     with pyarrow.csv.CSVWriter(file, CSV_SCHEMA) as writer:
         for batch in batches:
-            columns = [_csv_column(batch.column(field.name)) for field in SCHEMA]
+            columns = [_convert_csv_column(batch.column(field.name)) for field in SCHEMA]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=CSV_SCHEMA))
 
 
-def _csv_column(values: Any) -> Any:
+def _convert_csv_column(values: Any) -> Any:
     """Return a column as CSV holds it: times as ISO 8601, lists as JSON text, others unchanged."""
     if pa.types.is_timestamp(values.type):
-        return _time_text(values)
+        return _format_times(values)
     if pa.types.is_list(values.type):
         texts = (None if value is None else _to_json(value) for value in values.to_pylist())
         return pa.array(texts, pa.string())
@@ -533,7 +536,7 @@ def _parse_object(line: bytes) -> dict[str, Any] | None:
 
 @contextmanager
 def open_lines(path: Path) -> Iterator[Iterator[bytes]]:
-    """Context manager: open a text file as an iterator of lines, decompressed by its suffix.
+    """Open a text file, for a ``with`` block, as an iterator of its lines, decompressed by its suffix.
 
     A line of more than 16 MiB is cut, so that it is no JSON.
     """
@@ -563,7 +566,7 @@ def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
     return block
 
 
-def _json_names(path: Path) -> list[str]:
+def _read_json_names(path: Path) -> list[str]:
     """Return all names in the objects of the first 1,000 lines of a file of JSON lines.
 
     Raises LogError if no line is a JSON object.
@@ -574,15 +577,15 @@ def _json_names(path: Path) -> list[str]:
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
             raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
-        return list(dict.fromkeys(name for record in objects if record for name in _object_names(record)))
+        return list(dict.fromkeys(name for record in objects if record for name in _iter_names(record)))
 
 
-def _object_names(record: dict[str, Any]) -> Iterator[str]:
+def _iter_names(record: dict[str, Any]) -> Iterator[str]:
     """Yield the names of a JSON object's fields and, with dots, of the fields of objects in it."""
     for name, value in record.items():
         yield name
         if isinstance(value, dict):
-            yield from (f"{name}.{inner}" for inner in _object_names(value))
+            yield from (f"{name}.{inner}" for inner in _iter_names(value))
 
 
 def get_field(record: Any, path: str) -> Any:
@@ -628,7 +631,7 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
     names = [field.name for field in SCHEMA]
     for batch in batches:
         columns = [
-            (_time_text(values) if pa.types.is_timestamp(values.type) else values).to_pylist()
+            (_format_times(values) if pa.types.is_timestamp(values.type) else values).to_pylist()
             for values in (batch.column(name) for name in names)
         ]
         for row in zip(*columns, strict=True):
@@ -636,9 +639,9 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
 
 
 FORMATS = {
-    "parquet": Format((".parquet",), _parquet_names, _read_parquet, _write_parquet),
-    "csv": Format((".csv", ".tsv"), _csv_names, _read_csv, _write_csv),
-    "json": Format((".jsonl", ".ndjson", ".json"), _json_names, _read_json, _write_json, True),
+    "parquet": Format((".parquet",), _read_parquet_names, _read_parquet, _write_parquet),
+    "csv": Format((".csv", ".tsv"), _read_csv_names, _read_csv, _write_csv),
+    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, True),
 }
 
 
@@ -670,7 +673,7 @@ BOOLEAN_TEXTS = dict.fromkeys((*TRUE_WORDS, "1"), True) | dict.fromkeys((*FALSE_
 
 
 def parse_values(column: Any, format: str) -> list[Any]:
-    """Return a column's values; CSV texts become numbers or booleans if all of them can be read so.
+    """Return a column's values as a list; texts of CSV become booleans or numbers if all of them are such.
 
     Examples
     --------

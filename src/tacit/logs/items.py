@@ -34,7 +34,10 @@ BATCH = 8192
 
 
 class ItemBatch(NamedTuple):
-    """A batch of a table's items: Arrow arrays, and vectors of shape (items, dim)."""
+    """A batch of a table's items: Arrow arrays, and vectors of shape (items, dim).
+
+    Segments are null and times None if the table has no such column.
+    """
 
     ids: Any
     vectors: Singles
@@ -55,7 +58,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
     dim = None
     for columns in _read_batches(table):
         ids = convert_values(columns[ID], pa.string())
-        vectors = _matrix(columns[VECTOR])
+        vectors = _convert_vectors(columns[VECTOR])
         if dim is None and len(vectors):
             dim = vectors.shape[1]
         if ids.null_count or (len(vectors) and vectors.shape[1] != dim):
@@ -98,7 +101,7 @@ def _select_columns(names: Any, where: str) -> list[str]:
     return [name for name in (ID, VECTOR, SEGMENT, FROM) if name in names]
 
 
-def _matrix(lists: Any) -> Singles:
+def _convert_vectors(lists: Any) -> Singles:
     """Return a column of lists of equal length as an array of float32, shape (rows, length).
 
     Raises
@@ -161,9 +164,9 @@ class ItemTable:
         self.has_times = batches[0].times is not None
         times = np.zeros(len(codes), np.int64)
         if self.has_times:
-            times = np.concatenate([_microseconds(batch.times) for batch in batches])
+            times = np.concatenate([_to_microseconds(batch.times) for batch in batches])
         self._times = np.unique(times)
-        keys = self._keys(codes, np.searchsorted(self._times, times))
+        keys = self._combine_keys(codes, np.searchsorted(self._times, times))
         order = np.argsort(keys, kind="stable")
         self._sorted, self._names = keys[order], ids.dictionary
         if (np.diff(self._sorted) == 0).any():
@@ -178,8 +181,8 @@ class ItemTable:
         """Return an ItemTable of a table or path; None for None, and an ItemTable unchanged."""
         return table if table is None or isinstance(table, ItemTable) else cls(table)
 
-    def _keys(self, codes: Ints, places: Ints) -> Ints:
-        """Return one sortable number per pair of item code and index of a time."""
+    def _combine_keys(self, codes: Ints, places: Ints) -> Ints:
+        """Return one number per pair of item code and index of a time, sorted as the pairs are."""
         return codes * len(self._times) + places
 
     def codes(self, ids: Any, where: str) -> Ints:
@@ -208,8 +211,8 @@ class ItemTable:
         """
         if not self.has_times:
             return codes
-        latest = np.searchsorted(self._times, _microseconds(times), side="right") - 1
-        rows = np.searchsorted(self._sorted, self._keys(codes, latest), side="right") - 1
+        latest = np.searchsorted(self._times, _to_microseconds(times), side="right") - 1
+        rows = np.searchsorted(self._sorted, self._combine_keys(codes, latest), side="right") - 1
         is_too_early = (latest < 0) | (rows < 0) | (self._sorted[rows] // len(self._times) != codes)
         if is_too_early.any():
             row = int(np.argmax(is_too_early))
@@ -224,7 +227,7 @@ class ItemTable:
         return self._vectors[rows].astype(np.float64)
 
 
-def _microseconds(times: Any) -> Ints:
+def _to_microseconds(times: Any) -> Ints:
     """Return times of an Arrow array in microseconds since 1970."""
     return np.asarray(times.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy())
 

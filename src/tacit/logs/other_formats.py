@@ -63,15 +63,15 @@ class DsjsonLines:
         for file in self._files:
             with reading(file, FORMAT), file.open(encoding="utf-8") as lines:
                 while block := list(islice(lines, self._rows)):
-                    rows = [self._row(line) for line in block if line.strip()]
+                    rows = [self._parse_line(line) for line in block if line.strip()]
                     yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
-    def _row(self, line: str) -> dict[str, Any]:
+    def _parse_line(self, line: str) -> dict[str, Any]:
         """Return the columns of a line's decision; all None, so that it is rejected, if it is malformed."""
         try:
             record = json.loads(line)
             arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
-            arms = [_action_name(number, action) for number, action in enumerate(record["c"]["_multi"], 1)]
+            arms = [_name_action(number, action) for number, action in enumerate(record["c"]["_multi"], 1)]
             return {
                 "timestamp": _truncate_time(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
@@ -85,7 +85,7 @@ class DsjsonLines:
             return dict.fromkeys(DSJSON_COLUMNS)
 
 
-def _action_name(number: int, action: Any) -> str:
+def _name_action(number: int, action: Any) -> str:
     """Return the name of an action: its tag, else its id, else its number, which counts from 1."""
     for name in NAMES:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
@@ -120,7 +120,7 @@ def _open_dsjson(
     constants: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> LogReader:
-    """Return a reader of dsjson files; ``columns`` may only say the path of the key.
+    """Return a reader of dsjson files; of ``columns`` only ``key`` is allowed, the path of the key.
 
     Raises InvalidValue for other columns.
     """
@@ -146,14 +146,14 @@ COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score"
 ITEMS = "item_context.csv"
 
 
-def _impressions(folder: Path) -> Path:
+def _find_impressions(folder: Path) -> Path:
     """Return the path of the file of impressions in a folder: CAMPAIGN/CAMPAIGN.csv."""
     return folder / f"{folder.resolve().name}.csv"
 
 
 def is_open_bandit(folder: Path) -> bool:
     """True if a folder has the layout of the Open Bandit Dataset: a CSV file with its columns."""
-    file = _impressions(folder)
+    file = _find_impressions(folder)
     if not file.is_file():
         return False
     with reading(file, "csv"):
@@ -171,6 +171,9 @@ def read_open_bandit(
 ) -> LogReader:
     """Return a reader of a folder of the Open Bandit Dataset as a click log.
 
+    The placement is the campaign, the policy the name of the folder above; the arms on offer are the items
+    of ``item_context.csv``, or all items that the log shows.
+
     Parameters
     ----------
     folder : path
@@ -178,7 +181,7 @@ def read_open_bandit(
     key : {"campaign", "position"}
         The key, for which a policy learns separately: the campaign, or the position on the page.
     columns, constants, strict, batch_rows
-        As for :func:`read_log`; they override the columns and constants above.
+        As for :func:`read_log`; they replace columns and constants of the layout.
 
     Returns
     -------
@@ -192,7 +195,7 @@ def read_open_bandit(
         If an option is wrong.
     """
     folder = Path(folder)
-    file = _impressions(folder)
+    file = _find_impressions(folder)
     if key not in ("campaign", "position"):
         raise InvalidValue("key", key, "give 'campaign' or 'position'")
     if not is_open_bandit(folder):

@@ -45,7 +45,7 @@ class LogPart(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A row group, or a file that cannot be cut."""
+    """A row group of a file, or, with group None and 0 rows, a file that cannot be cut."""
 
     file: LogFile
     group: int | None
@@ -62,18 +62,19 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     ----------
     log : LogReader
     rows : int, default 4,000,000
-        A part ends as soon as it has this many rows.
+        A part ends as soon as it has this many rows, or more if the log would have over 2,048 parts.
     whole_files : bool, default False
         Whether files are kept whole.
     """
-    pieces = [piece for file in log.files for piece in _pieces(file)]
+    pieces = [piece for file in log.files for piece in _list_pieces(file)]
     size = max(rows, -(-sum(piece.rows for piece in pieces) // MAX_PARTS))
     parts: list[list[_Piece]] = []
     rows_left = 0
     for previous, piece in zip([None, *pieces], pieces, strict=False):
         is_same_file = whole_files and previous is not None and previous.file is piece.file
-        is_uncut = piece.group is None or (previous is not None and previous.group is None)
-        if is_uncut or (rows_left <= 0 and not is_same_file):
+        # A file that cannot be cut is a part of its own.
+        cannot_join = piece.group is None or (previous is not None and previous.group is None)
+        if cannot_join or (rows_left <= 0 and not is_same_file):
             parts.append([])
             rows_left = size
         parts[-1].append(piece)
@@ -81,7 +82,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
     return [_join_pieces(log, part) for part in parts]
 
 
-def _pieces(file: LogFile) -> list[_Piece]:
+def _list_pieces(file: LogFile) -> list[_Piece]:
     """Return the row groups of a Parquet file, or other files and tables as one piece of unknown size (0)."""
     if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
@@ -160,8 +161,8 @@ def find_list_starts(ids: Any) -> Booleans:
     return starts
 
 
-def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield all rows again, cut so that no decision's rows are in two chunks.
+def cut_between_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the same rows in chunks that end between decisions, so that no decision's rows are in two chunks.
 
     Raises
     ------
@@ -188,9 +189,9 @@ def whole_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, set[int]]] | None) -> Chunk:
-    """Return the chunk unchanged, after recording its decisions and their positions in ``positions_by_id``.
+    """Return the chunk unchanged; record the first row and the positions of its decisions.
 
-    Nothing is checked if ``positions_by_id`` is None.
+    They are recorded in ``positions_by_id``; nothing is checked if that is None.
 
     Raises
     ------
@@ -231,7 +232,7 @@ def has_times_in_order(chunk: Chunk, latest: int) -> tuple[bool, int]:
     """
     if "timestamp" not in chunk.batch.schema.names or not len(chunk.rows):
         return True, latest
-    times = _times(chunk)
+    times = _get_times(chunk)
     return bool(times[0] >= latest and (np.diff(times) >= 0).all()), int(times[-1])
 
 
@@ -246,7 +247,7 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
     if not nonempty:
         return
     chunk = _join_chunks(nonempty)
-    times = _times(chunk)
+    times = _get_times(chunk)
     if by_list:
         starts = find_list_starts(chunk.batch["decision_id"])
         times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
@@ -257,6 +258,6 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
         yield chunk.slice_rows(start, start + size)
 
 
-def _times(chunk: Chunk) -> Ints:
+def _get_times(chunk: Chunk) -> Ints:
     """Return the times of a chunk in microseconds since 1970."""
     return np.asarray(chunk.batch["timestamp"].cast(pa.int64()).to_numpy())

@@ -112,7 +112,10 @@ class Frame:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, and paths of structs; of record batches, the first batch's columns."""
+        """Names of the columns, and dotted paths of the fields of structs.
+
+        Of record batches it reads the first one, which a stream still yields later.
+        """
         if is_frame(self._data):
             return [*frame_names(self._data), *frame_paths(self._data)]
         batches = iter(self._data)
@@ -124,10 +127,14 @@ class Frame:
     def batches(self, names: Sequence[str], rows: int) -> Iterator[Any]:
         """Yield the named columns as record batches of at most ``rows`` rows.
 
+        For the path of a struct's field the whole struct is yielded.
+
         Raises
         ------
         LogError
             If a stream has been read before, or Arrow has no type for a column.
+        InvalidValue
+            If the log is an iterable of anything else than record batches.
         """
         if self.is_stream and self._is_consumed:
             raise LogError(
@@ -164,7 +171,7 @@ def _check_batch(batch: Any) -> Any:
 
 
 def _decode_texts(batch: Any) -> Any:
-    """Return a record batch in which texts that are a dictionary, such as categories, are plain."""
+    """Return a record batch with its dictionary-encoded texts, such as categories, as plain text."""
     for index, field in enumerate(batch.schema):
         if pa.types.is_dictionary(field.type) and field.type.value_type == pa.string():
             batch = batch.set_column(index, field.name, batch.column(index).cast(pa.string()))
@@ -177,6 +184,7 @@ BATCH_ROWS = 65_536
 REJECT, CLIP = "reject", "clip"
 """Treatments of rewards outside the range."""
 MEMORY = "table"
+"""Format of a log in memory."""
 DECISION_ID = "decision_id"
 """Column of decision ids; without it each row is a decision, named by the row's number."""
 CONTEXT = "context"
@@ -192,7 +200,11 @@ DEFAULT_CONSTANTS = {
 
 
 class LogFile(NamedTuple):
-    """A file of a log, its format, and its column for each column of the schema."""
+    """A file of a log, or a log in memory.
+
+    ``columns`` maps the schema's names to those in the file, ``names`` are all of the file's columns, and
+    ``folder_values`` the columns whose only value is in the names of its folders, as in ``date=2024-05-01``.
+    """
 
     path: File | Frame
     format: str
@@ -202,16 +214,19 @@ class LogFile(NamedTuple):
 
     @property
     def history_columns(self) -> dict[str, str]:
-        """The file's columns by which repeated rows are found, by their names in the schema."""
+        """The file's columns by which repeated rows are detected, by their names in the schema.
+
+        A placement that is also the segment is left out.
+        """
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
         return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
 
     def select_stored(self, columns: Iterable[str]) -> list[str]:
-        """Return the columns that the file stores; its folders say the others."""
+        """Return the distinct columns of ``columns`` that the file stores, without those of its folders."""
         return [name for name in dict.fromkeys(columns) if name not in self.folder_values]
 
     def add_folder_values(self, raw: RawRows, columns: Iterable[str]) -> RawRows:
-        """Return rows with the columns that the file's folders say, the same in every row."""
+        """Return rows with the columns of the file's folders among ``columns``, the same in every row."""
         values = {name: self.folder_values[name] for name in columns if name in self.folder_values}
         scalars = {name: pa.scalar(value, pa.string()) for name, value in values.items()}
         added = {name: repeat_value(scalar, len(raw.rows)) for name, scalar in scalars.items()}
@@ -220,7 +235,7 @@ class LogFile(NamedTuple):
     def number_rows(
         self, batches: Iterable[Any], columns: Sequence[str], first: int = 1
     ) -> Iterator[RawRows]:
-        """Yield record batches of the file as raw rows, which count from ``first``, with these columns."""
+        """Yield the given batches of the file as raw rows with these columns, numbered from ``first``."""
         for raw in number_rows(batches, self.select_stored(columns), first):
             yield self.add_folder_values(raw, columns)
 
@@ -360,9 +375,10 @@ class LogReader:
         return file._replace(columns=columns)
 
     def _set_context(self, context: Any) -> None:
-        """Make this reader build contexts of columns: of numbers by their names, or by a schema of fields.
+        """Set the columns from which this reader builds contexts, and replace ``files`` by files with them.
 
-        Replaces ``files``. Raises LogError if a file has no such column.
+        ``context`` is a list of names of numeric columns, or a schema of fields. Raises LogError if a file
+        has no such column.
         """
         if isinstance(context, Sequence) and all(isinstance(name, str) for name in context):
             names, self._schema = list(context), None
@@ -373,14 +389,16 @@ class LogReader:
         self._context_names = names
 
     def with_context(self, schema: Schema) -> LogReader:
-        """Return a copy of the reader that builds contexts by a schema; the reader itself if it has contexts.
+        """Return a copy of the reader that builds contexts by the schema of a policy.
 
-        If the log names the same columns for its context, without a schema, this schema is applied to them.
+        The contexts come from the log's column of structs, from the columns that the log named for its
+        context without a schema, or from columns with the names of the schema's fields. The reader itself is
+        returned if the schema is empty or its own, and if its contexts come from a column of another name.
 
         Raises
         ------
         LogError
-            If a file lacks a column, or the log was opened with other fields.
+            If a file lacks a column, or the log was opened with another schema or only some of its fields.
         """
         if not schema or self._schema == schema:
             return self
@@ -413,7 +431,7 @@ class LogReader:
         return self._context_names or ([column] if column and self.holds_lists(column) else [])
 
     def without_context(self) -> LogReader:
-        """Return a copy of the reader without contexts, which then are neither read nor checked."""
+        """Return a copy of the reader that neither reads nor checks contexts."""
         reader = copy.copy(self)
         parts = {CONTEXT, *self.context_columns}
         reader._context_names, reader._schema, reader._has_structs = [], None, False
@@ -452,8 +470,10 @@ class LogReader:
         return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
 
     def _first_value(self, columns: Collection[str]) -> Any:
-        """Return the first value of a single column; None for several columns, a stream, or no rows."""
-        # Layouts of other systems have readers of their own.
+        """Return the first value of a single column, or None.
+
+        None for several columns, a stream, a log without rows, and a log in the layout of another system.
+        """
         has_other_layout = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
         if len(columns) != 1 or self.is_stream or has_other_layout:
             return None
@@ -480,7 +500,7 @@ class LogReader:
         return any(isinstance(file.path, Frame) and file.path.is_stream for file in self.files)
 
     def with_segment(self, column: str) -> LogReader:
-        """Return a copy of the reader whose batches have a column of its files as ``segment``.
+        """Return a copy of the reader that also reads a column of its files, as the column ``segment``.
 
         Parameters
         ----------
@@ -492,7 +512,7 @@ class LogReader:
         InvalidValue
             If it is no text.
         LogError
-            If a file has no such column.
+            If a file has no such column, or it is the log's reward or arm.
         """
         if not isinstance(column, str):
             raise InvalidValue("by", column, "give the name of a column, such as 'device'")
@@ -570,9 +590,9 @@ class LogReader:
     def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
         """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
 
-        Replaces ``report``, counts rows in it, and adds data warnings at the end. With ``names``, batches
-        have at least these columns and no decision ids unless the log does, texts may be dictionaries, and
-        arms that all rows share are stored once.
+        Replaces ``report``, counts rows in it, and adds data warnings at the end. Without ``names``, batches
+        have all columns of the schema. With ``names``, they have at least these, texts may be dictionaries,
+        and arms that all rows share are stored once.
 
         Raises
         ------
@@ -592,7 +612,7 @@ class LogReader:
         report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
     def shift_positions(self, columns: dict[str, Any]) -> dict[str, Any]:
-        """Return columns whose positions, if there are any, count from 0; unchanged if they do already."""
+        """Return the columns with positions from 0; unchanged if they already are, or are all null."""
         if not self.positions_from or "position" not in columns:
             return columns
         positions = convert_values(columns["position"], SCHEMA.field("position").type)
@@ -659,7 +679,7 @@ def open_file(path: File | Frame, format: str | None = None) -> LogFile:
 
 @contextmanager
 def reading(path: File | Frame, format: str) -> Iterator[None]:
-    """Context manager: raise errors of reading a file as LogError with the file's name and a remedy."""
+    """Turn errors of reading a file, in a ``with`` block, into LogError with the file's name and a remedy."""
     try:
         yield
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
@@ -685,7 +705,7 @@ def check_columns(
 ) -> None:
     """Raise InvalidValue for column names that ``allowed`` lacks, and for a column with two exclusive roles.
 
-    ``what`` and ``more`` are parts of the message; ``field`` is the option's name.
+    ``field`` is the option's name; in messages ``what`` names the table, and ``more`` is the last part.
 
     Raises
     ------
@@ -697,7 +717,7 @@ def check_columns(
 def list_column_refusals(
     columns: Any, allowed: Collection[str], what: str, field: str, more: str
 ) -> Iterator[Refusal]:
-    """Yield the rules by which renamed columns or constants are refused; as for :func:`check_columns`."""
+    """Yield a refusal for each rule on renamed columns or constants; parameters as :func:`check_columns`."""
     remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
     yield Refusal(field, not isinstance(columns, Mapping), remedy, columns)
     unknown = [(name, column) for name, column in columns.items() if name not in allowed]
@@ -782,8 +802,8 @@ def no_column_error(
 ) -> str:
     """Return the text of an error that there is no column ``name``, with similar and existing names.
 
-    It begins with ``field``, the option or column that needs it; ``too`` is inserted, ``also`` are further
-    names.
+    It begins with ``field``, the option or column that needs it. Names of ``also`` are suggested, too, but
+    not listed; ``too`` is text behind the suggestion.
     """
     names = list(names)
     near = suggest_name(name, [*names, *also])
@@ -792,7 +812,10 @@ def no_column_error(
 
 
 def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> str:
-    """Return the text of an error that names missing columns and how to map them to existing ones."""
+    """Return the text of an error that names missing columns and says how to map them to existing ones.
+
+    ``missing`` maps the schema's names to the names that were looked for among ``names``.
+    """
     column, *more = missing
     too = f" (and none for {', '.join(more)})" if more else ""
     mapping = ", ".join(f"{name!r}: ..." for name in missing)
@@ -848,21 +871,22 @@ def _refuse_roles(file: LogFile, field: str, columns: Collection[str], roles: Co
 
 
 def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -> RawRows:
-    """Return rows whose columns of the context are replaced by one column of lists of numbers.
+    """Return rows with one column ``context``, of lists of numbers, instead of the columns of the context.
 
-    The numbers are the columns' values, or their encoding by a schema.
+    The numbers are the values of the columns ``names``, or their encoding by a schema. The columns are taken
+    out of ``raw``, too.
 
     Raises
     ------
     LogError
-        If a value does not fit its field.
+        If a value does not fit its field, or without a schema a column holds no number.
     """
     values = {name: raw.columns.pop(f"{CONTEXT} {name}") for name in names}
     if schema is None:
         columns = [_parse_numbers(raw, name, column) for name, column in values.items()]
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
-        lists = [_parse_field(values[name], holds) for name, holds in schema]
+        lists = [_parse_field(values[name], field_type) for name, field_type in schema]
         return _encode_contexts(
             raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
         )
@@ -870,7 +894,7 @@ def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -
 
 
 def _encode_structs(raw: RawRows, schema: Schema) -> RawRows:
-    """Return rows whose contexts, which are structs, are encoded as numbers by a schema.
+    """Return rows with their contexts, which are structs, encoded as numbers by a schema.
 
     Fields that the schema lacks are ignored. Raises LogError if a value does not fit its field.
     """
@@ -892,7 +916,10 @@ def _encode_contexts(raw: RawRows, schema: Schema, contexts: list[dict[str, Any]
 
 
 def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
-    """Return a column as floats, null for other values; raise LogError if no value is a number."""
+    """Return a column as floats, null for other values; raise LogError if it has values but no number.
+
+    The error has the column's ``name`` and the numbers of its rows, from ``raw``.
+    """
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
@@ -907,21 +934,20 @@ def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     return numbers
 
 
-def _parse_field(column: Any, holds: Any) -> list[Any]:
+def _parse_field(column: Any, field_type: Any) -> list[Any]:
     """Return a column's values for a field of a schema; texts, as of CSV, are parsed to the field's type.
 
     Texts that cannot be parsed stay texts.
     """
-    column = nulls_for_missing(column, pa.float64() if holds in (NUMBER, SIGNAL, BOOLEAN) else pa.string())
+    is_numeric = field_type in (NUMBER, SIGNAL)
+    column = nulls_for_missing(column, pa.float64() if is_numeric or field_type == BOOLEAN else pa.string())
     if isinstance(column, list):
         return column
     values: list[Any] = column.to_pylist()
     if not is_text(column.type):
         return values
-    parsed_values = convert_values(
-        column, pa.float64() if holds in (NUMBER, SIGNAL) else pa.string()
-    ).to_pylist()
-    if holds == BOOLEAN:
+    parsed_values = convert_values(column, pa.float64() if is_numeric else pa.string()).to_pylist()
+    if field_type == BOOLEAN:
         parsed_values = [BOOLEAN_TEXTS.get(str(text).lower(), text) for text in parsed_values]
     # Values that cannot be parsed stay unchanged, so that the error shows them.
     return [value if parsed is None else parsed for value, parsed in zip(values, parsed_values, strict=True)]
@@ -948,9 +974,10 @@ def complete_columns(
     constants: Mapping[str, Any],
     names: Collection[str] = tuple(SCHEMA.names),
 ) -> RawRows:
-    """Return rows with their columns named as in the schema, and all of its columns among ``names``.
+    """Return rows with the schema's names for their columns, and with all of its columns among ``names``.
 
-    Columns that the source lacks are constants or null, decision ids the row numbers.
+    ``columns`` maps the schema's names to those in ``raw``. Columns that the source lacks are filled with
+    their constant, decision ids with row numbers, others with null. Missing-value words become null.
     """
     rows = len(raw.rows)
     complete: dict[str, Any] = {}

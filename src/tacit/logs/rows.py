@@ -129,7 +129,10 @@ class Chunk(NamedTuple):
 
 
 class Example(NamedTuple):
-    """The first row that was rejected for a reason: where it is, and the column and value that are wrong."""
+    """The first row that was rejected for a reason: where it is, and the column and value that are wrong.
+
+    ``offered`` are the arms on offer if the arm is wrong.
+    """
 
     source: str
     row: int
@@ -191,7 +194,7 @@ class LogReport:
     clipped_amount: float = 0.0
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
-        """Add data warnings; rows of a kind and column that has a warning already are added to its count."""
+        """Add data warnings; where one of the same kind and column exists, only its number of rows grows."""
         for warning in warnings:
             warning_key = warning.kind, warning.column
             earlier = self.data_warnings.get(warning_key)
@@ -199,7 +202,7 @@ class LogReport:
             self.data_warnings[warning_key] = (earlier or warning)._replace(rows=rows)
 
     def warning_lines(self, *, by_placement: bool = False) -> list[str]:
-        """Return the data warnings that enough rows support as text, one line each.
+        """Return, one line each, the data warnings that hold for enough rows to be told.
 
         With ``by_placement``, leave out the warning about several placements.
         """
@@ -217,19 +220,22 @@ class LogReport:
         }
 
     def reject(self, reason: str, count: int, example: Example) -> None:
-        """Add ``count`` rejected rows to those of ``reason``; ``example`` is kept if it is the first."""
+        """Count ``count`` more rows as rejected for ``reason``; store ``example`` if the reason has none."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         self.examples.setdefault(reason, example)
 
     def add_rejected_rewards(self, rewards: Floats) -> None:
-        """Add the finite ones of the rewards of rejected rows to their number, sum, minimum and maximum."""
+        """Add rewards of rejected rows to ``rejected_rewards``; infinities and NaN are left out."""
         count, total, low, high = self.rejected_rewards
         if len(rewards := rewards[np.isfinite(rewards)]):
             low, high = min(low, rewards.min().item()), max(high, rewards.max().item())
             self.rejected_rewards = count + len(rewards), total + rewards.sum().item(), low, high
 
     def clip_rewards(self, rewards: Any) -> Any:
-        """Return an Arrow array of rewards, those outside the range at its nearest end; count these."""
+        """Return an Arrow array of rewards clipped to the range; count the clipped ones in this report.
+
+        Null, infinities and NaN stay unchanged.
+        """
         values = _fill_null(rewards, np.nan)
         outside = np.isfinite(values) & ~self.reward_range.contains(values)
         if not outside.any():
@@ -259,9 +265,9 @@ class LogReport:
         self.reject(reason, 1, example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
-        """Count a row as rejected, for the reason "missing-FIELD" or "wrong-FIELD" of an error.
+        """Count a row as rejected because a value in it raised ``error``; under ``strict`` raise LogError.
 
-        Under ``strict`` raise LogError instead.
+        The reason is "missing-FIELD" if the error's value is None, and "wrong-FIELD" otherwise.
         """
         why = "missing" if error.value is None else "wrong"
         example = Example(source, row, error.field, error.value, None, error.allowed)
@@ -320,7 +326,8 @@ class LogReport:
     def check_limit(self, share: float, *, ended: bool = True) -> None:
         """Raise TooManyRejected if a larger share of the rows than ``share`` is rejected.
 
-        Fewer than 1,000 rows are judged only if ``ended``, and if all are rejected for their outcome.
+        Fewer than 1,000 rows are judged only at the end of the log, which ``ended`` says, and only if all
+        rejected rows are rejected for their outcome, such as the reward.
 
         Raises
         ------
@@ -335,7 +342,10 @@ class LogReport:
             raise self._make_error(what, ALLOW_MORE)
 
     def _make_error(self, what: str, *more: str) -> TooManyRejected:
-        """Return the error that too many rows are rejected, with reasons and remedies, of which ``more``."""
+        """Return the error ``what``, with counts of rejected rows, their reasons and remedies.
+
+        ``more`` are further remedies, which come last.
+        """
         columns = dict.fromkeys(example.column for example in self.examples.values())
         remedies = [
             f"  {column}: give {describe_allowed(column, self.reward_range)}"
@@ -393,7 +403,10 @@ def convert_values(values: Any, kind: Any, times: EpochTimes | None = None) -> A
 
 
 def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
-    """Convert all values at once; if that fails, convert halves, so that only bad values become null."""
+    """Return values converted to ``kind`` by ``convert``, null where that fails.
+
+    If the conversion of all values fails, halves are converted, and so on down to single values.
+    """
     try:
         return convert(values, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, OverflowError):
@@ -434,9 +447,10 @@ def is_text(kind: Any) -> bool:
 
 
 def nulls_for_missing(values: Any, kind: Any) -> Any:
-    """Return a column with null for what stands for a missing value; without any, the column itself.
+    """Return a column with its missing values as null; the column itself if none is missing.
 
-    That is NaN in every column, and the words "NA", "null", "-" and the like, in any case, except in texts.
+    Missing is NaN in every column, and outside columns of text also the words "NA", "null", "-" and the like,
+    in any case.
 
     Parameters
     ----------
@@ -473,7 +487,7 @@ def _is_missing(value: Any, kind: Any) -> bool:
 
 
 def _mask_missing_words(values: Any) -> Any:
-    """Return a mask of the texts that are words for a missing value; bytes that are no text are none."""
+    """Return a mask of the texts that are words for a missing value; bytes that are not UTF-8 never are."""
     try:
         texts = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string())))
     except pa.ArrowInvalid:
@@ -482,7 +496,10 @@ def _mask_missing_words(values: Any) -> Any:
 
 
 def _decode(value: bytes | None) -> str:
-    """Return bytes as text in lower case without blanks around it; bytes that are not UTF-8 are replaced."""
+    """Return bytes as text in lower case without blanks around it, and "x" for None.
+
+    Bytes that are not UTF-8 become replacement characters.
+    """
     return "x" if value is None else value.decode(errors="replace").strip().lower()
 
 
@@ -554,18 +571,18 @@ def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
 
 def _parse_lists(texts: Any, list_type: Any) -> Any:
-    """Return JSON texts as an Arrow array of lists; null for a text that is not a list of fitting elements.
+    """Return JSON texts as an Arrow array of type ``list_type``: lists of arms, or of numbers.
 
-    ``kind`` is the Arrow type of the lists. Each distinct text is parsed once.
+    Null for a text that is not a list of such elements. Each distinct text is parsed once.
     """
     encoded = texts.dictionary_encode()
-    element = _arm_name if list_type.value_type == pa.string() else _number
+    element = _parse_arm_name if list_type.value_type == pa.string() else _parse_number
     lists = [_parse_list(text, element) for text in encoded.dictionary.to_pylist()]
     return pa.array(lists, list_type).take(encoded.indices)
 
 
 def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
-    """Return the list in a JSON text, with ``element`` applied to each value; None if it is no such list."""
+    """Return the list in a JSON text, each value converted by ``element``; None if it is no such list."""
     try:
         values = json.loads(text)
         return list(map(element, values)) if isinstance(values, list) else None
@@ -573,7 +590,7 @@ def _parse_list(text: str, element: Callable[[Any], Any]) -> list[Any] | None:
         return None
 
 
-def _arm_name(value: Any) -> str | None:
+def _parse_arm_name(value: Any) -> str | None:
     """Return an arm of JSON as text, or None for null; raise ValueError for other than text or int."""
     if value is None:
         return None
@@ -582,7 +599,7 @@ def _arm_name(value: Any) -> str | None:
     return str(value).encode().decode()
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     """Return a number of JSON as float, or None for null; raise ValueError for other values."""
     if value is None:
         return None
@@ -605,7 +622,10 @@ def repeat_value(value: Any, rows: int) -> Any:
 
 
 def common_list_codes(arms: Any) -> Any:
-    """Return the codes of the list that all rows share, as an array; None if lists differ or are empty."""
+    """Return the dictionary codes of the list that all rows share; None if lists differ, are empty or null.
+
+    ``arms`` is an Arrow column of lists of texts.
+    """
     if not len(arms) or arms.null_count:
         return None
     if pa.types.is_list_view(arms.type):  # only lists that all rows share are stored so
@@ -618,7 +638,7 @@ def common_list_codes(arms: Any) -> Any:
 
 
 def _encode_lists(lists: Any) -> Any:
-    """Return an Arrow column of lists of texts as lists of dictionary codes; list views stay unchanged."""
+    """Return a column of lists of texts with dictionary-encoded elements; list views stay unchanged."""
     if lists.type == LISTS_OF_CODES or pa.types.is_list_view(lists.type):
         return lists
     offsets = pa.array(np.append(0, np.cumsum(lengths(lists))), pa.int32())
@@ -659,10 +679,10 @@ def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     if rows and (sizes == sizes[0]).all() and (codes.reshape(rows, -1) == codes[: sizes[0]]).all():
         return np.zeros(rows, np.int64)  # fast path for most logs: all lists are equal
     content = codes.astype(np.int32).tobytes()
-    first: dict[bytes, int] = {}
+    row_of_list: dict[bytes, int] = {}
     first_rows, start = [], 0
     for row, stop in enumerate((4 * np.cumsum(sizes)).tolist()):
-        first_rows.append(first.setdefault(content[start:stop], row))
+        first_rows.append(row_of_list.setdefault(content[start:stop], row))
         start = stop
     return np.array(first_rows, np.int64)
 
@@ -709,17 +729,17 @@ RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 def _find_faults(raw: dict[str, Any], columns: dict[str, Any], reward_range: RewardRange) -> Iterator[_Fault]:
     """Yield the reasons to reject rows, in order of precedence, each with a mask of the rows that have it.
 
-    ``raw`` are columns before, ``columns`` after the conversion to the schema's types. Columns that are not
-    among them have no fault. Rewards are at fault outside ``reward_range``.
+    ``raw`` are columns before, ``columns`` after the conversion to the schema's types; a column that needed
+    no conversion is the same object in both. Of the schema's columns, absent ones are not checked.
     """
     for name in SCHEMA.names:
         if name not in columns or not columns[name].null_count:
             continue
-        is_unread, is_nullable = columns[name] is not raw[name], SCHEMA.field(name).nullable
-        is_missing = _is_null(raw[name]) if is_unread or not is_nullable else None
+        is_converted, is_nullable = columns[name] is not raw[name], SCHEMA.field(name).nullable
+        is_missing = _is_null(raw[name]) if is_converted or not is_nullable else None
         if is_missing is not None and not is_nullable:
             yield _Fault(f"missing-{name}", name, is_missing)
-        if is_missing is not None and is_unread:
+        if is_missing is not None and is_converted:
             yield _Fault(f"unparsable-{name}", name, ~is_missing & _is_null(columns[name]))
     if "key" in columns:
         too_long = mask_texts(lambda x: pc.greater(pc.binary_length(x), MAX_NAME_BYTES), columns["key"])
@@ -749,7 +769,10 @@ def _fill_null(array: Any, value: Any) -> Any:
 
 
 def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    """Yield a mask of rows whose offer is invalid, and one of rows whose arm is not on offer."""
+    """Yield the fault of rows with an invalid list of arms, and that of rows whose arm is not in their list.
+
+    ``arms`` are the lists, ``arm`` the arms shown. The second fault is left out if no row has it.
+    """
     arms = _encode_lists(arms)
     is_common = common_list_codes(arms) is not None
     first_rows = np.zeros(1, np.int64) if is_common else first_equal_rows(arms)
@@ -870,7 +893,8 @@ def check_rows(
 def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
     """Return a column of the schema as an Arrow array of its type, null where a value cannot be read so.
 
-    Texts that are a dictionary without null stay one, and arms such lists, or list views that are all alike.
+    Compact columns stay as they are: texts in a dictionary without null, lists of dictionary codes, and lists
+    of arms that all rows share.
     """
     kind = pa.null() if isinstance(values, list) else values.type
     is_compact = kind == LISTS_OF_CODES
@@ -883,7 +907,7 @@ def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
 
 
 def _make_plain(values: Any, kind: Any) -> Any:
-    """Return a column of which :func:`_convert_column` kept a compact form as an array of its type."""
+    """Return a column that :func:`_convert_column` left compact as a plain Arrow array of type ``kind``."""
     if not pa.types.is_list_view(values.type):
         return values.cast(kind)
     rows, shared = len(values), values[:1].flatten()

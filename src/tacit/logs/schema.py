@@ -115,7 +115,7 @@ def describe_allowed(column: str, reward_range: RewardRange = UNIT_RANGE, value:
 
 
 def describe_range(reward_range: RewardRange) -> str:
-    """Return how to give a range of rewards, to functions and to commands."""
+    """Return, for error messages, the option that sets this range of rewards in a function and a command."""
     return f"reward_range={reward_range.text} ({reward_range.option})"
 
 
@@ -154,7 +154,7 @@ class EpochTimes:
     def read(self, numbers: Any) -> Any:
         """Return numbers as an Arrow array of times, null for numbers that are no time; update ``counts``.
 
-        Warns if the unit puts all numbers outside the years 2000 to 2099 but another unit would not.
+        Warns if another unit than the given one would put all numbers into the years 2000 to 2099.
         """
         if pa.types.is_boolean(numbers.type):
             return pa.nulls(len(numbers), pa.timestamp("us", "UTC"))
@@ -170,7 +170,7 @@ class EpochTimes:
         for unit in UNITS if self.unit is None else (self.unit,):
             fits = is_number & self._fits(values, UNITS[unit])
             if fits.any():
-                micros[fits] = _micros(values[fits], UNITS[unit])
+                micros[fits] = _to_microseconds(values[fits], UNITS[unit])
                 is_time |= fits
                 self.counts[unit] = self.counts.get(unit, 0) + int(np.count_nonzero(fits))
         return pa.array(micros, pa.timestamp("us", "UTC"), mask=~is_time)
@@ -190,7 +190,7 @@ def _is_in_century(values: Any, scale: int) -> Any:
     return (values >= EARLIEST * scale) & (values < LATEST * scale)
 
 
-def _micros(values: Any, scale: int) -> Any:
+def _to_microseconds(values: Any, scale: int) -> Any:
     """Return times in units of 1/scale seconds as whole microseconds; nanoseconds are cut."""
     if values.dtype.kind == "f":
         return np.round(values * (10**6 / scale)).astype(np.int64)

@@ -88,20 +88,20 @@ def _select_parquet(
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
         with reading(file.path, "parquet"):
-            _check_history(history, log, file, span)
+            _fill_history(history, log, file, span)
             yield from _select_file(log, file, span, names)
     report.add_warnings(history.find_warnings())
     report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
 
-def _check_history(history: RowHistory, log: LogReader, file: LogFile, span: tuple[int, int] | None) -> None:
+def _fill_history(history: RowHistory, log: LogReader, file: LogFile, span: tuple[int, int] | None) -> None:
     """Add a Parquet file's first rows to the history, with the columns by which it finds duplicates.
 
-    ``span`` is the range of row groups. Stops once the history is full.
+    ``span`` is the range of row groups, None for all. Stops once the history is full, which afterwards
+    needs placements only.
     """
-    columns = {
-        name: at for name, at in file.history_columns.items() if name == "placement" or not history.is_full
-    }
+    needed = {"placement"} if history.is_full else set(file.history_columns)
+    columns = {name: column for name, column in file.history_columns.items() if name in needed}
     if not columns:
         return
     path: Any = file.path
@@ -153,7 +153,10 @@ def _list_leaves(parquet: Any) -> list[str]:
 
 
 def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
-    """Yield the batches of one row group; texts in ``encoded`` stay dictionaries if Arrow can do so."""
+    """Yield the batches of one row group, with the text columns in ``encoded`` as dictionaries.
+
+    If Arrow cannot read them so, the rows not yet yielded are read again, as plain text.
+    """
     rows_done = 0
     for texts in (encoded, []):
         with parquet_file(path, read_dictionary=texts) as file:

@@ -203,7 +203,7 @@ def _set_limits(
     outside: str,
     positions_from: int,
 ) -> LogReader:
-    """Return the reader, with its items, what of rows it allows, and where positions begin."""
+    """Set a reader's items, its limits on rejected rows and rewards, and its first position; return it."""
     reader.items, reader.most_rejected, reader.positions_from = items, most_rejected, positions_from
     reader.reward_range, reader.outside = reward_range, outside
     return reader
@@ -212,7 +212,10 @@ def _set_limits(
 def _list_refusals(
     log: Any, places: list[Any] | None, arms: Any, columns: Any, constants: Any
 ) -> Iterator[Refusal]:
-    """Yield the rules by which options of :func:`read_log` are refused before a file is opened."""
+    """Yield the checks of options of :func:`read_log` that are made before a file is opened.
+
+    ``places`` are the paths of the log, None for a log in memory.
+    """
     is_text = isinstance(arms, str) and arms != ALL_SHOWN and arms[:1] != "["
     is_wrong = is_text or not (arms is None or isinstance(arms, Iterable))
     yield Refusal("arms", is_wrong, ARMS_HINT, arms)
@@ -224,15 +227,19 @@ def _list_refusals(
 
 
 def _list_column_refusals(arms: Any, log: LogReader) -> Iterator[Refusal]:
-    """Yield the rules by which the option ``arms`` is refused if it is the name of a column of the log."""
+    """Yield the checks that the option ``arms`` is not mistaken for a column of the log.
+
+    A single name must not be a column; ``arms="shown"`` is refused if an unused column of lists is called so.
+    """
     name = arms[0] if isinstance(arms, list | tuple) and len(arms) == 1 else None
     column_hint = f"it is a column, which goes into columns={{'arm': {name!r}}} (--column arm={name})"
     shown_hint = "a column is called so, too: take it with columns={'arms': 'shown'} (--column arms=shown), "
     shown_hint += "call it otherwise, or name the arms"
     for file in log.files:
         yield Refusal("arms", name is not None and name in file.names, f"{column_hint}; {ARMS_HINT}", arms)
-        is_shown = arms == ALL_SHOWN and file.columns.get("arm") != ALL_SHOWN in file.names
-        yield Refusal("arms", is_shown and log.holds_lists(ALL_SHOWN), shown_hint, arms)
+        has_shown = ALL_SHOWN in file.names and file.columns.get("arm") != ALL_SHOWN
+        is_ambiguous = arms == ALL_SHOWN and has_shown and log.holds_lists(ALL_SHOWN)
+        yield Refusal("arms", is_ambiguous, shown_hint, arms)
 
 
 def _warn_unused_constants(constants: Mapping[str, Any], log: LogReader) -> None:
@@ -248,14 +255,14 @@ def _is_in_memory(log: Any) -> bool:
     """True if a log is a table or other object in memory rather than a path or a sequence of paths."""
     if isinstance(log, str | Path):
         return False
-    paths = isinstance(log, Sequence) and all(isinstance(place, str | Path) for place in log)
-    return is_frame(log) or not paths
+    has_paths = isinstance(log, Sequence) and all(isinstance(place, str | Path) for place in log)
+    return is_frame(log) or not has_paths
 
 
 def _list_layout_refusals(
     name: str, arms: Any, time_unit: str | None, positions_from: int
 ) -> Iterator[Refusal]:
-    """Yield the rules by which options are refused that a layout of another system does not allow."""
+    """Yield the checks of options that the layout ``name``, of another system, does not allow."""
     yield Refusal("arms", arms == ALL_SHOWN, f"leave it out: a log of {name} says its arms", arms)
     remedy = f"leave it out: a log of {name} says its times"
     yield Refusal("time_unit", time_unit is not None, remedy, time_unit)
@@ -351,7 +358,10 @@ def get_reward_range(log: Any) -> RewardRange:
 
 
 def _make_option_error(name: str) -> TypeError:
-    """Return the TypeError that the public function has no option ``name``; its name is on the call stack."""
+    """Return the TypeError that a public function of tacit has no option ``name``.
+
+    The function is the outermost one of tacit on the call stack.
+    """
     frame = caller = inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("tacit."):
         caller, frame = frame, frame.f_back
@@ -380,10 +390,11 @@ def warn_unread_context(log: Any, policy: Any) -> None:
 
 
 def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple[str, ...]:
-    """Warn of a log's data warnings, invalid rewards and rejected rows; return notes on its key and rewards.
+    """Issue the data warnings of a log, and warnings of invalid rewards and rejected rows; return its notes.
 
-    Rejected rows are summarised only if ``reader`` was opened for the caller, who has no access to its
-    report. With ``by_placement``, there is no warning about several placements.
+    The notes are about its keys and rewards. Rejected rows are summarised only if ``reader`` is not ``log``
+    itself, but was opened for a caller who cannot see its report. With ``by_placement``, there is no warning
+    about several placements.
     """
     report = getattr(reader, "log", reader).report  # a part has the report of its log
     lines = [report.summary()] if reader is not log and report.rejected else []
@@ -394,6 +405,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
             lines.append(f"{message}: such rows are left out, and the others may earn more or less")
     for text in [*lines, *report.warning_lines(by_placement=by_placement)]:
         warnings.warn(text, AssumptionWarning, stacklevel=3)
+    # Notes on the units of times come last, and are left out.
     count = report.one_key + bool(report.rewards) + bool(report.rejected) + bool(report.clipped)
     return tuple(report.notes()[:count])
 

@@ -27,8 +27,9 @@ NUMERIC_DATE = r"^(?P<first>\d\d?)[/.-](?P<second>\d\d?)[/.-](?P<year>\d{4})(?P<
 def rewrite_times(texts: Any, find_orders: Callable[[], set[str]] = set) -> Any:
     """Return times as ISO 8601, other texts in upper case, and null where day and month cannot be told apart.
 
-    Dates such as 01/13/2026 begin with the month or with the day, in all rows alike, as those show of which
-    one number is above 12.
+    In dates such as 01/13/2026, a number above 12 is the day. If such numbers stand only first in the dates
+    of the column, or only second, the order holds for all its dates; else a date is read only if it has one,
+    or if both numbers are equal.
 
     Parameters
     ----------

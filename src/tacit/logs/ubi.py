@@ -134,28 +134,28 @@ class UbiReader(LogReader):
     # Events ----------------------------------------------------------------------------------
 
     def _collect_events(self, report: UbiReport) -> _EventsByQuery:
-        """Read all events; return the reward of each object with events, per query, None if only seen.
+        """Read all events; return, per query, the rewards of its objects and the place of its first event.
 
-        Also returns the place of each query's first event. Counts events, and rejected records, in
-        ``report``.
+        The reward of an object is the largest of its events, None if it was only seen. Counts events and
+        rejected records in ``report``.
         """
         events: _EventsByQuery = {}
-        for place, record in self._records(report):
+        for place, record in self._iter_records(report):
             if not ubi_records.is_event(record):
                 continue
             event = self._parse_record(report, place, ubi_records.parse_event, record)
             if event is None:
                 continue
             report.events += 1
-            reward = self._reward(event, report)
+            reward = self._count_event(event, report)
             if reward is not None or event.action in self._examined:
                 objects, _ = events.setdefault(event.query, ({}, place))
                 object = _Object(event.objects, event.ordinal)
                 objects[object] = _join_rewards(objects.get(object), reward)
         return events
 
-    def _reward(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
-        """Count an event by its kind of action in ``report``; return its reward.
+    def _count_event(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
+        """Count an event by its kind of action in ``report``; return its reward or None.
 
         It is that of a click, by default 1, else the event's own reward, or None.
         """
@@ -174,14 +174,14 @@ class UbiReader(LogReader):
     def _iter_rows(self, events: _EventsByQuery, report: UbiReport) -> Iterator[Chunk]:
         """Read all queries and yield the valid rows of their results in batches of one file.
 
-        Takes each query's entry out of ``events``, so that events of unknown queries are left. Counts
-        queries, and rejects repeated ones and those without results, in ``report``.
+        Removes each query's entry from ``events``, so that only events of unknown queries remain. Counts
+        queries in ``report``, and rejects repeated queries and queries without results.
         """
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         source = ""
         query_ids: set[str] = set()
-        for place, record in self._records(None):
+        for place, record in self._iter_records(None):
             if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
@@ -201,22 +201,23 @@ class UbiReader(LogReader):
                 field = "query_response_hit_ids"
                 self._reject(report, f"missing-{field}", Example(*place, field, None))
                 continue
-            query_rows = self._query_rows(query, self._rewards(query, objects, place, report))
+            query_rows = self._make_rows(query, self._locate_rewards(query, objects, place, report))
             rows += query_rows
             numbers += [place.row] * len(query_rows)
         if rows:
             yield self._check_rows(rows, numbers, source, report)
 
-    def _rewards(
+    def _locate_rewards(
         self,
         query: ubi_records.UbiQuery,
         objects: Mapping[_Object, float | None],
         place: RecordPlace,
         report: UbiReport,
     ) -> dict[int, float]:
-        """Return the rewards of a query by position, for positions with events; 0 if only seen.
+        """Return a query's rewards by position, for positions with events; 0 for objects that were only seen.
 
-        Events on objects that the query did not return are rejected in ``report``.
+        ``objects`` are the rewards of its events by object, ``place`` is the query's record. Objects that the
+        query did not return are counted as rejected in ``report``.
         """
         rewards: dict[int, float | None] = {}
         for object, reward in objects.items():
@@ -229,7 +230,7 @@ class UbiReader(LogReader):
                 rewards[position] = _join_rewards(rewards.get(position), reward)
         return {position: reward or 0.0 for position, reward in rewards.items()}
 
-    def _query_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
+    def _make_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return one dict per result of a query, with the columns of a click log.
 
         Results beyond ``length``, and with seen="examined" results without an event, are left out.
@@ -268,7 +269,10 @@ class UbiReader(LogReader):
     def _check_rows(
         self, rows: list[dict[str, Any]], numbers: list[int], source: str, report: UbiReport
     ) -> Chunk:
-        """Return the valid rows as a chunk; ``numbers`` are row numbers. Counts rows in ``report``."""
+        """Return the valid rows as a chunk; ``numbers`` are the row numbers of their queries.
+
+        Constants replace columns. Counts all rows in ``report``.
+        """
         names = {
             column: name
             for column, name in self.files[0].columns.items()
@@ -280,7 +284,7 @@ class UbiReader(LogReader):
 
     # Records ---------------------------------------------------------------------------------
 
-    def _records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
+    def _iter_records(self, report: UbiReport | None) -> Iterator[tuple[RecordPlace, dict[str, Any]]]:
         """Yield every record of all files with its place; count malformed ones in ``report``, if any."""
         for path in self._places:
             form = detect_format(path)
@@ -332,7 +336,8 @@ def _iter_parquet(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
         for batch in file.iter_batches(BATCH_ROWS):
             for record in batch.to_pylist():
                 row += 1
-                yield row, {name: _to_json_value(name, v) for name, v in record.items() if v is not None}
+                fields = {name: value for name, value in record.items() if value is not None}
+                yield row, {name: _to_json_value(name, value) for name, value in fields.items()}
 
 
 def _to_json_value(name: str, value: Any) -> Any:

@@ -239,7 +239,10 @@ def _get_optional_text(record: Mapping[str, Any], field: str, max_length: int) -
 
 
 def _get_object(record: Mapping[str, Any], field: str, prefix: str = "") -> Mapping[str, Any]:
-    """Return a field that is a JSON object, {} if it is missing; raise InvalidValue for other values."""
+    """Return a field that is a JSON object, {} if it is missing; raise InvalidValue for other values.
+
+    The error names the field with ``prefix`` before it.
+    """
     value = record.get(field)
     if value is None:
         return {}
@@ -259,10 +262,10 @@ def _get_id(object: Mapping[str, Any], field: str) -> str | None:
     It must be text of at most 256 characters or a whole number.
     """
     value = object.get(field)
-    if isinstance(value, bool) or not isinstance(value, str | int | None):
-        pass
-    elif value is None or len(str(value)) <= LONGEST_OBJECT:
-        return None if value is None else str(value)
+    if value is None:
+        return None
+    if isinstance(value, str | int) and not isinstance(value, bool) and len(str(value)) <= LONGEST_OBJECT:
+        return str(value)
     remedy = f"give text of at most {LONGEST_OBJECT} characters, or a whole number"
     raise InvalidValue(f"event_attributes.object.{field}", value, remedy)
 

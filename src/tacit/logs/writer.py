@@ -111,18 +111,22 @@ def click_log(
             "context": decision.context.tolist() or None,
             "policy": policy.label,
         }
-        arm_rows = _list_rows(decision, reward) if policy.showing.listed else _row(decision, reward)
+        arm_rows = _list_rows(decision, reward) if policy.showing.listed else _list_row(decision, reward)
         rows += [common | {"arm": names[arm_index], **columns} for arm_index, columns in arm_rows]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def _row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the arm index of a decision of one arm, with its propensity and reward."""
+def _list_row(decision: Any, reward: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield once: the arm index of a decision of one arm, with its propensity and reward as columns."""
     yield int(decision.slots[0]), {"propensity": decision.propensity, "reward": reward}
 
 
 def _list_rows(decision: Any, rewards: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the arm index at each filled position of a list, with position, propensities and reward."""
+    """Yield the arm index at each filled position of a list, and a row's columns for it.
+
+    The columns are position, propensities and reward. ``rewards`` has a reward per position; None without
+    feedback.
+    """
     prefixes = decision.prefix_propensities.tolist()
     for position, arm_index in enumerate(decision.slots.tolist()):
         if arm_index >= 0:
@@ -252,9 +256,9 @@ def write_valid_batches(batches: Iterable[Any], path: Path, rewards: str = "") -
 
 
 def _replace(path: Path, write: Any, arguments: tuple[Iterable[Any], str]) -> None:
-    """Write a temporary file by ``write(file, *arguments)``, then move it to ``path``.
+    """Write a temporary file by ``write(file, *arguments)``, sync it to disk, then move it to ``path``.
 
-    If an error is raised, the temporary file is deleted and ``path`` stays as it was.
+    On an error the temporary file is deleted, and a file at ``path`` stays as it was.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     with undo_on_error(os.unlink, temporary):

@@ -28,7 +28,7 @@ def decide_duel(
 
 
 def read_duel(params: Any, action: Ints) -> Any:
-    """Return the duel in a row of two arm indices, as a pair."""
+    """Return the first two arm indices of ``action``, left and right, as a pair."""
     return action[0], action[1]
 
 
@@ -76,9 +76,8 @@ class SlatePolicy(Policy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill ``action``, in place, with the arm index for each position, −1 for an empty one.
-
-        Subclasses define it.
+        """Fill ``action`` with the arm index of each position, −1 for an empty one; each subclass defines
+        it.
         """
         raise NotImplementedError
 
@@ -94,12 +93,12 @@ class FeaturePolicy(Policy, abstract=True):
     arms: Any = field(default=None, init=False, repr=False, compare=False)
 
     def with_arms(self, arms: Any) -> Self:
-        """Return the policy itself, since arms are not named in advance."""
+        """Return the policy itself: its arms have no names that could be replaced."""
         return self
 
     @property
     def arm_count(self) -> int:
-        """0, since arms are not known in advance."""
+        """0, since the arms are known only at each decision."""
         return 0
 
 
@@ -107,13 +106,16 @@ class FeaturePolicy(Policy, abstract=True):
 
 
 def delegate_method(name: str) -> Any:
-    """Return a property that binds the wrapped policy's method ``name`` to ``state.policy``.
+    """Return a property whose value is the wrapped policy's method ``name``, called with ``state.policy`` as
+    its state.
 
-    Reading the property raises AttributeError if the wrapped policy has no such method.
+    The property raises AttributeError if the wrapped policy has no such method.
     """
 
     def bind_method(self: Any) -> Callable[..., Any]:
-        """Return the wrapped policy's method, with its part of the state taken from the wrapper's state."""
+        """Return a function that passes its state's ``policy``, and its other arguments, to the wrapped
+        policy's method.
+        """
         method = getattr(self.policy, name)
         return lambda state, *args: method(state.policy, *args)
 
@@ -121,9 +123,10 @@ def delegate_method(name: str) -> Any:
 
 
 def delegate_property(name: str, part: str = "policy") -> Any:
-    """Return a property that reads the attribute ``name`` of the policy, or other object, in field ``part``.
+    """Return a property that reads the attribute ``name`` of the object in field ``part``, the wrapped policy
+    by default.
 
-    Reading the property raises AttributeError if that object has no such attribute.
+    The property raises AttributeError if that object has no such attribute.
     """
     doc = f"The ``{name}`` of ``{part}``, where it has one."
     return property(lambda self: getattr(getattr(self, part), name), doc=doc)
@@ -155,7 +158,9 @@ class Wrapper(Policy, abstract=True):
     feedback_width = delegate_property("feedback_width")
 
     def _copy_fields(self, *fields: str) -> None:
-        """Set the named fields of this policy to the values that the wrapped policy has."""
+        """Set the named fields of this policy to the wrapped policy's values; for ``__post_init__``, as
+        policies are frozen.
+        """
         for name in fields:
             set_field(self, name, getattr(self.policy, name))
 
@@ -170,29 +175,35 @@ class Wrapper(Policy, abstract=True):
 
     @property
     def sums(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Dotted names of the sums in the wrapped policy's part of the state."""
+        """Dotted names, from this policy's state on, of the wrapped policy's state arrays that are sums."""
         return tuple(f"policy.{name}" for name in self.policy.sums)
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
-        """Initialise new arms, from index ``known`` on, in the wrapped policy's part of the state."""
+        """Initialise arms that were added, from index ``known`` on, in the wrapped policy's part of the
+        state.
+        """
         enrol_arms(self.policy, state.policy, lanes, known)
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
-        """Recompute the values that follow from shared sums in the wrapped policy's part of the state."""
+        """Let the wrapped policy recompute the values that follow from sums, as after states were merged."""
         refit(params.policy, state.policy)
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of decisions not yet learned to the wrapped policy's part of the state."""
+        """Let the wrapped policy add ``hits`` clicks and ``plays`` of decisions that are not learned yet."""
         count_open(params.policy, state.policy, lane, arm, hits, plays)
 
     @staticmethod
     def shown_in(params: Any, action: Ints) -> Any:
-        """Return the action in a row of arm indices, as the wrapped policy reads it."""
+        """Return the arm indices of ``action`` in the form that the wrapped policy reads: an arm, a pair or a
+        list.
+        """
         return shown_in(params.policy, action)
 
     @staticmethod
     def reward_in(params: Any, feedback: Floats) -> Any:
-        """Return the reward in a row of feedback, as the wrapped policy reads it."""
+        """Return the rewards of ``feedback`` in the form that the wrapped policy reads: one number, or one
+        per position.
+        """
         return reward_in(params.policy, feedback)

@@ -157,7 +157,7 @@ def auto(
 
 
 def _recommend(arms: Any, shows: str, length: int, options: dict[str, Any]) -> Policy:
-    """Return the recommended policy for rewards in [0, 1]; ``length`` is that of a list.
+    """Return the recommended policy for rewards in [0, 1]; ``length`` is the number of positions of a list.
 
     Raises InvalidValue for an option that this policy does not read.
     """
@@ -190,9 +190,9 @@ def _recommend(arms: Any, shows: str, length: int, options: dict[str, Any]) -> P
 
 
 def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
-    """Return the recommended policy that shows one arm and knows arms by name.
+    """Return the recommended policy that shows one arm of known names.
 
-    It is Thompson for ``sums``, ContextMixture with a context, else DriftMixture. Raises InvalidValue for an
+    It is Thompson with ``sums``, ContextMixture with a context, else DriftMixture. Raises InvalidValue for an
     option that this policy does not read.
     """
     priors, schema, signals_dim = options["priors"] or (), options["context"], options["signals_dim"]
@@ -218,9 +218,9 @@ def _recommend_named_arms(options: dict[str, Any], arms: Any) -> Policy:
 
 
 def _check_arms(arms: Any, shows: str, by_features: bool, schema: Any) -> None:
-    """Raise InvalidValue if arms that are known by features are named in advance.
+    """Raise InvalidValue if arms are named although they are known by features.
 
-    Warns (AssumptionWarning) of a duel of one arm, and of a context field whose values are all arms.
+    Warns (AssumptionWarning) of a duel of one arm, and of a context field whose values are arms.
     """
     if by_features and arms is not None:
         remedy = "leave it out: arms known by features are named at each decision: choose(arms=[...])"
@@ -247,9 +247,9 @@ def _require_arms(arms: Any) -> Any:
 
 
 def _check_options(options: dict[str, Any], action: str, supported: tuple[str, ...]) -> None:
-    """Raise InvalidValue if an option outside ``supported`` is set, so that none is silently ignored.
+    """Raise InvalidValue if an option outside ``supported`` is set, so that none is ignored silently.
 
-    ``action`` describes the action in the error message.
+    ``action`` says in the error what is shown.
     """
     for field, value in options.items():
         if value and field not in supported:

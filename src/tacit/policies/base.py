@@ -75,7 +75,9 @@ class Outcome(NamedTuple):
 def make_outcome(
     params: Any, impression: Impression, action: Ints, feedback: Floats, propensity: float
 ) -> Outcome:
-    """Return the outcome of a decision from its arm indices (``action``) and its rewards (``feedback``)."""
+    """Return an ``Outcome`` for ``learn``: arm indices (``action``) and rewards (``feedback``) in the form
+    that the policy reads.
+    """
     choice = dispatch.shown_in(params, action)
     return Outcome(impression, choice, dispatch.reward_in(params, feedback), propensity)
 
@@ -143,7 +145,9 @@ def count(state: Counts, lane: int, arm: int, reward: float) -> None:
 
 @dispatch.kernel
 def uncount(state: Counts, lane: int, arm: int, reward: float) -> None:
-    """Remove one play and its reward from an arm's counts, and one round from the lane."""
+    """Undo :func:`count`: remove one play and its reward from an arm's counts, and one round from the
+    lane.
+    """
     state.rounds[lane] -= 1.0
     state.plays[lane, arm] -= 1.0
     state.rewards[lane, arm] -= reward
@@ -191,11 +195,11 @@ class About(NamedTuple):
 
 
 def observe_nothing(params: Any, state: Any, lane: int, impression: Impression) -> None:
-    """Leave the state as it is before a choice."""
+    """Do nothing: by default, an impression does not change the state before the choice."""
 
 
 def count_nothing_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-    """Leave decisions that are not yet learned out of the state."""
+    """Do nothing: by default, decisions that are not learned yet do not count."""
 
 
 def never_restart(params: Any, state: Any, lane: int) -> int:
@@ -204,7 +208,7 @@ def never_restart(params: Any, state: Any, lane: int) -> int:
 
 
 def refit_nothing(params: Any, state: Any) -> None:
-    """Leave the state as it is after sums were merged or arms added."""
+    """Do nothing: by default, no values follow from sums that were merged, or from arms that were added."""
 
 
 def decide_arm(
@@ -337,7 +341,10 @@ class Policy(Part, abstract=True):
     reward_range: Annotated[Any, read_range] = field(default=UNIT_RANGE, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters; raise InvalidValue for a range that ``learn`` cannot take."""
+        """Validate the hyperparameters; take the reward range from the wrapped policy, if there is one.
+
+        Raises InvalidValue for a reward range that the policy or the wrapped policy cannot learn from.
+        """
         super().__post_init__()
         inner = getattr(self, "policy", None)
         if isinstance(inner, Policy) and self.reward_range in (UNIT_RANGE, inner.reward_range):
@@ -400,7 +407,7 @@ class Policy(Part, abstract=True):
 
     @property
     def observes(self) -> bool:
-        """True if an impression may change the state before the choice."""
+        """True if ``observe`` is called before each choice, as it may change the state."""
         return hasattr(self, "observe")
 
     @property
@@ -445,7 +452,7 @@ class Policy(Part, abstract=True):
         return byte_count(self.init(2)) - byte_count(self.init(1))
 
     def _repr_html_(self) -> str:
-        """Return an HTML table of arms and of the lines of :attr:`reason`, for notebooks."""
+        """Return an HTML table of the arms and of the lines of :attr:`reason`, for notebooks."""
         arms = self.arms if isinstance(self.arms, int) else ", ".join(map(str, self.arms or ()))
         first, *lines = self.reason.splitlines()
         entries = [line.strip().partition("  ") for line in lines]
@@ -516,17 +523,17 @@ class Policy(Part, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether beliefs about arms may rest on fewer rewards than were learned.
-
-        That is so after restarts and discounts.
+        """Whether beliefs about arms may rest on fewer rewards than were learned, as after restarts or
+        discounts.
         """
         return hasattr(self, "epoch") or hasattr(self, "beliefs")
 
 
 def read_unit(policy: Policy, state: Any) -> RewardRange:
-    """Return the range whose ends are 0 and 1 in a state of the policy.
+    """Return the range of rewards whose ends are 0 and 1 in a state of the policy.
 
-    Of an open range it is as wide as the largest reward so far requires; before the first one it is open.
+    It is the policy's range, except for an open one: that is as wide as the largest reward so far requires,
+    and open before the first reward.
     """
     unit = policy.reward_range
     return policy.read_unit(state) if unit.is_open else unit  # type: ignore[attr-defined,no-any-return]
@@ -553,9 +560,9 @@ def _format_setting(name: str, value: Any) -> str:
 
 
 def is_correctable(policy: Policy) -> bool:
-    """True if a reward that was learned can be replaced by another one.
+    """True if a learned reward can be replaced by another one, by ``unlearn`` and then ``learn``.
 
-    This requires a kernel ``unlearn`` that belongs to the ``learn`` in use.
+    A subclass that defines ``learn`` must define ``unlearn``, too: an inherited one would not undo it.
     """
     if not (hasattr(policy, "unlearn") and policy.unlearns_exactly):
         return False
@@ -565,7 +572,10 @@ def is_correctable(policy: Policy) -> bool:
 
 
 def can_weigh_places(policy: Policy) -> bool:
-    """True if the policy shows lists and can compute the probability of each arm at each position."""
+    """True if the policy shows lists and can compute the probability of each arm at each position.
+
+    The kernels ``placed`` and ``cells`` do so.
+    """
     return hasattr(policy, "placed") and hasattr(policy, "cells")
 
 
@@ -599,7 +609,9 @@ def check_folds(policy: Policy) -> None:
 
 
 def enrol_arms(policy: Policy, state: Any, lanes: int, known: int) -> None:
-    """Initialise new arms in lanes that have learned; without ``enrol`` they are as at the start.
+    """Initialise arms that were added to lanes that have learned, by the policy's ``enrol`` if it has one.
+
+    Without ``enrol``, new arms stay as ``init`` returns them.
 
     Parameters
     ----------

@@ -64,7 +64,8 @@ _HASHED = re.compile(rf"{CATEGORY}\(([0-9]{{1,4}})\)")
 def normalize_schema(field: str, schema: Any) -> Schema:
     """Return a schema in its canonical form: pairs of field name and type, signals last.
 
-    Warns (AssumptionWarning) about fields whose name is of a log's column, or of an id that is a number.
+    Warns (AssumptionWarning) about a field that has the name of a log's column, such as ``reward``, and about
+    a number that has the name of an id.
 
     Parameters
     ----------
@@ -111,9 +112,10 @@ def normalize_schema(field: str, schema: Any) -> Schema:
 
 
 def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
-    """Return the type of a field in its canonical form: a text, or a tuple of values.
+    """Return the declared type of a field as a text such as ``"number"``, or as a tuple of allowed values.
 
-    Raises InvalidValue, with the name ``field``, if it is no type.
+    Raises InvalidValue if ``holds`` is neither the name of a type nor a list of texts. ``field`` names it in
+    the error.
     """
     if isinstance(holds, str):
         if holds not in (NUMBER, BOOLEAN, CATEGORY, SIGNAL) and not 1 <= _count_hashed(holds) <= MOST_HASHED:
@@ -130,7 +132,7 @@ def _normalize_type(field: str, holds: Any) -> str | tuple[str, ...]:
 
 
 def _count_hashed(holds: str) -> int:
-    """Return the number of columns that a type ``category`` or ``category(n)`` is hashed to; else 0."""
+    """Return the number of hashed columns of a type: n for ``category(n)``, 16 for ``category``, else 0."""
     if holds == CATEGORY:
         return HASHED
     match = _HASHED.fullmatch(holds)
@@ -138,9 +140,9 @@ def _count_hashed(holds: str) -> int:
 
 
 def find_missing_flags(schema: Schema) -> Ints | None:
-    """Return for each column of a schema the index of its field's ``missing`` column.
+    """Return for each column of a schema the index of the column that is 1 if the same field is missing.
 
-    It is −1 for a ``missing`` column itself and for a signal. The result is None for an empty schema.
+    It is −1 for such a flag itself, and for a signal, which has none. Returns None for an empty schema.
 
     Examples
     --------
@@ -216,10 +218,7 @@ CODE = re.compile(r"-1\.0|-9+\.0|9{3,}\.0")
 
 
 def _is_rows(value: Any) -> bool:
-    """Return whether a value is rows with names: a data frame, or a sequence of mappings that is not empty.
-
-    A mapping is not rows.
-    """
+    """True if a value is a data frame or a non-empty sequence of mappings; a mapping alone is neither."""
     if isinstance(value, Mapping):
         return False
     return is_frame(value) or (isinstance(value, Sequence) and bool(value) and all(map(_is_named, value)))
@@ -270,10 +269,11 @@ def infer_schema(rows: Any, first: int = FIRST_ROWS) -> dict[str, str | list[str
 
 
 def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
-    """Return the type of a field with these values: boolean, number, category, or the list of its few texts.
+    """Return the type of a field from its values: boolean, number, category, or a list of its distinct texts.
 
-    Warns about suspicious values. Raises InvalidValue if all are missing, or they are of several or other
-    types.
+    Texts become a list if there are at most 20 distinct ones, each seen 5 times on average. Warns about
+    suspicious values. Raises InvalidValue if all values are missing, or if they are not all booleans, all
+    numbers or all texts.
     """
     present = [value for value in values if not _is_missing(value)]
     if not present:
@@ -286,6 +286,7 @@ def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
             if doubt := _describe_numeric_texts(different, field) or _describe_doubt(holds, present):
                 warnings.warn(f"{field}: {doubt}", AssumptionWarning, stacklevel=3)
             return list(map(str, different)) if few else holds
+    # The error names the first value whose type differs from the first one's.
     kind = next(
         check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(present[0])
     )
@@ -296,9 +297,10 @@ def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
 
 
 def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
-    """Return a warning about the present values of a field of type ``holds``; an empty text if there is none.
+    """Return a warning about suspicious values of a field of type ``holds``; an empty text if none is.
 
-    It concerns ids, times, codes of missing values, and lists of which no value occurs.
+    ``present`` has the values that are not missing, by row. Suspicious are ids, times, numbers that stand for
+    a missing value, and a declared list of which no value occurs.
     """
     texts = len(present) >= FIRST_ROWS // 2 and isinstance(present[0], str)
     if texts and len(set(present)) > NEW_SHARE * len(present):
@@ -324,10 +326,10 @@ def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
 
 
 def _find_missing_code(counts: Counter[Any]) -> Any:
-    """Return the number that codes a missing value, such as 999 or -1; None if there is none.
+    """Return the number that stands for a missing value, such as 999 or -1; None if there is none.
 
-    ``counts`` has the number of rows by value. A code is the least or largest value, frequent, and far from
-    the others.
+    ``counts`` has the number of rows by value. Such a code is −1 or made of nines, is the least or the
+    largest value, has at least 1 % of the rows, and lies apart from the other values.
     """
     for code in (min(counts), max(counts)):
         other_counts = {value: count for value, count in counts.items() if value != code}
@@ -341,10 +343,10 @@ def _find_missing_code(counts: Counter[Any]) -> Any:
 
 
 def _describe_numeric_texts(texts: Sequence[Any], field: str) -> str:
-    """Return a warning if distinct texts are numbers: all, all with the same unit, or all but some.
+    """Return a warning if texts are numbers: all, all with the same unit, or at least half; else an empty
+    text.
 
-    Otherwise, return an empty text. No warning for codes: they are few, or mostly far from each
-    other, as post codes are.
+    ``texts`` are distinct. Codes are not warned of: there are few, or they lie far apart, as post codes do.
     """
     units = {re.sub(r"^[+-]?[0-9]+([.,][0-9]+)?\s*", "", str(text).strip()) for text in texts}
     name = field.removeprefix("context.")
@@ -380,23 +382,23 @@ def schema_text(schema: Schema) -> str:
 
 
 def _is_missing(value: Any) -> bool:
-    """Return whether a value is None or NaN."""
+    """True if a value is None or NaN."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _is_flag(value: Any) -> bool:
-    """Return whether a value is a boolean."""
+    """True if a value is a boolean of Python or NumPy."""
     return isinstance(value, bool | np.bool_)
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a value is a real number of limited size, and no boolean."""
+    """True if a value is a real number within ±``checks.HUGE``, and no boolean."""
     number: Any = value
     return isinstance(value, Real) and not _is_flag(value) and bool(abs(number) <= checks.HUGE)
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a value is a string."""
+    """True if a value is a string."""
     return isinstance(value, str)
 
 
@@ -427,7 +429,7 @@ class Encoder:
     """
 
     def __init__(self, schema: Schema) -> None:
-        """Store a schema and the first column of each of its fields; nothing has been counted yet."""
+        """Create an encoder for a schema; nothing has been counted yet."""
         self._schema = schema
         self.width = len(list_columns(schema))
         self.undeclared_counts: Counter[str] = Counter()
@@ -485,9 +487,10 @@ class Encoder:
         return row
 
     def _check_contexts(self, contexts: list[tuple[Any, ...]]) -> None:
-        """Warn about suspicious fields in the first contexts, and store the warnings in ``data_warnings``.
+        """Warn about suspicious fields of the first 1,000 contexts, and store the warnings in
+        ``data_warnings``.
 
-        Further contexts are not collected.
+        ``contexts`` has a value per field. No further contexts are collected.
         """
         self._contexts = None
         for (name, holds), values in zip(self._schema, zip(*contexts, strict=True), strict=True):
@@ -502,9 +505,10 @@ class Encoder:
                 warnings.warn(self.data_warnings[name], AssumptionWarning, stacklevel=2)
 
     def find_warning(self, context: Any) -> str | None:
-        """Return a warning that a context's value almost equals a declared one; None if there is none.
+        """Return a warning if a value of a context almost equals a declared one; else None. Nothing changes.
 
-        It is None as long as ``data_warnings`` is empty. Nothing is warned or stored.
+        To save time, nothing is looked for while ``data_warnings`` is empty: until an encoded context had
+        such a value.
 
         Examples
         --------
@@ -565,10 +569,11 @@ class Encoder:
         return np.array(rows).reshape(len(rows), self.width)
 
     def _fill(self, row: Floats, name: str, holds: Any, value: Any, field: str) -> None:
-        """Write the columns of one field's value into ``row``; raise InvalidValue if it has another type.
+        """Write the columns of one field's value into ``row``; raise InvalidValue for a value of another
+        type.
 
-        Counts an undeclared value, warns if it almost equals a declared one, and stores examples of hashed
-        values.
+        ``name`` and ``holds`` are the field's name and type, ``field`` names the context in errors. Counts an
+        undeclared value, warns if it almost equals a declared one, and stores examples of hashed values.
         """
         first, path = self._first_column[name], f"{field}.{name}"
         if isinstance(holds, tuple):
@@ -602,9 +607,9 @@ class Encoder:
 
 
 def _describe_near_match(field: str, text: str, values: tuple[str, ...]) -> str:
-    """Return a warning if a value differs from a declared one only by capitals, blanks or Unicode form.
+    """Return a warning if a text differs from one of ``values`` only by capitals, blanks or Unicode form.
 
-    Otherwise, return an empty text.
+    Returns an empty text otherwise, also if the text is one of ``values``.
     """
     matches = [value for value in values if _fold(value) == _fold(text)]
     if not matches or text in values:
@@ -631,7 +636,7 @@ def _to_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _require(field: str, value: Any, check: Callable[[Any], bool], allowed: str) -> Any:
-    """Return a value that passes a check; otherwise raise InvalidValue with the text of allowed values."""
+    """Return the value if it passes ``check``; else raise InvalidValue, which says ``allowed``."""
     if not check(value):
         raise InvalidValue(field, value, f"give {allowed}")
     return value
@@ -664,7 +669,8 @@ def resolve_context_dim(context: Schema, context_dim: int) -> int:
 
 
 def resolve_signals_dim(context: Schema, context_dim: int, signals_dim: int) -> int:
-    """Return how many of the last numbers of a context are signals: by its schema, or ``signals_dim``.
+    """Return the number of signals, which are the last numbers of a context: the schema's, or
+    ``signals_dim`` without a schema.
 
     Raises
     ------

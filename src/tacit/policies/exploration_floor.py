@@ -66,14 +66,13 @@ class HistoryHash(NamedTuple):
 
 @kernel
 def update_history(history: HistoryHash, lane: int, event: int) -> None:
-    """Update the hash of a lane's history, in place, with an event's number."""
+    """Update a lane's hash in place with an event: 1 for an impression, from 2 on for a reward."""
     history.code[lane] = (history.code[lane] * FACTOR + event) % MODULUS
 
 
 def require_no_list(field: str, policy: Any) -> Policy:
-    """Return ``policy`` if it is a policy that shows one arm or two.
-
-    Raise InvalidValue for any other value.
+    """Return ``policy`` if it shows one arm or a duel; raise InvalidValue otherwise, also if it is no
+    policy.
     """
     if not isinstance(policy, Policy):
         raise InvalidValue(field, policy, "give a policy, such as UCB1(arms=5)")
@@ -154,7 +153,10 @@ class Candidates(Wrapper):
 
     @staticmethod
     def choose(params: Candidates, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return one of the candidate choices, drawn uniformly; only this candidate is computed."""
+        """Draw one of the candidates uniformly, and return its choice; the other candidates are not computed.
+
+        A candidate's random numbers follow from the lane's history and the candidate's number.
+        """
         candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
         return choose(params.policy, state.policy, lane, impression, candidate_rng)
 
@@ -162,16 +164,17 @@ class Candidates(Wrapper):
     def decide(
         params: Candidates, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill ``action`` with one of the candidate choices, drawn uniformly.
-
-        Only this candidate is computed.
+        """Draw one of the candidates uniformly, and fill ``action`` with its arms; for duels, as ``choose``
+        for one arm.
         """
         candidate_rng = derive_generator(state.past.code[lane], lane, int(rng.random() * params.draws))
         decide(params.policy, state.policy, lane, impression, candidate_rng, action)
 
     @staticmethod
     def propensity(params: Candidates, state: State, lane: int, impression: Impression, shown: Any) -> float:
-        """Return the share of candidate choices that equal ``shown``; all candidates are computed again."""
+        """Return the share of candidates that choose ``shown``; all are computed again, with equal random
+        numbers.
+        """
         same = 0
         for candidate in range(params.draws):
             candidate_rng = derive_generator(state.past.code[lane], lane, candidate)
@@ -181,7 +184,9 @@ class Candidates(Wrapper):
 
     @staticmethod
     def learn(params: Candidates, state: State, lane: int, outcome: Outcome) -> None:
-        """Add the reward to the lane's history hash, and let the wrapped policy learn the outcome."""
+        """Add the reward, in steps of 2⁻²⁰, to the lane's history hash, and let the wrapped policy learn the
+        outcome.
+        """
         update_history(state.past, lane, 2 + int(outcome.reward * STEPS_OF_REWARDS))
         learn(params.policy, state.policy, lane, outcome)
 
@@ -313,15 +318,16 @@ class ExplorationFloor(Wrapper):
 
     @property
     def least_share(self) -> float:  # type: ignore[override]
-        """Lower bound of an arm's propensity times the arms on offer.
-
-        It is ε + (1 − ε)·(the inner policy's bound).
+        """Lower bound of (an arm's propensity) × (number of arms on offer): ε + (1 − ε)·(the inner policy's
+        bound).
         """
         return self.epsilon + (1.0 - self.epsilon) * self.chooser.least_share
 
     @staticmethod
     def refit(params: Params, state: Any) -> None:
-        """Recompute the inner policy's values that follow from shared sums."""
+        """Let the inner policy recompute the values that follow from its sums, as after states were
+        merged.
+        """
         refit(params.policy, state)
 
     @cached_property
@@ -334,7 +340,7 @@ class ExplorationFloor(Wrapper):
         return self.chooser.init(lanes)
 
     def enrol(self, state: Any, lanes: int, known: int) -> None:
-        """Initialise new arms, from index ``known`` on, in the inner policy's state."""
+        """Initialise arms that were added, from index ``known`` on, in the inner policy's state."""
         enrol_arms(self.chooser, state, lanes, known)
 
     @staticmethod
@@ -364,14 +370,17 @@ class ExplorationFloor(Wrapper):
 
     @staticmethod
     def propensity(params: Params, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
-        """Return ε/(number of possible actions) + (1 − ε)·(the inner policy's propensity of ``shown``)."""
+        """Return ε/(number of possible actions) + (1 − ε)·(the inner policy's propensity of ``shown``).
+
+        There are (arms on offer) actions, or their square for duels.
+        """
         inner = propensity(params.policy, state, lane, impression, shown)
         ways = float(len(impression.arms)) ** params.width
         return params.epsilon / ways + (1.0 - params.epsilon) * inner
 
     @staticmethod
     def count_open(params: Params, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of decisions not yet learned to the inner policy's state."""
+        """Let the inner policy add ``hits`` clicks and ``plays`` of decisions that are not learned yet."""
         count_open(params.policy, state, lane, arm, hits, plays)
 
     @staticmethod
@@ -381,7 +390,7 @@ class ExplorationFloor(Wrapper):
 
     @property
     def unlearns_exactly(self) -> bool:  # type: ignore[override]
-        """Whether the inner policy can replace a reward that was learned."""
+        """Whether a learned reward can be replaced, which the inner policy decides."""
         return is_correctable(self.chooser)
 
     @staticmethod
@@ -481,16 +490,19 @@ class MinimumShares(ExplorationFloor):
 
     @property
     def least_share(self) -> float:  # type: ignore[override]
-        """Lower bound of an arm's propensity times the arms on offer.
-
-        It is (1 − sum of shares)·(the exploration floor's bound).
+        """Lower bound of (an arm's propensity) × (number of arms on offer): (1 − sum of shares)·(the floor's
+        bound).
         """
         remainder: float = 1.0 - sum(share for _, share in self.at_least)
         return remainder * super().least_share
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return an arm with the probability of its share, else the choice of an exploration floor."""
+        """Return an arm with the probability of its share, else the choice of an exploration floor.
+
+        One uniform draw decides: each arm on offer takes an interval of its share, and ε of the remainder is
+        uniform.
+        """
         arms, reached, draw = impression.arms, 0.0, rng.random()
         for arm in arms:
             reached += params.shares[arm]
@@ -520,7 +532,9 @@ class MinimumShares(ExplorationFloor):
 def pair_probability(
     params: Any, state: Any, lane: int, impression: Impression, left: int, right: int
 ) -> float:
-    """Return the probability that an exploration floor over the policy shows (``left``, ``right``)."""
+    """Return the probability that an exploration floor over the policy shows the ordered pair (``left``,
+    ``right``).
+    """
     inner = propensity(params.policy, state, lane, impression, (left, right))
     return float(params.epsilon / len(impression.arms) ** 2 + (1.0 - params.epsilon) * inner)
 
@@ -581,9 +595,10 @@ class MinimumDuelShares(MinimumShares):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Fill ``action`` with the exploration floor's duel.
+        """Fill ``action`` with the exploration floor's duel, or with that duel after one arm is replaced.
 
-        With the probability of its share, an arm that is none of the two replaces one of them.
+        An arm is drawn with the probability of its share. If it is none of the two, it replaces one of them,
+        each with probability ½.
         """
         arms, reached, draw = impression.arms, 0.0, rng.random()
         if rng.random() < params.epsilon:
@@ -602,7 +617,8 @@ class MinimumDuelShares(MinimumShares):
     def propensity(params: Any, state: Any, lane: int, impression: Impression, shown: Any) -> Any:
         """Return the probability of the ordered pair ``shown``.
 
-        The exploration floor draws it, or an arm with a share replaces one arm of another pair.
+        It sums the ways to this pair: the exploration floor draws it and no arm replaces one of the two, or
+        the floor draws another pair and an arm of ``shown`` replaces one of its arms.
         """
         arms, shares = impression.arms, params.shares
         left_arm, right_arm = shown[0], shown[1]

@@ -134,9 +134,10 @@ def _parse_priors(priors: Any) -> list[tuple[Any, tuple[Any, ...]]]:
 
 
 def find_arm_index(field: str, arm: Any, arms: int | tuple[str, ...]) -> int:
-    """Return the index of an arm in ``arms``, a number of arms or their names.
+    """Return the index of an arm in ``arms``, a number of arms or their names; raise InvalidValue if it is
+    unknown.
 
-    Numbered arms may be given as text. ``field`` names the setting in the error message.
+    The number of an arm may be given as text. ``field`` names the setting in the error.
 
     Raises
     ------
@@ -197,10 +198,10 @@ def interval_probability(low: float, high: float) -> float:
 
 @kernel
 def break_tie(ties: float, tie: float) -> tuple[bool, float]:
-    """Return whether the latest of ``ties`` tied arms is taken, and what remains of ``tie``, a uniform draw.
+    """Return True if the latest of ``ties`` tied arms takes the lead, and the uniform draw for the next one.
 
-    Called for each tied arm in turn, with the draw that remained before, it takes each with
-    probability 1/ties; the remaining draw is again uniform.
+    Call it for each tied arm in turn, with ``tie`` the draw of the call before: then each arm leads in the
+    end with the same probability, and one random number suffices.
     """
     if tie * ties < 1.0:
         return True, tie * ties
@@ -209,9 +210,10 @@ def break_tie(ties: float, tie: float) -> tuple[bool, float]:
 
 @kernel
 def insert_crossing(crossings: Floats, count: int, z: float, rises: bool) -> None:
-    """Insert a point ``z`` ≥ 0 where another line crosses an arm's line into ``crossings``, ordered by size.
+    """Insert a point ``z`` ≥ 0, where another arm's line crosses this arm's line, into ``crossings``, sorted
+    by size.
 
-    The first ``count`` entries are in use. The entry is z if the other line rises above the arm's there, −z
+    The first ``count`` entries are in use. The entry is z if the other line rises above this arm's there, −z
     if it falls below it.
     """
     k = count
@@ -223,10 +225,11 @@ def insert_crossing(crossings: Floats, count: int, z: float, rises: bool) -> Non
 
 @kernel
 def probability_alone(crossings: Floats, count: int, low: float, above: int) -> float:
-    """Return the probability that \\|z\\| exceeds ``low`` and no line above the arm's is included.
+    """Return the probability that \\|z\\| exceeds ``low`` and that no included line is above the arm's, z
+    being normal.
 
-    Each line is included with probability ½; ``above`` lines are above at ``low``. The crossings are
-    reset to 0.
+    Each other line is included with probability ½. ``above`` lines are above the arm's at ``low``;
+    ``crossings`` says where lines rise above it or fall below it, and is reset to 0.
     """
     probability, tail = 0.0, math.erfc(low * math.sqrt(0.5))
     for k in range(count):
@@ -259,7 +262,9 @@ def greedy_choice(params: Any, state: Any, lane: int, impression: Impression, rn
 
 @kernel
 def greedy_propensity(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
-    """Return the probability that ``greedy_choice`` returns ``shown``: 0, or 1/(arms tied for best)."""
+    """Return the probability that :func:`greedy_choice` returns ``shown``: 1/(arms tied for the highest
+    index), or 0.
+    """
     shared = confidence(params, state, lane)
     best, ties = -math.inf, 0.0
     for offered in impression.arms:
@@ -292,9 +297,8 @@ class Indexed(Policy, abstract=True):
 
     @staticmethod
     def confidence(params: Any, state: Any, lane: int) -> float:
-        """Return the term that the indices of all arms of a lane share, computed once a round.
-
-        By default 0.
+        """Return the term that the indices of all arms of a lane share, so that it is computed once a round;
+        by default 0.
         """
         return 0.0
 
@@ -353,7 +357,7 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
 
     @property
     def forgets(self) -> bool:
-        """Whether the policy restarts: counts themselves forget nothing."""
+        """Whether the policy restarts; counts alone forget nothing."""
         return hasattr(self, "epoch")
 
     def beliefs(self, state: Counts, lane: int) -> ArmBeliefs:
@@ -362,7 +366,7 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
 
     @staticmethod
     def restart(params: Any, state: Counts, lane: int) -> None:
-        """Set the counts of a lane to zero; priors are not restored."""
+        """Set the counts of a lane to zero; priors are lost, too."""
         forget(state, lane)
 
     @staticmethod
@@ -376,40 +380,42 @@ class CountingPolicy(PriorsPolicy, IndexPolicy, abstract=True):
 
 
 @kernel
-def highest_after(lines: Floats, count: int, at: int, low: float) -> tuple[int, float]:
-    """Return the next line to cross the highest line ``at``, and the point of the crossing, at least ``low``.
+def highest_after(lines: Floats, count: int, highest: int, low: float) -> tuple[int, float]:
+    """Return the line that crosses line ``highest``, the highest at ``low``, next, and the point of the
+    crossing.
 
-    Each of the first ``count`` rows of ``lines`` holds intercept and slope. Among lines that cross at the
-    same point the steepest is taken. If no line is steeper, the result is −1 and infinity.
+    The first ``count`` rows of ``lines`` hold intercept and slope. The crossing is at least ``low``. Of lines
+    that cross at the same point, the steepest is returned; if no line is steeper than ``highest``, −1 and
+    infinity.
     """
-    best, high = -1, np.inf
+    found, high = -1, np.inf
     for i in range(count):
-        if lines[i, 1] > lines[at, 1]:
-            crossing = (lines[at, 0] - lines[i, 0]) / (lines[i, 1] - lines[at, 1])
+        if lines[i, 1] > lines[highest, 1]:
+            crossing = (lines[highest, 0] - lines[i, 0]) / (lines[i, 1] - lines[highest, 1])
             crossing = max(crossing, low)
-            if crossing < high or (crossing == high and best >= 0 and lines[i, 1] > lines[best, 1]):
-                best, high = i, crossing
-    return best, high
+            if crossing < high or (crossing == high and found >= 0 and lines[i, 1] > lines[found, 1]):
+                found, high = i, crossing
+    return found, high
 
 
 @kernel
 def envelope_share(lines: Floats, count: int, place: int) -> float:
     r"""Return the probability that line ``place`` is the highest of all at \|z\|, z being standard normal.
 
-    Each of the first ``count`` rows of ``lines`` holds intercept and slope. The upper envelope is walked from
-    0 on, so that shares add up to 1. Equal lines get equal shares.
+    The first ``count`` rows of ``lines`` hold intercept and slope. The upper envelope is followed from 0 on,
+    so that shares add up to 1. Equal lines get equal shares.
     """
-    at, low = 0, 0.0
+    highest, low = 0, 0.0
     for i in range(count):
-        if (lines[i, 0], lines[i, 1]) > (lines[at, 0], lines[at, 1]):
-            at = i
-    while at >= 0:
-        following, high = highest_after(lines, count, at, low)
-        if lines[at, 0] == lines[place, 0] and lines[at, 1] == lines[place, 1]:
-            alike = 0.0
+        if (lines[i, 0], lines[i, 1]) > (lines[highest, 0], lines[highest, 1]):
+            highest = i
+    while highest >= 0:
+        following, high = highest_after(lines, count, highest, low)
+        if lines[highest, 0] == lines[place, 0] and lines[highest, 1] == lines[place, 1]:
+            equal_lines = 0.0
             for i in range(count):
-                if lines[at, 0] == lines[i, 0] and lines[at, 1] == lines[i, 1]:
-                    alike += 1.0
-            return interval_probability(low, high) / alike
-        at, low = following, high
+                if lines[highest, 0] == lines[i, 0] and lines[highest, 1] == lines[i, 1]:
+                    equal_lines += 1.0
+            return interval_probability(low, high) / equal_lines
+        highest, low = following, high
     return 0.0

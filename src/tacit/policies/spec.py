@@ -51,7 +51,7 @@ def policy_class(name: str) -> type[Policy]:
 
 
 def is_auto(spec: Any) -> bool:
-    """Return whether a spec, a text or a table, stands for the recommended policy, ``auto``.
+    """True if a spec, a text or a table, names ``auto``, the recommended policy.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def is_auto(spec: Any) -> bool:
 
 
 def read_action_kind(spec: str) -> ActionKind:
-    """Return the kind of action of the policy that a text names, without making the policy.
+    """Return the kind of action of the policy that a text names; the policy itself is not created.
 
     Examples
     --------
@@ -163,23 +163,24 @@ def format_policy_name(spec: Mapping[str, Any]) -> str:
 
 
 def _add_earlier_defaults(spec: Any) -> Any:
-    """Return a copy of a spec table, with defaults of earlier versions for hyperparameters that it lacks.
+    """Return a stored spec table, completed with earlier versions' defaults for the hyperparameters that it
+    lacks.
 
     Wrapped policies are completed, too. A spec that is no table, or names a policy outside of tacit, is
     returned as it is.
     """
     if not isinstance(spec, dict) or ":" in spec.get("name", ":"):
         return spec
-    whole = dict(policy_class(spec["name"]).earlier) | spec
+    completed = dict(policy_class(spec["name"]).earlier) | spec
     if "policy" in spec:
-        whole["policy"] = _add_earlier_defaults(spec["policy"])
-    return whole
+        completed["policy"] = _add_earlier_defaults(spec["policy"])
+    return completed
 
 
 def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting: Setting) -> Policy:
     """Return the policy that ``auto`` recommends for the named arguments of a spec, completed by ``setting``.
 
-    ``arms`` are ignored if there are features of arms. Raises InvalidValue for positional or unknown
+    ``arms`` are ignored if arms are known by features. Raises InvalidValue for positional or unknown
     arguments.
     """
     takes = list(signature(auto).parameters)
@@ -193,9 +194,10 @@ def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting:
 
 
 def _find_dims(kind: type[Policy], positional: list[Any], setting: Setting) -> dict[str, Any]:
-    """Return the settings that are dimensions or a context schema, as arguments of a policy class.
+    """Return the dimensions and the context schema in ``setting`` that a policy class takes, as its
+    arguments.
 
-    Only fields of the class that no positional argument fills.
+    Fields that a positional argument of the spec fills are left out.
     """
     names = {"dim": "relevance_dim"} | {name: name for name in ("relevance_dim", "examination_dim")}
     takes = [field.name for field in fields(kind) if field.init and field.name not in NEVER_POSITIONAL]
@@ -224,10 +226,10 @@ def reads_features(spec: str) -> str | None:
 def _match_arguments(
     policy: type[Policy], positional: list[Any], named: dict[str, Any], arms: Any
 ) -> dict[str, Any]:
-    """Return the arguments of a policy by name: those of a spec, and ``arms`` if the spec has none.
+    """Return a spec's arguments by field name, and ``arms`` if the spec has none.
 
-    Warns (AssumptionWarning) if a first number looks like a number of arms. Raises InvalidValue if the policy
-    needs arms and there are none.
+    Warns (AssumptionWarning) if the first positional number looks like a number of arms but is another field.
+    Raises InvalidValue if the policy needs arms and there are none.
     """
     # Text names no arms by position: a first bare number would be read as the arms by mistake.
     defaults = {field.name: field.default for field in fields(policy) if field.init}
@@ -242,7 +244,7 @@ def _match_arguments(
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a policy or a classifier as a table of name and hyperparameters, any other value as it is."""
+    """Return a policy, classifier or reward range as a plain table or list; any other value as it is."""
     if isinstance(value, Policy):
         return policy_to_spec(value)
     if isinstance(value, RewardRange):
@@ -277,10 +279,10 @@ def policy_to_spec(policy: Policy) -> dict[str, Any]:
 
 
 def is_compatible(configured: Policy, before: Policy) -> bool:
-    """Return whether the configured policy can continue with the state of the policy ``before``.
+    """True if the configured policy can continue with the state of the policy ``before``.
 
-    The two are equal, or differ only where ``before`` has the default of an earlier version and the
-    configured policy has today's, or where the configured policy has priors of fewer arms.
+    They must be equal, except that ``before`` may have the default of an earlier version where the configured
+    policy has today's, and the configured policy may have priors of fewer arms.
 
     Examples
     --------

@@ -150,7 +150,10 @@ def make_delay_table(delay: Delay, window: int, arms: int) -> Floats:
 
 @kernel
 def draw_delay(table: Floats, arm: int, uniform: float) -> int:
-    """Return an arm's delay at the quantile ``uniform`` in [0, 1), in ticks of 1/1024 round."""
+    """Return an arm's click delay, in ticks of 1/1024 round, at the quantile ``uniform``, a draw in [0, 1).
+
+    ``table`` has the quantiles of each arm, or one row for all arms.
+    """
     row = arm if arm < len(table) else 0
     place = uniform * STEPS
     step = int(place)
@@ -159,7 +162,7 @@ def draw_delay(table: Floats, arm: int, uniform: float) -> int:
 
 @kernel
 def shift_queue(queue: Queue) -> None:
-    """Remove from the queue, in place, the decisions that every cursor has passed."""
+    """Remove the decisions that every cursor has passed from the queue, in place, to make room."""
     first = queue.cursor[0]
     for cursor in queue.cursor:
         first = min(first, cursor)
@@ -200,7 +203,7 @@ WAITING, CLICKED, SILENT = range(3)
 def deliver_clicks(
     params: Any, state: Any, flight: InFlight, open_feedback: OpenFeedback, clicks: ClickStatus, due: int
 ) -> None:
-    """Record the clicks of the decisions in list ``due``, and clear the list.
+    """Record the clicks that arrive in the round of list ``due``, and clear the list.
 
     A click on a decision that was already learned without a click is learned as an additional success.
     """
@@ -220,9 +223,9 @@ def deliver_clicks(
 def learn_released(
     params: Any, state: Any, flight: InFlight, queue: Queue, clicks: ClickStatus, place: int, end: int
 ) -> None:
-    """Learn the decisions from ``place`` to ``end`` of the queue, in their order, into ``state``.
+    """Learn the decisions at indices ``place`` to ``end`` − 1 of the queue, in order, into ``state``.
 
-    A decision without a click so far is learned as none, and its status becomes ``SILENT``.
+    A decision whose click has not come is learned without one, and its status becomes ``SILENT``.
     """
     for index in range(place, end):
         row = queue.entry[index]
@@ -234,7 +237,7 @@ def learn_released(
 
 @kernel
 def is_click(feedback: Floats, silence: Floats) -> bool:
-    """True if any entry of ``feedback`` differs from that of ``silence``, which stands for no click."""
+    """True if ``feedback`` differs from ``silence``, the feedback that stands for no click."""
     differences = 0
     for i in range(len(feedback)):
         differences += feedback[i] != silence[i]
@@ -259,7 +262,7 @@ def play_clicks_only(
     open_feedback: OpenFeedback,
     clicks: ClickStatus,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop`` with delayed clicks and no other feedback.
+    """Play rounds ``start`` to ``stop`` − 1 with delayed clicks as the only feedback.
 
     Updates ``state``, ``world``, the curve, the queue and the stored feedback, and draws from all three
     generators.
@@ -328,7 +331,9 @@ class ClicksOnlyRun(Run):
         super().__init__(policy, environment, horizon, seed, number, checkpoints)
 
     def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return ``play_clicks_only`` and the buffers and queues it takes beyond the common arguments."""
+        """Return ``play_clicks_only``, and the arguments that it takes after the common ones: buffers and
+        queues.
+        """
         policy, (window, table) = self.policy, self.clicks
         span, has_fixed_arms = window + 2, policy.arms is not None
         single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms

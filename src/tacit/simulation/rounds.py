@@ -111,11 +111,11 @@ class InFlight(NamedTuple):
     def empty(cls, span: int, round_buffers: RoundBuffers, impression: Impression) -> InFlight:
         """Return a store without decisions, for feedback that takes fewer than ``span`` rounds.
 
-        The shapes of its arrays are those of the buffers and the impression.
+        Its arrays have the shapes of the buffers and of the impression.
         """
 
         def like(array: Any) -> Any:
-            """Return zeros for ``span`` arrays of the shape and type of this one."""
+            """Return zeros for ``span`` arrays of the shape and type of ``array``."""
             return np.zeros((span, *array.shape), array.dtype)
 
         lanes, epochs, counts, first, last, following = np.full((6, span), -1, np.int64)
@@ -127,7 +127,9 @@ class InFlight(NamedTuple):
 
 @kernel
 def scale_feedback(feedback: Floats, unit: Floats) -> None:
-    """Bring feedback, in place, to the unit of a policy's state."""
+    """Scale feedback, in place, from the policy's reward range to [0, 1]; ``unit`` is its lowest reward and
+    its width.
+    """
     if unit[0] != 0.0 or unit[1] != 1.0:
         for i in range(len(feedback)):
             feedback[i] = (feedback[i] - unit[0]) / unit[1]
@@ -158,7 +160,7 @@ def play(
     curve: Curve,
     buffers: RoundBuffers,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop``; each is learned before the next begins.
+    """Play rounds ``start`` to ``stop`` − 1; each is learned before the next begins.
 
     Updates ``state``, ``world`` and the curve, and draws from both generators.
     """
@@ -181,7 +183,7 @@ def play(
 
 @kernel
 def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Floats) -> None:
-    """Update ``state`` by the feedback of stored decision ``row``, unless its lane has restarted since."""
+    """Learn feedback on the stored decision ``row`` into ``state``, unless its lane has restarted since."""
     lane = flight.lanes[row]
     if flight.epochs[row] != epoch(params, state, lane):
         return
@@ -198,7 +200,8 @@ def learn_row(params: Any, state: Any, flight: InFlight, row: int, feedback: Flo
 
 @kernel
 def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
-    """Learn into ``state`` the feedback in list ``due``, in the order of its rounds, and clear the list.
+    """Learn the feedback that arrives in the round of list ``due``, in the order of decisions, and clear the
+    list.
 
     Decisions whose lane has restarted since are not learned.
     """
@@ -211,7 +214,7 @@ def deliver(params: Any, state: Any, flight: InFlight, due: int) -> None:
 
 @kernel
 def store_impression(flight: InFlight, row: int, impression: Impression) -> None:
-    """Copy an impression to a row of ``flight``."""
+    """Copy an impression to row ``row`` of ``flight``, as ``world`` reuses its arrays in the next round."""
     for a in range(len(impression.arms)):
         flight.offered[row, a] = impression.arms[a]
     for d in range(len(impression.context)):
@@ -226,7 +229,7 @@ def store_impression(flight: InFlight, row: int, impression: Impression) -> None
 
 @kernel
 def schedule_row(flight: InFlight, row: int, due: int) -> None:
-    """Append a row of ``flight`` to the linked list of its due round."""
+    """Append row ``row`` of ``flight`` to the list of round ``due``, in which its feedback arrives."""
     flight.next[row] = -1
     if flight.first[due] < 0:
         flight.first[due] = row
@@ -251,10 +254,10 @@ def play_delayed(
     most: int,
     batch: int,
 ) -> None:
-    """Play the rounds from ``start`` to ``stop`` with delayed feedback in batches.
+    """Play rounds ``start`` to ``stop`` − 1 with delayed feedback in batches.
 
     Delays are uniform from ``least`` to ``most`` rounds, and feedback arrives only before multiples of
-    ``batch``. Updates ``state``, ``world``, the curve and the pending decisions, and draws from all three
+    ``batch``. Updates ``state``, ``world``, the curve and the stored decisions, and draws from all three
     generators.
     """
     impression = world.impression
@@ -291,7 +294,7 @@ ENVIRONMENT_STREAM, POLICY_STREAM, DELAY_STREAM = range(3)
 
 
 def make_buffers(policy: Policy) -> RoundBuffers:
-    """Return the buffers of a round of a policy."""
+    """Return buffers for the action and the feedback of a round of a policy."""
     unit = np.array([policy.reward_range.low or 0.0, policy.reward_range.width])
     return RoundBuffers(np.zeros(policy.action_width, np.int64), np.zeros(policy.feedback_width), unit)
 
@@ -332,7 +335,7 @@ class Run:
         number: int,
         checkpoints: Ints,
     ) -> None:
-        """Create the run's random streams, world and state, before its first round, and compile its loop."""
+        """Create the run's random streams, world and state, and compile its loop; no round is played."""
         self.policy, self.environment, self.horizon = policy, environment, horizon
         env_rng = run_stream(seed, number, ENVIRONMENT_STREAM)
         self.rng = run_stream(seed, number, POLICY_STREAM)
@@ -347,8 +350,8 @@ class Run:
         self.loop = compile_loop(driver, policy.params, environment.params)
 
     def select_loop(self, delay_rng: Generator) -> tuple[Callable[..., None], tuple[Any, ...]]:
-        """Return the loop that plays the rounds, immediate or delayed, and its arguments beyond the common
-        ones.
+        """Return the loop that plays the rounds, with immediate or delayed feedback, and its arguments after
+        the common ones.
         """
         policy, environment = self.policy, self.environment
         now = make_buffers(policy)

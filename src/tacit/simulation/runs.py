@@ -337,9 +337,10 @@ def play_runs(
     clicks: ClickTiming | None,
     report: Callable[[float], None],
 ) -> Floats:
-    """Play the runs from ``first`` to ``stop``; return an array (runs, checkpoints, 2) of regret and reward.
+    """Play runs ``first`` to ``stop`` − 1; return regret and reward at each checkpoint, shape (runs,
+    checkpoints, 2).
 
-    ``report`` is called with the number of rounds after every 2**18 rounds.
+    ``report`` is called with the number of rounds played, at most 2**18, after each step.
     """
     values = np.zeros((stop - first, len(rounds), 2))
     for number in range(first, stop):
@@ -359,9 +360,7 @@ def begin_run(
     rounds: Ints,
     clicks: ClickTiming | None,
 ) -> Run:
-    """Return a new run, before its first round: with clicks only if ``clicks`` is given, else with all
-    feedback.
-    """
+    """Return a new run before its first round; with ``clicks``, its only feedback is delayed clicks."""
     if clicks is None:
         return Run(policy, environment, horizon, seed, number, rounds)
     return ClicksOnlyRun(policy, environment, horizon, seed, number, rounds, clicks)
@@ -370,7 +369,8 @@ def begin_run(
 def _check_policies(policies: Policy | Sequence[Policy], environment: Environment) -> list[Policy]:
     """Return the policies as a list; raise InvalidValue unless each fits the environment.
 
-    They must have the environment's kind of action, and its numbers of positions, features and arms.
+    It must have the environment's kind of action and reward range, and its numbers of positions, features and
+    arms, and read no longer context.
     """
     if not isinstance(environment, Environment):
         raise InvalidValue("environment", environment, "give one, such as BernoulliArms([0.1, 0.2])")
@@ -431,7 +431,7 @@ def _check_policies(policies: Policy | Sequence[Policy], environment: Environmen
 def _checkpoint_rounds(checkpoints: int | Sequence[int], horizon: int) -> Ints:
     """Return the rounds to record: ``checkpoints`` evenly spaced ones, or the listed ones.
 
-    Raises InvalidValue unless they are increasing and within the horizon.
+    Raises InvalidValue unless listed rounds increase and are within the horizon.
     """
     if isinstance(checkpoints, int):
         count = min(checks.integer("checkpoints", checkpoints, 1), horizon)

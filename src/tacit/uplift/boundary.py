@@ -129,12 +129,12 @@ class Lift(NamedTuple):
         """Return the lift as JSON data; None for a bound that is infinite or unknown."""
         return {
             "claim": self.claim,
-            "ratio": None if self.ratio is None else _finite(self.ratio),
-            "difference": None if self.difference is None else _finite(self.difference),
+            "ratio": None if self.ratio is None else _make_finite_dict(self.ratio),
+            "difference": None if self.difference is None else _make_finite_dict(self.difference),
         }
 
 
-def _finite(interval: Interval) -> dict[str, float | None]:
+def _make_finite_dict(interval: Interval) -> dict[str, float | None]:
     """Return an interval as a dict of estimate, low and high, with None for values that are not finite."""
     fields = interval._asdict().items()
     return {name: value if math.isfinite(value) else None for name, value in fields}
@@ -447,9 +447,9 @@ def searches_needed(
 
 
 def _per_variance(power: float) -> float:
-    """Return the number of decisions per unit of variance for a power.
+    """Return the number of decisions per unit of variance that gives a test this power.
 
-    Raise InvalidValue unless 0.8 or 0.5.
+    Raises InvalidValue unless it is 0.8 or 0.5.
     """
     if power not in PER_VARIANCE:
         raise InvalidValue("power", power, f"give one of {list(PER_VARIANCE)}")

@@ -53,7 +53,9 @@ Periods = HoldoutSums | Sequence[HoldoutSums]
 class _PooledPeriods(NamedTuple):
     """Periods pooled to one experiment: rates of each group, weighted by a period's decisions.
 
-    The first axis of arrays is the period.
+    The first axis of arrays is the period. ``n0`` and ``n1`` are the decisions, ``r0`` and ``r1`` the rewards
+    of control and policy, ``weights`` the periods' shares of all decisions, ``dispersion`` their ψ;
+    ``correlation_factor`` is the variance over all periods relative to periods with independent units.
     """
 
     n0: Floats
@@ -79,19 +81,19 @@ class _PooledPeriods(NamedTuple):
         n0, n1 = np.moveaxis(np.where(has_decisions, n, 1.0), 1, 0)
         spread = np.stack([dispersion(sums, largest) for sums in period_list])
         spread = np.where(has_decisions[:, 0], spread, 1.0)
-        likeness = _unit_correlation_factor(period_list, n0 / (n0 + n1), largest)
-        return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, likeness, largest)
+        factor = _unit_correlation_factor(period_list, n0 / (n0 + n1), largest)
+        return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, factor, largest)
 
     @property
     def rates(self) -> tuple[Floats, Floats]:
         """Mean rewards of the control and of the policy, weighted by the periods' decisions."""
-        return self._mean(self.r0 / self.n0), self._mean(self.r1 / self.n1)
+        return self._average(self.r0 / self.n0), self._average(self.r1 / self.n1)
 
     def control(self, ratio: Floats) -> Floats:
-        """Return the mean reward of the control in each period that best fits a ratio of mean rewards."""
+        """Return the control's mean reward by period that fits best if the policy's is ``ratio`` times it."""
         return np.asarray((self.r0 + self.r1) / (ratio * self.n1 + self.n0))
 
-    def _mean(self, values: Floats) -> Floats:
+    def _average(self, values: Floats) -> Floats:
         """Return the mean of values over the periods, weighted by decisions."""
         return np.asarray((self.weights * values).sum(axis=0))
 
@@ -101,9 +103,9 @@ class _PooledPeriods(NamedTuple):
         An infinite ratio means that all rewards are the policy's.
         """
         finite = np.where(np.isinf(ratio), 1.0, ratio)
-        at = (finite - 1) * self._mean(self.control(finite))
-        all_of_policy = self._mean((self.r0 + self.r1) / self.n1)
-        return np.asarray(np.where(np.isinf(ratio), all_of_policy, at))
+        finite_difference = (finite - 1) * self._average(self.control(finite))
+        limit = self._average((self.r0 + self.r1) / self.n1)
+        return np.asarray(np.where(np.isinf(ratio), limit, finite_difference))
 
     def excess(self, log_ratio: Floats, c: float) -> Floats:
         """Return D(ρ) − c²·φ(ρ) for a log ratio ln ρ; it is positive if the ratio is outside of the interval.
@@ -117,8 +119,8 @@ class _PooledPeriods(NamedTuple):
         square = self.weights**2 * self.dispersion
         vary0, vary1 = square * mean0 / self.n0, square * mean1 / self.n1
         # Decisions and rewards of a single experiment with the same information.
-        n0 = self._mean(mean0) / vary0.sum(axis=0)
-        n1 = self._mean(mean1) / vary1.sum(axis=0)
+        n0 = self._average(mean0) / vary0.sum(axis=0)
+        n1 = self._average(mean1) / vary1.sum(axis=0)
         rate0, rate1 = self.rates
         r0, r1 = n0 * rate0, n1 * rate1
         odds = log_ratio + np.log(n1 / n0)
@@ -136,24 +138,25 @@ def _as_list(periods: Periods) -> Sequence[HoldoutSums]:
 
 
 def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
-    """Return the variance over all periods relative to periods with independent units; at least 1.
+    """Return the variance of the lift relative to periods with independent units; at least 1.
 
     ``shares`` are the observed shares of the control by period. It is 1 with fewer than two clustered
     periods. Units that stay in their group do so across periods: a unit in the control at a share of 5 % is
     also in it at 10 %.
     """
-    sticky = [i for i, sums in enumerate(periods) if sums.buckets is not None]
-    if len(sticky) < 2:
+    clustered = [i for i, sums in enumerate(periods) if sums.buckets is not None]
+    if len(clustered) < 2:
         return np.ones(shares.shape[1:])
-    odds = np.sqrt(shares * (1 - shares))
-    alone = np.sum([_sum_squares(sums, largest) for sums in periods] / odds**2, axis=0)
-    apart = {i: _bucket_excess(periods[i]) for i in sticky}
-    crossed = np.zeros_like(alone)
-    for i, j in combinations(sticky, 2):
-        both = np.sum(apart[i] * apart[j], axis=0) * BUCKETS / (BUCKETS - 1)
-        covariance = np.minimum(shares[i], shares[j]) - shares[i] * shares[j]
-        crossed += 2 * both * covariance / (odds[i] * odds[j]) ** 2
-    return np.asarray(1 + np.maximum(crossed, 0.0) / np.where(alone > 0, alone, 1.0))
+    # The standard deviation of the assignment to the control.
+    deviation = np.sqrt(shares * (1 - shares))
+    variances = np.sum([_sum_squares(sums, largest) for sums in periods] / deviation**2, axis=0)
+    excess = {i: _bucket_excess(periods[i]) for i in clustered}
+    covariances = np.zeros_like(variances)
+    for i, j in combinations(clustered, 2):
+        product = np.sum(excess[i] * excess[j], axis=0) * BUCKETS / (BUCKETS - 1)
+        assignment_covariance = np.minimum(shares[i], shares[j]) - shares[i] * shares[j]
+        covariances += 2 * product * assignment_covariance / (deviation[i] * deviation[j]) ** 2
+    return np.asarray(1 + np.maximum(covariances, 0.0) / np.where(variances > 0, variances, 1.0))
 
 
 def _bucket_excess(sums: HoldoutSums) -> Floats:
@@ -193,9 +196,10 @@ def dispersion(sums: HoldoutSums, largest: float = 1.0) -> Floats:
 
 
 def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
-    """Return the sum of squares of rewards about the mean, of both groups together, corrected upwards.
+    """Return the sum of squared deviations of rewards from their mean, for both groups together.
 
-    It is at least that between buckets of units, and, without a largest reward, that within the groups.
+    Where these are larger, it is the sum of squares between buckets of units, and, without a largest reward,
+    a sum of squares within the groups, weighted by their rewards.
     """
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
     scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
@@ -204,9 +208,9 @@ def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
-        own0 = (rr0 - r0 * r0 / np.maximum(n0, 1)) / some0 * r1
-        own1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
-        scatter = np.maximum(scatter, own0 + own1)
+        within0 = (rr0 - r0 * r0 / np.maximum(n0, 1)) / some0 * r1
+        within1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
+        scatter = np.maximum(scatter, within0 + within1)
     # Rounding must not make a zero negative.
     return np.asarray(np.maximum(scatter, 0.0))
 
@@ -299,9 +303,10 @@ def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats
 
 
 def difference_from_ratio(sums: Periods, ratio: Floats) -> Floats:
-    """Return the difference of mean rewards that corresponds to a ratio, given the rewards so far.
+    """Return the difference of mean rewards, policy minus control, that a ratio of them implies.
 
-    The difference always has the sign of the log ratio, so that both verdicts agree.
+    It is computed for the rewards so far, and always has the sign of the log ratio, so that claims from
+    either agree.
 
     Examples
     --------
@@ -451,8 +456,9 @@ def difference_lift(
 
 
 def _variances(sums: HoldoutSums) -> Floats:
-    """Return the variance of the mean of each group; if units have several decisions, with theirs."""
+    """Return the variance of each group's mean amount, times the design effect of units (at least 1)."""
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
-    pooled = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
-    return np.asarray(scatter / n / n * max(float(_sum_squares(sums, 1.0)) / float(pooled), 1.0))
+    independent_squares = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
+    design_effect = max(float(_sum_squares(sums, 1.0)) / float(independent_squares), 1.0)
+    return np.asarray(scatter / n / n * design_effect)

@@ -62,9 +62,9 @@ class DegradationSums:
 
     Notes
     -----
-    The intervals of :func:`~tacit.uplift.boundary` are valid at any time, and with the counts of
-    :func:`count_comparisons` those of all arms hold simultaneously. See benchmarks/GUARDRAIL.md for error
-    rates.
+    Intervals with the half-width of :func:`~tacit.uplift.boundary` are valid at any time; with the numbers of
+    :func:`count_comparisons` the intervals of all arms hold simultaneously. See benchmarks/GUARDRAIL.md for
+    error rates.
 
     Examples
     --------
@@ -72,8 +72,8 @@ class DegradationSums:
     >>> returned = shown * (np.arange(8000) % 10 == 1)
     >>> sums.add(shown, returned, np.full(8000, 0.5), np.ones((8000, 2), bool), baseline=0)
     >>> comparisons = count_comparisons(2, initial=2)
-    >>> found = sums.find_degradations(margin=0.02, better="less", comparisons=comparisons)
-    >>> {arm: round(interval.estimate, 2) for arm, interval in found.items()}
+    >>> degradations = sums.find_degradations(margin=0.02, better="less", comparisons=comparisons)
+    >>> {arm: round(interval.estimate, 2) for arm, interval in degradations.items()}
     {1: 0.2}
     """
 
@@ -118,45 +118,47 @@ class DegradationSums:
             Buckets of the keys (:func:`hash_keys`); by default there is one key.
         """
         arms: Ints = np.asarray(shown, np.int64)
-        places: Ints = np.zeros_like(arms) if buckets is None else buckets
+        key_buckets: Ints = np.zeros_like(arms) if buckets is None else buckets
         x = np.asarray(amounts, np.float64)
         q = np.maximum(np.asarray(propensities, np.float64), LEAST_PROPENSITY)
-        last = self._update_last(arms, q, places)
+        last = self._update_last(arms, q, key_buckets)
         start = 0
         while start < len(arms):
             block = slice(start, start + BLOCK - self.seen % BLOCK)
-            predicted = self._predict_propensities(places[block], last[:, block])
+            predicted = self._predict_propensities(key_buckets[block], last[:, block])
             self._add_block(arms[block], x[block, None], q[block, None], offered[block], baseline, predicted)
-            np.add.at(self.fresh, (places[block], arms[block]), 1.0)
+            np.add.at(self.fresh, (key_buckets[block], arms[block]), 1.0)
             self.seen += len(arms[block])
             start = block.stop
             if self.seen % BLOCK == 0:
                 self.known = self.known * DECAY ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
 
-    def _update_last(self, arms: Ints, q: Floats, places: Ints) -> Floats:
+    def _update_last(self, arms: Ints, q: Floats, buckets: Ints) -> Floats:
         """Return the last arm shown before each decision in its bucket, and its propensity; shape (2, n).
 
-        The propensity is 0 if there is none. Also updates ``last``.
+        ``arms`` and ``q`` are the decisions' arms and propensities. A propensity of 0 means that there was no
+        arm before. Also updates the attribute ``last``.
         """
-        order = np.argsort(places, kind="stable")
-        sorted_places, current = places[order], np.array([arms, q])[:, order]
+        order = np.argsort(buckets, kind="stable")
+        sorted_buckets, current = buckets[order], np.array([arms, q])[:, order]
         before = np.hstack([np.zeros((2, 1)), current[:, :-1]])
-        first = np.diff(sorted_places, prepend=-1) != 0
-        before[:, first] = self.last[:, sorted_places[first]]
-        ends = np.diff(sorted_places, append=-1) != 0
-        self.last[:, sorted_places[ends]] = current[:, ends]
+        first = np.diff(sorted_buckets, prepend=-1) != 0
+        before[:, first] = self.last[:, sorted_buckets[first]]
+        ends = np.diff(sorted_buckets, append=-1) != 0
+        self.last[:, sorted_buckets[ends]] = current[:, ends]
         previous = np.empty_like(before)
         previous[:, order] = before
         return previous
 
-    def _predict_propensities(self, places: Ints, last: Floats) -> Floats:
-        """Return each arm's predicted propensity, shape (n, arms), from data before the decision.
+    def _predict_propensities(self, buckets: Ints, last: Floats) -> Floats:
+        """Return each arm's predicted propensity, shape (n, arms), from data before each decision.
 
-        The last arm shown keeps its propensity; the others share the rest by their frequencies.
+        ``last`` is the last arm shown in the decision's bucket of keys, and its propensity, which that arm
+        keeps; the others share the rest by their frequencies. Without a last arm, all are frequencies.
         """
-        frequencies = self.known[places] + PRIOR
-        rows, last_arms = np.arange(len(places)), last[0].astype(np.int64)
+        frequencies = self.known[buckets] + PRIOR
+        rows, last_arms = np.arange(len(buckets)), last[0].astype(np.int64)
         has_last = last[1] > 0
         other_counts = frequencies.sum(axis=1) - frequencies[rows, last_arms]
         predicted = frequencies / frequencies.sum(axis=1, keepdims=True)
@@ -170,9 +172,10 @@ class DegradationSums:
     def _add_block(
         self, arms: Ints, x: Floats, q: Floats, offered: Booleans, baseline: int, p: Floats
     ) -> None:
-        """Add the scores of a block of decisions to ``sums``, in place.
+        """Add the scores of a block of decisions, ±(w/q)·(x − m), to ``sums``, in place.
 
-        ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms.
+        ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms,
+        shape (n, arms).
         """
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
@@ -199,18 +202,18 @@ class DegradationSums:
         Parameters
         ----------
         margin : float
-            Amount for a decision, at least 0.
+            Tolerated degradation, as an amount per decision; at least 0.
         better : str
             Whether ``more`` of the metric is better, or ``less``.
         comparisons : sequence of int
-            Of each arm, from :func:`count_comparisons`.
+            For each arm, from :func:`count_comparisons`.
         confidence : float, default 0.95
             Probability that no arm is ever reported wrongly: 0.9, 0.95 or 0.99.
 
         Returns
         -------
         dict of int to Interval
-            From each such arm to its metric minus the baseline's, per decision.
+            From each degraded arm to its metric minus the baseline's, per decision.
         """
         n, total, square, weight, d, dd, gg = self.sums
         is_defined = (weight > 0) & (gg > 0) & (square > 0)
@@ -243,10 +246,11 @@ class DegradationSums:
 
 
 def count_comparisons(arms: int, initial: int) -> list[int]:
-    """Return the number of comparisons for each arm's interval, so that all hold simultaneously.
+    """Return the number of comparisons for each arm's interval, with which all intervals hold simultaneously.
 
-    Each of K initial arms has a K-th of the error, so the K − 1 arms besides the baseline have (K − 1)/K;
-    the j-th arm, if it was added later, has 1/(j(j + 1)), in total 1/K for any number of later arms.
+    An interval for m comparisons has an m-th of the probability of error. Each of K initial arms has a K-th,
+    so the K − 1 arms other than the baseline have (K − 1)/K; the j-th arm, if it was added later, has
+    1/(j(j + 1)), in total 1/K for any number of later arms.
 
     Parameters
     ----------

@@ -30,6 +30,8 @@ MIN_BUCKETS = 8.0
 def hash_unit(unit: str) -> int:
     """Return the bucket, from 0 to 127, of a unit: a user, a session or a search.
 
+    All searches of a unit are in one bucket, so that buckets are independent.
+
     Examples
     --------
     >>> hash_unit("user 1"), hash_unit("user 2")
@@ -117,7 +119,7 @@ class PairSums(NamedTuple):
     def error(self) -> Floats:
         """Standard error of the mean difference; 0 without any search.
 
-        It is at least that between buckets of units.
+        It is computed between buckets of units if that is larger than between single searches.
         """
         return np.asarray(np.sqrt(np.maximum(*self._squares)) / np.maximum(self.sums[0], 1.0))
 
@@ -178,8 +180,8 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
     --------
     >>> sums = PairSums.empty()
     >>> sums.add([1.0, 0.0, 1.0, -1.0] * 100, [str(i // 4) for i in range(400)])
-    >>> found = preference(sums)
-    >>> found.claim, found.difference.estimate, round(found.difference.low, 2)
+    >>> lift = preference(sums)
+    >>> lift.claim, lift.difference.estimate, round(lift.difference.low, 2)
     ('better', 0.25, 0.12)
     """
     c = boundary(confidence, comparisons)
@@ -191,10 +193,10 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
 
 
 def chance_of_score(score: float) -> float:
-    """Return the anytime-valid p-value of a score: a bound on ever exceeding it without a difference.
+    """Return the anytime-valid p-value of a score, which is a mean difference in standard errors.
 
-    The score is a mean difference in standard errors. It inverts the formula of boundaries for m comparisons:
-    c² grows by 2 ln m.
+    It bounds the probability that the score ever exceeds this value if there is no difference. It inverts the
+    boundary for m comparisons, √(c² + 2 ln m).
 
     Examples
     --------

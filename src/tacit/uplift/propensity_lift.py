@@ -207,22 +207,28 @@ class ScoreSums(NamedTuple):
 
     def compare_with_uniform(self) -> Scores:
         """Return the sums of scores that compare the policy with uniform choice."""
-        return self._scores(self.uniform)
+        return self._make_scores(self.uniform)
 
     def compare_with_arm(self, arm: int) -> Scores:
-        """Return the sums of scores of the policy against one arm, which must always have been on offer."""
+        """Return the sums of scores that compare the policy with one arm.
+
+        The arm must always have been on offer.
+        """
         d, dd, gg, products, coefs = self.arms[:, arm]
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
-        return self._scores(compared)
+        return self._make_scores(compared)
 
     def compare_arms(self, arm: int, other: int) -> Scores:
-        """Return the sums of scores of ``arm`` against ``other``; both must always have been on offer."""
-        (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
-        return self._scores((d - d2, dd + dd2, gg + gg2))
+        """Return the sums of scores that compare two arms; both must always have been on offer.
 
-    def _scores(self, compared: Iterable[Any]) -> Scores:
-        """Return sums of scores with the overall counts."""
+        Scores are positive where ``arm`` earns more than ``other``.
+        """
+        (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
+        return self._make_scores((d - d2, dd + dd2, gg + gg2))
+
+    def _make_scores(self, compared: Iterable[Any]) -> Scores:
+        """Return the overall counts with sums of scores: ``d``, ``dd``, ``gg`` and perhaps ``g``."""
         return Scores(*self.overall, *compared)
 
     def merge(self, other: ScoreSums) -> ScoreSums:
@@ -242,9 +248,9 @@ class ScoreSums(NamedTuple):
 
 
 def _add_scores(sums: Floats, coef: Floats, deviation: Floats) -> None:
-    """Add decisions to sums of scores, of their squares, of coef² and, if it has a place, of coef.
+    """Add decisions to ``sums`` in place: scores, their squares, coef² and, as a fourth sum if any, coef.
 
-    A score is coef times the deviation of the reward from the mean.
+    A score is coef times the deviation of the reward from the mean reward before.
     """
     score = coef * deviation
     columns = score, score * score, coef * coef, coef
@@ -314,8 +320,8 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
     >>> sums = ScoreSums.empty(arms=2)
     >>> shown = np.arange(4000) % 2
     >>> sums.add(shown, shown * (np.arange(4000) % 3 == 0), np.full(4000, 0.5))
-    >>> found = winner(sums)
-    >>> found.leader, found.declared, round(found.behind[0].low, 2)
+    >>> result = winner(sums)
+    >>> result.leader, result.declared, round(result.behind[0].low, 2)
     (1, True, 0.3)
     """
     compared = range(sums.arms.shape[1]) if arms is None else arms

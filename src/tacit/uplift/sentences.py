@@ -186,7 +186,7 @@ def _duration_text(days: float) -> str:
 
 
 def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
-    """Return a sentence that a lift is the average since a date, with a clause on a later change if given.
+    """Return a sentence that a lift is the average since the day of ``moment``, with the clause ``changed``.
 
     Examples
     --------
@@ -226,14 +226,14 @@ def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: date
 
 
 def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence on the number of pending decisions, and when their windows close.
+    """Return a sentence on the number of pending decisions, and that their windows close at ``closes``.
 
-    Without a closing time it says that they are not activated.
+    If ``closes`` is None it says that they are not activated.
     """
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
         return f"{decisions} not count yet, as nobody has activated them."
-    return f"{decisions} not count yet, as windows are open until {_clock(closes, now)}."
+    return f"{decisions} not count yet, as windows are open until {_format_clock(closes, now)}."
 
 
 def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
@@ -250,11 +250,11 @@ def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -
     if not pending:
         return "Too early: no decision counts yet."
     open_still = f"{pending:,} {'is' if pending == 1 else 'are'} open"
-    until = f" until {_clock(closes, now)}" if closes else ", as nobody has activated them"
+    until = f" until {_format_clock(closes, now)}" if closes else ", as nobody has activated them"
     return f"Too early: no decision's window has closed yet ({open_still}{until})."
 
 
-def _clock(moment: datetime, now: datetime) -> str:
+def _format_clock(moment: datetime, now: datetime) -> str:
     """Return a UTC time in words, with its date unless that is the date of ``now``."""
     on = "" if moment.date() == now.date() else f"{day(moment, now)} "
     return f"{on}{moment:%H:%M:%S} (UTC)"

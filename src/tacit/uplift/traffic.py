@@ -60,11 +60,11 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
 
 
 def independent_counts(sums: HoldoutSums) -> tuple[float, float]:
-    """Return the numbers of decisions of control and policy, divided by the design effect of units.
+    """Return the numbers of independent decisions of control and policy with the same information on shares.
 
     If units stay in their group, their decisions are less informative about shares: both counts are divided
-    by the variance of the control's share over buckets of units, relative to independence. They are unchanged
-    without buckets.
+    by the design effect, the variance of the control's share over buckets of units relative to independent
+    decisions, if it is above 1. Without buckets they are unchanged.
 
     Parameters
     ----------
@@ -201,12 +201,12 @@ class FrequencySums(NamedTuple):
         gains = np.log1p(BETS * (1 / q[:, None] - 1)) - np.log1p(-BETS)
         np.add.at(self.logs, arms, gains)
         sizes = np.array(list(map(len, offers)), np.float64)
-        of_all = np.log1p(BETS * (1 / (sizes * q)[:, None] - 1))
-        self.whole[:] = np.add.accumulate(np.vstack([self.whole, of_all]))[-1]
+        whole_gains = np.log1p(BETS * (1 / (sizes * q)[:, None] - 1))
+        self.whole[:] = np.add.accumulate(np.vstack([self.whole, whole_gains]))[-1]
         # Usually all offers are the same object, so count objects.
         distinct = {id(offer): offer for offer in offers}
-        for name, times in Counter(map(id, offers)).items():
-            self.offered[distinct[name]] += times
+        for object_id, times in Counter(map(id, offers)).items():
+            self.offered[distinct[object_id]] += times
 
     def evidence(self) -> float:
         """Return the log of the evidence that the propensities are wrong; above ``ALARM`` they are.
@@ -219,8 +219,8 @@ class FrequencySums(NamedTuple):
         the mean over all of these and over λ = 2^(−j/2), j = 1, 3 … 11; see also Waudby-Smith,
         Ramdas (2024), "Estimating means of bounded random variables by betting".
         """
-        of_arms = self.logs + self.offered[:, None] * np.log1p(-BETS)
-        exponents = np.vstack([of_arms, self.whole])
+        arm_logs = self.logs + self.offered[:, None] * np.log1p(-BETS)
+        exponents = np.vstack([arm_logs, self.whole])
         return _log_mean_exp(exponents)
 
     def merge(self, other: FrequencySums) -> FrequencySums:

@@ -50,7 +50,7 @@ RANGES = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
 def locate_error(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the dotted path of the invalid field and msgspec's message about it.
+    """Return the dotted path of the invalid field, and msgspec's message without the path.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def locate_error(error: msgspec.ValidationError) -> tuple[str, str]:
 def explain_error(
     error: msgspec.ValidationError, content: Any, kind: Any, within: str = "", secret: Sequence[str] = ()
 ) -> TacitError:
-    """Return an error that names the field, the value, and the allowed values.
+    """Convert a validation error of msgspec to one that names the field, its value, and the allowed values.
 
     Parameters
     ----------
@@ -136,13 +136,16 @@ def explain_error(
 
 
 def _split_path(error: msgspec.ValidationError) -> tuple[str, str]:
-    """Return the message of an error without the path, and the path; the outermost value's path is empty."""
+    """Return msgspec's message without the path, and the path; "" for the outermost value."""
     place_match = _PLACE.match(str(error))
     return (place_match["what"], place_match["path"].removeprefix("$")) if place_match else (str(error), "")
 
 
 def _follow_path(path: str, value: Any, kind: Any) -> tuple[str, Any, Any]:
-    """Return the path with the invalid key in place of msgspec's ``...``, the value there, and its type."""
+    """Return the path of the invalid value, the value, and its expected type.
+
+    msgspec's ``...`` in the path, which stands for any key, is replaced by the first invalid key.
+    """
     full_path = ""
     for name, index in _STEP.findall(path):
         kind = _find_inner_type(kind, name)
@@ -167,9 +170,9 @@ def _is_valid(value: Any, kind: Any) -> bool:
 
 
 def _suggest_wrapped(value: Any, kind: Any) -> str:
-    """Return a text with an example that wraps the value in the table or list that is expected.
+    """Return the end of a message with an example that wraps a value in the expected table or list.
 
-    The text is empty if the value does not fit there.
+    "" if the value does not fit in either.
     """
     for member in _list_alternatives(kind):
         first = next(iter(_list_fields(member)), None)
@@ -186,14 +189,14 @@ def _suggest_wrapped(value: Any, kind: Any) -> str:
 
 
 def _encode_literal(value: Any) -> str:
-    """Return a value as JSON text."""
+    """Return a value as JSON text, for an example in a message."""
     return msgspec.json.encode(value).decode()
 
 
 def _find_inner_type(kind: Any, name: str) -> Any:
-    """Return the type of a structure's field, or of the values of a mapping or the items of a list.
+    """Return the type of a structure's field, of a mapping's values or of a list's items.
 
-    The result is ``Any`` for other types or if there is no such field.
+    ``Any`` for other types, or if there is no such field.
     """
     for alternative in _list_alternatives(kind):
         if field := next((field for field in _list_fields(alternative) if field.encode_name == name), None):
@@ -204,7 +207,7 @@ def _find_inner_type(kind: Any, name: str) -> Any:
 
 
 def _list_alternatives(kind: Any) -> Iterator[Any]:
-    """Yield the members of a union, or the type itself, without annotations."""
+    """Yield the members of a union without annotations; of any other type, the type itself."""
     if get_origin(kind) is Annotated:
         yield from _list_alternatives(get_args(kind)[0])
     elif get_origin(kind) in (None, dict, Mapping, list, tuple, Literal) or _list_fields(kind):
@@ -215,13 +218,13 @@ def _list_alternatives(kind: Any) -> Iterator[Any]:
 
 
 def _find_note(kind: Any, name: str) -> str:
-    """Return a note of a type's annotation by its name, such as a number's unit; empty if there is none."""
+    """Return a note in a type's annotation by its name, such as the unit of a number; "" if it has none."""
     notes = [note for part in (kind, *get_args(kind)) for note in getattr(part, "__metadata__", ())]
     return next((note.extra[name] for note in notes if name in (note.extra or ())), "")
 
 
 def _describe_missing(kind: Any) -> str:
-    """Return the message for a missing value, which says what to give."""
+    """Return the message about a missing field of a type, with the values to give."""
     if shape := _find_note(kind, "such"):
         return f"it is missing; give {shape}"
     try:
@@ -233,7 +236,7 @@ def _describe_missing(kind: Any) -> str:
 
 
 def explain_invalid_json(error: Exception, content: bytes) -> str:
-    """Return a text that says why, and if possible at which byte, a body is not JSON.
+    """Return why a body is not JSON, and if possible at which byte, for a message.
 
     Examples
     --------
@@ -272,9 +275,9 @@ def _list_field_names(kind: Any) -> list[str]:
 
 
 def suggest_fields(name: str, kind: Any) -> str:
-    """Return the end of the message for an unknown field: the field probably meant, and the fields there are.
+    """Return the end of a message about an unknown field: a similar field, and the fields of the type.
 
-    The text is empty if the type has no fields.
+    "" if the type has no fields.
     """
     names = _list_field_names(kind)
     if name in ("decisions", "feedback") and "decision_id" in names:
@@ -291,7 +294,7 @@ def suggest_fields(name: str, kind: Any) -> str:
 
 
 def _describe_expected(expected: re.Match[str], unit: str = "") -> str:
-    """Return the types and ranges that msgspec expects, in words; ``unit`` is appended to them."""
+    """Return the types and ranges that msgspec expects in words, followed by ``unit``."""
     names, ranges = expected["types"].split(" | "), expected["range"]
     types = " or ".join(NAMES.get(name, f"`{name}`") for name in names if name != "null")
     if "length" not in ranges:

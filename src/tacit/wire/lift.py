@@ -546,7 +546,7 @@ class ForWhom(Tabulated, msgspec.Struct, frozen=True):
         ]
 
     def summary(self) -> str:
-        """Return the verdict and, if there are results, a table of the arm that each segment sees most."""
+        """Return the verdict and, if there are results, a table of each segment's most shown arm, as text."""
         rows, segments = [], set()
         for row in self.records():
             if (who := (row["field"], row["who"])) not in segments:

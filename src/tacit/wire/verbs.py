@@ -51,9 +51,9 @@ class Verb(NamedTuple, Generic[A]):
 
 
 def make_schemas(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Return the JSON schemas of types, and the schemas of their structures by name.
+    """Return a JSON schema for each type, and the schemas of all their structures by name.
 
-    Descriptions are from docstrings: the first paragraph of a structure's, and the paragraph of each field.
+    Descriptions are the first paragraphs of the structures' docstrings, and the paragraph of each field.
     """
     reference = "#/components/schemas/{name}"
     references, schemas = msgspec.json.schema_components(kinds, ref_template=reference)
@@ -71,9 +71,9 @@ def make_schemas(kinds: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
 def make_batch_verb(
     verb: Verb[Any], summary: str, batch_type: Any, problems: tuple[int, ...] = ()
 ) -> Verb[Any]:
-    """Return the verb for many requests of a verb in one body, at the path with ``/batch`` at its end.
+    """Return the verb for many requests of another verb in one body; its path ends with ``/batch``.
 
-    ``batch_type`` is the generic structure of both bodies.
+    ``batch_type`` is the generic structure of the bodies of request and answer.
     """
     kinds = batch_type[verb.request], batch_type[verb.answer]
     path = f"{verb.path}/batch"

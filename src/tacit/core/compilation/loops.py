@@ -41,7 +41,9 @@ ARRAY_FUNCTIONS = {"arange", "array", "empty", "empty_like", "full", "ones", "ze
 def creates_arrays(
     loop: Callable[..., Any], parts: Sequence[type], generics: Iterable[Callable[..., Any]]
 ) -> bool:
-    """True if a loop certainly creates arrays, provided that no argument is None, which prunes branches.
+    """True if a loop certainly creates arrays.
+
+    It is assumed that no argument is None, as numba would prune branches.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ class _NoCode:
 
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """Do nothing: the loop's code defines the environment under the same name."""
+        """Do nothing: the loop that the kernel is linked into defines the environment under the same name."""
 
 
 class InlinedLibrary(JITCodeLibrary):
@@ -96,7 +98,9 @@ class InlinedLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """A replacement for numba's code generator, as kernels that are inlined have no machine code."""
+        """A replacement of numba's code generator that does nothing, as inlined kernels have no machine
+        code.
+        """
         return _NoCode
 
     def _optimize_functions(self, module: Any) -> None:
@@ -107,7 +111,7 @@ class InlinedLibrary(JITCodeLibrary):
             passes.run(function, builder)
 
     def _optimize_final_module(self) -> None:
-        """Do nothing, as the loop that the code is linked into is optimised as a whole."""
+        """Do nothing: the loop that the code is linked into is optimised as a whole."""
 
     def _finalize_final_module(self) -> None:
         """Mark the code as finished without generating machine code."""
@@ -128,7 +132,7 @@ class KernelCompiler(CompilerBase):
 
 
 def set_environments(loop: Any) -> None:
-    """Set the addresses of the kernels' environments in a loop's machine code.
+    """Set the addresses of the kernels' environments in the machine code of a newly compiled loop.
 
     Parameters
     ----------
@@ -152,7 +156,9 @@ FIELDS = "state_address", "fnptr_next_uint64", "fnptr_next_uint32", "fnptr_next_
 
 
 def _unbox_generator(typ: Any, generator: Any, c: Any) -> NativeValue:
-    """Return numba's record of a generator without a reference; the caller holds the generator."""
+    """Emit code that reads a generator into numba's record without taking a reference; the caller holds the
+    generator.
+    """
     builder, api = c.builder, c.pyapi
     failed = cgutils.alloca_once_value(builder, cgutils.true_bit)
     record = cgutils.create_struct_proxy(typ)(c.context, builder)
@@ -188,7 +194,7 @@ class LoopCompiler(Compiler):
     """numba's compiler for loops, with :func:`_unbox_generator` for their generators only."""
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile a loop, with :func:`_unbox_generator` registered in numba for generators meanwhile."""
+        """Compile a loop, while numba converts generators by :func:`_unbox_generator`."""
         import numba.core.boxing  # noqa: F401  registers numba's own unboxing, which is restored below
 
         unboxers = _unboxers.functions
@@ -210,15 +216,17 @@ class AddressedTuple(types.NamedTuple):
     """The type of a named tuple that is passed by address."""
 
     def __init__(self, whole: Any) -> None:
-        """Store the type of the named tuple as ``whole``, with nested named tuples passed by address too."""
+        """Store ``whole``, the type of the named tuple itself; nested named tuples are passed by address,
+        too.
+        """
         super().__init__(map(address_type, whole.types), whole.instance_class)  # type: ignore[no-untyped-call]
         self.whole = whole
 
 
 def address_type(kind: Any) -> Any:
-    """Return numba's type for passing values of a type: named tuples by address, others unchanged.
+    """Return numba's type by which a loop that counts references takes values of type ``kind``.
 
-    This is for loops that count references.
+    It is an address for named tuples, and ``kind`` itself for others.
     """
     return AddressedTuple(kind) if type(kind) is types.NamedTuple else kind
 
@@ -233,7 +241,9 @@ class _Address(PrimitiveModel):
         self.tuple_type = manager.lookup(kind.whole).get_value_type()
 
     def from_argument(self, builder: Any, value: Any) -> Any:
-        """Return the address of a named tuple for a function's body; in a loop that of a local copy."""
+        """Return the address of a named tuple for a function's body; in a loop, the address of a local
+        copy.
+        """
         if "alwaysinline" in builder.function.attributes:
             return value
         # A loop makes a local copy, which LLVM splits into scalars after inlining the kernels.
@@ -254,20 +264,25 @@ def _member(context: Any, builder: Any, kind: AddressedTuple, address: Any, inde
 
 @lower_getattr_generic(AddressedTuple)  # type: ignore[untyped-decorator]
 def _lower_getattr(context: Any, builder: Any, kind: AddressedTuple, address: Any, name: str) -> Any:
-    """Generate the code of ``value.name`` for a named tuple passed by address; return the field's value."""
+    """Emit the code of ``value.name`` for a named tuple passed by address; return the field's value."""
     return _member(context, builder, kind, address, kind.fields.index(name))
 
 
 @lower_builtin("static_getitem", AddressedTuple, types.IntegerLiteral)  # type: ignore[untyped-decorator]
 def _lower_getitem(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Generate the code of ``value[i]``, i constant, for a named tuple passed by address; return the item."""
+    """Emit the code of ``value[i]``, with constant i, for a named tuple passed by address; return the
+    item.
+    """
     kind, (address, index) = signature.args[0], arguments
     return _member(context, builder, kind, address, range(kind.count)[index])
 
 
 @unbox(AddressedTuple)  # type: ignore[untyped-decorator]
 def _unbox_addressed(kind: AddressedTuple, value: Any, c: Any) -> NativeValue:
-    """Unbox a named tuple, store it on the stack and return its address, with the release of its arrays."""
+    """Emit code that converts a Python named tuple and stores it on the stack; return its address.
+
+    A function to release its arrays is returned with it.
+    """
     native = c.unbox(kind.whole, value)
     address = c.builder.bitcast(cgutils.alloca_once_value(c.builder, native.value), CHARACTERS)
 
@@ -319,14 +334,16 @@ def can_run_shipped() -> bool:
 
 
 def has_note(key: str, name: str) -> bool:
-    """True if an empty file ``name`` was written by :func:`note` for the loop with this key."""
+    """True if :func:`note` has written the file ``name`` for the loop with this key, in this or another
+    process.
+    """
     return any((root / key / name).exists() for root in (SHIPPED, cache_root()))
 
 
 def note(key: str, name: str) -> None:
     """Write an empty file ``name`` for the loop with this key, as a flag for later processes.
 
-    If it cannot be written, a notice follows instead of an error.
+    If it cannot be written, a warning is recorded instead of an error.
     """
     folder = cache_root() / key
     with _ignore_write_errors():
@@ -336,9 +353,8 @@ def note(key: str, name: str) -> None:
 
 @contextmanager
 def _ignore_write_errors() -> Iterator[None]:
-    """Ignore errors of writing to the cache in the ``with`` block, and record a warning instead.
-
-    The loop can run without the cache.
+    """Record a warning if the ``with`` block cannot write to the cache, in place of an error: loops run
+    without it.
     """
     try:
         yield
@@ -360,7 +376,7 @@ class LoopCache(caching.FunctionCache):
     """
 
     def __init__(self, function: Callable[..., Any], key: str, variant: str) -> None:
-        """Locate the loop's cache files, in the user's cache folder and in the package."""
+        """Locate the loop's cache files, in the user's cache folder and in the installed package."""
         self._folder = cache_root() / key / variant
         self._impl_class: Any = type("Impl", (_Entries,), {"_locator_classes": [_make_locator(self._folder)]})
         super().__init__(function)  # type: ignore[no-untyped-call]
@@ -374,14 +390,14 @@ class LoopCache(caching.FunctionCache):
         return _index_key(sig, codegen.magic_tuple())
 
     def close(self) -> None:
-        """Release the lock, so that processes waiting for the compiled loop continue."""
+        """Release the lock of the loop, so that processes that wait for it continue."""
         self._locks.close()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled loop for these types from the cache, or None if this process must compile it.
 
-        In that case the lock of the loop is held until :meth:`close`; if another process compiles it, wait
-        for the result. Starts the notice of the compilation.
+        If another process compiles it, waits for its result. With None, the lock of the loop is held until
+        :meth:`close`, and the notice of the compilation is started.
         """
         loaded = self._load_any(sig, target_context)
         if loaded is None:
@@ -392,9 +408,10 @@ class LoopCache(caching.FunctionCache):
         return loaded
 
     def _wait_for_lock(self, index_key: Any) -> bool:
-        """Wait for any process that compiles the same loop and hold the lock until :meth:`close`.
+        """Take the lock of a loop, after any process that compiles it has released it; it is held until
+        :meth:`close`.
 
-        Return True, or False if the lock cannot be written.
+        Returns False if the lock cannot be written.
         """
         import filelock
 
@@ -420,9 +437,8 @@ class LoopCache(caching.FunctionCache):
             return None
 
     def _load_shipped(self, sig: Any, target_context: Any) -> Any:
-        """Return the loop for these types from the shipped code.
-
-        Return None without it, or if the processor cannot run it.
+        """Return the loop for these types from the code in the package; None if it has none, or the processor
+        cannot run it.
         """
         triple, *_ = target_context.codegen().magic_tuple()
         stored = self._shipped.load(_index_key(sig, (triple, SHIPPED_FOR, "")))
@@ -433,7 +449,7 @@ class LoopCache(caching.FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Set the kernels' environments in a newly compiled loop, and write it to the cache.
 
-        Errors of writing are ignored, with a notice.
+        If that cannot be written, a warning is recorded instead of an error.
         """
         set_environments(data)
         # filelock imports asyncio, which is not needed if all loops are cached.
@@ -460,7 +476,7 @@ class _Entries(caching.CompileResultCacheImpl):
     """
 
     def reduce(self, cres: Any) -> Any:
-        """Return a compiled loop's fields to store: machine code, and an empty entry point."""
+        """Return the fields of a compiled loop to store: its machine code, with an empty entry point."""
         library, description, *fields = super().reduce(cres)  # type: ignore[no-untyped-call]
         name, kind, (machine_code, _) = library
         entry = f'define void @"{description.llvm_cpython_wrapper_name}"() {{ unreachable }}'

@@ -58,10 +58,7 @@ class Notice:
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Start the timer after which the first half of the notice is written.
-
-        Do nothing if it is started.
-        """
+        """Start the timer after which the beginning of the line is written; do nothing if it runs already."""
         if self._timer is None:
             self.began = time.monotonic()
             self._timer = threading.Timer(PATIENCE, self._begin_line)
@@ -69,9 +66,8 @@ class Notice:
             self._timer.start()
 
     def _begin_line(self) -> None:
-        """Write the beginning of the line, unless notices are suppressed.
-
-        Nothing is written while another thread has an unfinished line.
+        """Write the beginning of the line, unless notices are suppressed or another thread has an unfinished
+        line.
         """
         if not is_quiet() and _line_lock.acquire(blocking=False):
             self._has_line = True
@@ -99,7 +95,7 @@ def is_quiet() -> bool:
 
 @contextmanager
 def announce(what: str) -> Iterator[None]:
-    """Write a notice, with the time, of a compilation in the ``with`` block; ``what`` names the loop.
+    """Write a notice if the ``with`` block compiles a loop for more than a second; ``what`` names the loop.
 
     Warnings that code cannot be cached are written after the block.
     """
@@ -114,16 +110,15 @@ def announce(what: str) -> Iterator[None]:
 
 
 def start_notice() -> None:
-    """Start the timer of the current notice, if any, as the loop is not in the cache and is compiled now."""
+    """Start the timer of the present notice, if there is one, as a loop is being compiled."""
     notice = _compiling.get()
     if notice is not None:
         notice.begin()
 
 
 def warn_not_cached(folder: Path, error: OSError) -> None:
-    """Record a warning that code cannot be cached in a folder.
-
-    It is written once, after the current notice.
+    """Record a warning that code cannot be cached in a folder, which is written once, after the present
+    notice.
     """
     _cache_warnings.setdefault(
         f"tacit: what is compiled cannot be kept in {folder} ({error.strerror}), so every "
@@ -238,9 +233,9 @@ def _absolute(file: str) -> str:
 
 
 def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[..., Any]]) -> Place | None:
-    """Return the location of the first use of a name in a kernel; None if there is none.
+    """Return the place where a kernel first uses a name; None if none does.
 
-    ``function`` restricts the search to the kernel of that name.
+    ``function``, unless None, restricts the search to the kernel of that name.
     """
     for kernel in kernels:
         if function in (None, kernel.__name__) and name in kernel.__code__.co_names:
@@ -253,7 +248,9 @@ def _find_name_use(name: str, function: str | None, kernels: Iterable[Callable[.
 
 
 def _find_in_frames(traceback: TracebackType | None) -> Place | None:
-    """Return the location that numba was compiling when it raised, from its traceback, or None."""
+    """Return the place that numba was compiling when it raised, from the frames of its traceback; None if
+    unknown.
+    """
     location = None
     while traceback is not None:
         for name in ("inst", "self", "func_id"):
@@ -276,10 +273,11 @@ def _is_in_package(place: Place) -> bool:
 def _blame_kernel(
     place: Place | None, cause: str, way_up: list[str], kernels: list[Callable[..., Any]]
 ) -> tuple[Place, str]:
-    """Return the first line of the user's kernel that an error in the package comes from, and the cause.
+    """Return the first line of the user's kernel that an error inside the package comes from, and the cause.
 
-    It is a kernel that the failing line or a line of ``way_up`` calls. If numba's message says that a kernel
-    does not return an arm, the cause says so in words. Without that kernel, place and cause stay the same.
+    It is a kernel outside of the package that the failing line, or a line of ``way_up``, calls. If numba's
+    message shows that a kernel does not return an arm, the cause says so in words. Without such a kernel,
+    place and cause stay.
     """
     called_names = [] if place is None else re.findall(r"(\w+)\(", _source(place))
     called_names += [location["name"] for line in way_up for location in [CALLEE.search(line)] if location]
@@ -294,12 +292,12 @@ def _blame_kernel(
 
 
 def _source(place: Place) -> str:
-    """Return the line of code at a place, stripped; empty if it cannot be read."""
+    """Return the line of code at a place, without indentation; empty if it cannot be read."""
     return linecache.getline(place.file, place.line).strip()
 
 
 def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
-    """Return the name of the kernel that has the code at a place; "" if none has."""
+    """Return the name of the kernel whose code contains a place; "" if there is none."""
     kernel_name = ""
     for kernel in kernels:
         code = kernel.__code__
@@ -311,7 +309,7 @@ def _name(place: Place, kernels: Iterable[Callable[..., Any]]) -> str:
 
 
 def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
-    """Return numba's cause as one line in plain words, with the source line and a remedy if there is one."""
+    """Return the source line, numba's cause in plain words, and a remedy if one is known, all in one line."""
     source = _source(place)
     quoted = f"`{source}`: " if source and not source.startswith(("@", "def ")) else ""
     lacking = re.match(r"Unknown attribute '(\w+)' of type (.+)", cause)

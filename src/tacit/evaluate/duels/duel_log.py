@@ -82,7 +82,7 @@ def read_duels(
     check_columns(renamed, COLUMNS, "a log of duels")
     rows, share = LogReport(), checks.number("most_rejected", most_rejected, 0.0, 1.0)
     path = Frame(log) if is_frame(log) else Path(log)
-    duels = _duels(open_file(path, format), renamed, rows, strict)
+    duels = _iter_duels(open_file(path, format), renamed, rows, strict)
     try:
         report = build_report(duels, confidence)
         rows.check_limit(share)
@@ -94,7 +94,7 @@ def read_duels(
         raise LogError(f"{path}: there is no duel of two rankers in it; {rows.summary()}") from None
 
 
-def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
+def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield the duel of each valid row: left, right, outcome and the number of clicks, or None if unknown.
 
     Counts valid and rejected rows in ``rows``; an invalid row raises LogError under ``strict``, as does a
@@ -137,9 +137,9 @@ def _duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: b
 
 def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
     """Warn if names of rankers differ only in case, or rows were rejected for outcome, team or clicks."""
-    alike = Counter(name.casefold() for name in rankers)
-    if several := [name for name in rankers if alike[name.casefold()] > 1]:
-        doubt = f"rankers: {', '.join(map(repr, several))} differ by capitals alone, and count apart"
+    folded_counts = Counter(name.casefold() for name in rankers)
+    if similar := [name for name in rankers if folded_counts[name.casefold()] > 1]:
+        doubt = f"rankers: {', '.join(map(repr, similar))} differ by capitals alone, and count apart"
         warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
     for reason, hint in (
         ("wrong-outcome", ""),
@@ -176,7 +176,7 @@ def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, An
 
 
 def needs_credits(interleaved: Any) -> bool:
-    """True if the text of an interleaved list names a method that is fair only for mean credits."""
+    """True if an interleaved list, as text or JSON, names a method that is fair only for mean credits."""
     text = interleaved if isinstance(interleaved, str) else str(interleaved)
     return "Optimized" in text or "DebiasedBalanced" in text
 
@@ -249,8 +249,7 @@ def always(
     ...     outcome = 0.5 + (decision.pair[0] == "a") / 2 - (decision.pair[1] == "a") / 2  # a always wins
     ...     _ = learner.learn(decision, outcome)
     ...     log.append((*decision.pair, outcome, decision.propensity))
-    >>> found = always(log, "a", "b")
-    >>> found.low > 0.5
+    >>> always(log, "a", "b").low > 0.5
     True
     """
     if first == second:

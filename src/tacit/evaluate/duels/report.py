@@ -211,7 +211,7 @@ class DuelReport(Tabulated, Plot):
         return (1.0 - self.confidence) / pairs
 
     def pair(self, first: int, second: int) -> Pair:
-        """Return the comparison of two rankers by their indices in ``names``: estimate and intervals."""
+        """Return estimate and intervals of a pair of rankers, given by their indices in ``names``."""
         plays, score = float(self.plays[first, second]), float(self.scores[first, second])
         estimate = score / plays if plays else math.nan
         return Pair(
@@ -262,7 +262,7 @@ class DuelReport(Tabulated, Plot):
 
     @property
     def leader(self) -> int:
-        """Index of the leading ranker: the one that beats most others by estimate, then has the best mean."""
+        """Index of the ranker that beats most others by estimate; among equals, the one of the best mean."""
         filled = np.where(np.isnan(self.estimates), 0.5, self.estimates)
         return int(np.lexsort((filled.mean(axis=1), (filled > 0.5).sum(axis=1)))[-1])
 
@@ -361,10 +361,10 @@ class DuelReport(Tabulated, Plot):
         """Return counts, standings, the leader's comparisons and the verdict as text."""
         total = int(np.triu(self.plays).sum())
         counts = f"{total:,} duels, {self.ties:,} ties ({self.unclicked:,} known to have no click)"
-        tables = format_table(self.records(), STANDINGS), self._against_the_leader()
+        tables = format_table(self.records(), STANDINGS), self._format_rivals()
         return "\n\n".join([counts, *tables, self.verdict])
 
-    def _order(self) -> list[int]:
+    def _order_rankers(self) -> list[int]:
         """Return the rankers' indices by descending mean estimate; missing estimates count 1/2."""
         mean = np.nan_to_num(self.estimates, nan=0.5).mean(axis=1)
         return list(np.argsort(-mean, kind="stable").tolist())
@@ -373,7 +373,7 @@ class DuelReport(Tabulated, Plot):
         """Return one flat dict per ranker, best first: duels, mean, numbers of wins and losses, standing."""
         loss_counts, win_counts = self.beats.sum(axis=0).tolist(), self.beats.sum(axis=1).tolist()
         records = []
-        for i in self._order():
+        for i in self._order_rankers():
             mean = np.nanmean(np.delete(self.estimates[i], i)) if self.plays[i].any() else math.nan
             row = {
                 "ranker": self.names[i],
@@ -386,11 +386,11 @@ class DuelReport(Tabulated, Plot):
             records.append(row)
         return records
 
-    def _against_the_leader(self) -> str:
+    def _format_rivals(self) -> str:
         """Return a text table of the leader's comparison with each other ranker."""
         rows = [
             self.pair(self.leader, i)._asdict() | {"needed": self.count_missing_duels(i)}
-            for i in self._order()
+            for i in self._order_rankers()
             if i != self.leader
         ]
         return format_table(rows, [Column(f"{self.names[self.leader]} against", "{second}"), *AGAINST])
@@ -408,7 +408,7 @@ class DuelReport(Tabulated, Plot):
             {"color": COLOURS[4], "lw": 1.5},
             {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"},
         )
-        rungs = [
+        rows = [
             EstimateRow(
                 pair.second,
                 pair.estimate,
@@ -417,7 +417,7 @@ class DuelReport(Tabulated, Plot):
             )
             for pair in pairs
         ]
-        draw_estimates(ax, rungs, 0.5)
+        draw_estimates(ax, rows, 0.5)
         ax.set_xlim(0.0, 1.0)
         ax.set_xlabel(f"probability that {self.names[self.leader]} beats it")
         ax.set_title(
@@ -478,7 +478,7 @@ def parse_duel(cells: Mapping[str, Any]) -> Duel:
         raise InvalidValue("clicks", clicks, "give a list of positions")
     if clicks is not None:
         # Other actions count only in evaluation by credit.
-        clicks = [_position(action) for action in clicks if _is_click(action)]
+        clicks = [_get_position(action) for action in clicks if _is_click(action)]
     outcome = cells.get("outcome")
     if outcome is None:
         if clicks is None:
@@ -512,7 +512,7 @@ def _is_click(action: Any) -> bool:
     return not isinstance(action, Mapping) or action.get("action", CLICK) == CLICK
 
 
-def _position(action: Any) -> Any:
+def _get_position(action: Any) -> Any:
     """Return the position of a click, which is a number or an object."""
     return action.get("position") if isinstance(action, Mapping) else action
 

@@ -80,7 +80,7 @@ def read_searches(
     assembly, rows = SearchAssembler(), LogReport()
     absent, names = {*columns.by, *([columns.unit] if columns.unit else [])}, dict[str, None]()
     for place, path in enumerate(paths):
-        for row, record in _records(path, detect_format(path, format), columns, rows, strict):
+        for row, record in _iter_records(path, detect_format(path, format), columns, rows, strict):
             rows.read += 1
             names |= dict.fromkeys(record) if absent or not rows.kept else {}
             absent -= {name for name in absent if get_field(record, name) is not None}
@@ -100,7 +100,7 @@ def read_searches(
     for name in sorted(absent) if rows.kept else ():
         _refuse_column(columns, name, names)
     if not rows.kept and {"missing-search", "missing-position"} & set(rows.rejected):
-        _refuse_unnamed(", ".join(map(str, paths)), columns, names)
+        _refuse_missing_columns(", ".join(map(str, paths)), columns, names)
     return assembly, rows
 
 
@@ -118,14 +118,16 @@ def _refuse_column(columns: Columns, name: str, names: Iterable[str]) -> None:
     raise LogError(f"{lacks}; give one of these" + f": {', '.join(names)}" * (name in names))
 
 
-def _refuse_unnamed(source: str, columns: Columns, names: Collection[str]) -> None:
-    """Raise LogError if a table lacks columns of searches; the message has the missing and similar names.
+def _refuse_missing_columns(source: str, columns: Columns, names: Collection[str]) -> None:
+    """Raise LogError if a table with the columns ``names`` lacks columns that searches need.
 
-    Warns if only the column of clicks is missing, so that every row counts as a click.
+    The message has the missing and similar names. If only the column of clicks is missing, so that every row
+    counts as a click, it is a warning.
     """
     named = columns.renamed
     theirs = {ours: named.get(ours, ours) for ours in (*ROW_COLUMNS, *PAIR_COLUMNS, *named)}
     lacking = {ours: name for ours, name in theirs.items() if name not in names}
+    # A log has a row per result, with the columns of the first form, or a row per duel, with the second.
     rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW_COLUMNS[:3], PAIR_COLUMNS))
     misnamed = [ours for ours in named if ours in lacking]
     if {"arms", "arm", "reward"} <= {*names}:
@@ -165,10 +167,10 @@ def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> b
     return {(renamed or {}).get(side, side) for side in PAIR_COLUMNS} <= set(open_file(path, format).names)
 
 
-def _records(
+def _iter_records(
     path: File, format: str, columns: Columns, rows: LogReport, strict: bool
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield each row of a table, or JSON record, with its number and under tacit's names.
+    """Yield the number of each row of a table, or of each JSON record, and its fields by tacit's names.
 
     Malformed rows are counted as rejected in ``rows``; under ``strict`` they raise LogError.
     """
@@ -209,7 +211,7 @@ def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int
     }
     read_names |= {*columns.find_unit_candidates(present)}
     file_columns = [name for name in present if name in read_names]
-    _refuse_unnamed(str(path), columns, present)
+    _refuse_missing_columns(str(path), columns, present)
     for name in (*columns.by, *((columns.unit,) if columns.unit else ())):
         if name not in present:
             _refuse_column(columns, name, present)
@@ -222,8 +224,9 @@ def _read_table(path: File, format: str, columns: Columns) -> Iterator[tuple[int
 def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str, columns: Columns) -> None:
     """Add a record of any kind to its search: an event, a duel, a response, a query or a row.
 
-    Its unit and segments are added to the search, too, or else its columns that may hold the unit are
-    recorded. Raises InvalidValue if the record is invalid.
+    Its segments and, if it has one, its unit are added to the search, too; without a unit, its columns that
+    may hold the unit are recorded. ``where`` is the id of a duel that has none. Raises InvalidValue if the
+    record is invalid.
     """
     owner = next((get_field(record, name) for name in columns.unit_names if get_field(record, name)), None)
     unit = None if owner is None else parse_text("unit", owner)
@@ -231,9 +234,9 @@ def _add_record(assembly: SearchAssembler, record: Mapping[str, Any], where: str
     if is_event(record):
         search = _add_event(assembly, record)
     elif record.get("left") is not None and record.get("right") is not None:
-        whole = parse_duel_row(record, where)
-        assembly.add_search(whole)
-        search = whole.id
+        complete_search = parse_duel_row(record, where)
+        assembly.add_search(complete_search)
+        search = complete_search.id
     elif is_result(record):
         search = get_search_id(record)
         hits = hits_of(record)
@@ -418,10 +421,10 @@ def read_interleaved(
     for doubt in filter(None, doubts):
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     rule = check_rule(rule, searches)
-    fold = SearchAccumulator(rule, by, wins=wins, depth=depth)
+    accumulator = SearchAccumulator(rule, by, wins=wins, depth=depth)
     for search in searches:
-        fold.add(search)
-    sums = fold.compute_sums(names)
+        accumulator.add(search)
+    sums = accumulator.compute_sums(names)
     sums.uncredited.update(assembly.uncredited)
     return InterleavedReport(sums, confidence, false_share), rows
 
@@ -443,9 +446,9 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
 
 
 def _team_agreement(search: Search) -> int:
-    """Return 1 if the item shown where the rankings first differ is from its own team's ranking.
+    """Return whether the item shown where the rankings first differ is the one that its team ranked there.
 
-    Return −1 if it is from the other ranking, 0 if this cannot be decided.
+    1 if it is, −1 if it is the one of the other ranking, 0 if this cannot be decided.
     """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
@@ -453,8 +456,8 @@ def _team_agreement(search: Search) -> int:
     if index >= len(teams) or teams[index] is None or not search.rankings:
         return 0
     lists = search.rankings if teams[index] == 0 else search.rankings[::-1]
-    in_own, in_other = (bool(ranked[index] == search.shown.items[index]) for ranked in lists)
-    return in_own - in_other
+    is_from_team, is_from_rival = (bool(items[index] == search.shown.items[index]) for items in lists)
+    return is_from_team - is_from_rival
 
 
 def _copies_warning(unclicked: Mapping[bool, int]) -> str:
@@ -469,12 +472,12 @@ def _copies_warning(unclicked: Mapping[bool, int]) -> str:
     return f"{message}; leave copies out"
 
 
-def _unit_warning(owners: Mapping[str, Mapping[str, Any]]) -> str:
+def _unit_warning(candidates: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a warning that names a column which may hold the units of the searches, else "".
 
-    ``owners`` has, for each such column, its value for each search.
+    ``candidates`` has, for each such column, its value for each search.
     """
-    for name, unit_of_search in owners.items():
+    for name, unit_of_search in candidates.items():
         values = len(set(map(str, unit_of_search.values())))
         if MAX_SEGMENT_VALUES < values < len(unit_of_search):
             message = (

@@ -128,7 +128,7 @@ class SearchAccumulator:
         depth: int | None = None,
         most_units: float = math.inf,
     ) -> None:
-        """Set the rule of credit and start with no searches."""
+        """Store the options and start with no searches."""
         self._most_units = most_units
         self._rule, self._by, self._wins, self._depth = rule, by, wins, depth
         self._sums = SearchSums()
@@ -140,10 +140,10 @@ class SearchAccumulator:
 
         Differences are collected, and added to the tallies after every 10,000 searches.
         """
-        _count(self._sums, search, self._rule, self._depth)
+        _count_search(self._sums, search, self._rule, self._depth)
         if len(self._units) < self._most_units:
             self._units.add(search.unit)
-        for key, difference in _differences(search, self._rule, self._by, self._wins, self._depth):
+        for key, difference in _list_differences(search, self._rule, self._by, self._wins, self._depth):
             amounts, units = self._pending.setdefault(key, ([], []))
             amounts.append(difference)
             units.append(search.unit)
@@ -172,11 +172,11 @@ class SearchAccumulator:
         self._pending = {}
 
 
-def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
+def _count_search(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None) -> None:
     """Add a search to the counts of searches, interleaving methods, equal lists, and actions by kind.
 
-    An action counts as worthless if the rule gives its kind no credit, else as credited if it is above
-    ``depth``.
+    An action of a kind to which the rule gives no credit is counted in ``worthless``; any other one is
+    counted in ``credited``, unless its position is beyond ``depth``.
     """
     sums.searches += 1
     sums.methods[search.shown.method] += 1
@@ -192,13 +192,13 @@ def _count(sums: SearchSums, search: Search, rule: CreditRule, depth: int | None
     sums.clicked += is_credited
 
 
-def _differences(
+def _list_differences(
     search: Search, rule: CreditRule, by: Sequence[str], wins: bool, depth: int | None
 ) -> Iterable[tuple[Any, float]]:
-    """Yield what a search adds to the tallies: the key of a tally, and a difference between two rankers.
+    """Yield, for each tally that a search adds to, the key of the tally and a difference between two rankers.
 
     The differences are of credit (its sign with ``wins``), in total and in each segment, and, for two
-    rankers, of the number of positions and of having the first position. Only positions above ``depth``
+    rankers, of the number of positions and of having the first position. Only the first ``depth`` positions
     count.
     """
     actions = [a for a in search.actions if depth is None or a.position < depth]
@@ -244,10 +244,10 @@ def check_rule(rule: CreditRule | None, searches: Iterable[Search]) -> CreditRul
 
 
 def _refuse_missing_actions(rule: CreditRule, kinds: set[str]) -> None:
-    """Raise InvalidValue if the rule credits an action that no search has and that seems to be an error.
+    """Raise InvalidValue if the rule credits an action that no search has, probably by mistake.
 
-    It seems so if the name is close to an existing one, or none of the rule's actions exists. ``kinds`` are
-    the existing actions.
+    That is so if its name is close to an existing one, or none of the rule's actions exists. ``kinds`` are
+    the actions that exist in the searches.
     """
     missing = [kind for kind in rule.worth if kind not in kinds]
     uncredited = kinds - set(rule.worth)
@@ -326,7 +326,10 @@ class Comparison(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The comparison of two rankers in one segment; ``found`` is True if they significantly differ there."""
+    """The comparison of two rankers in one segment, where ``name`` has ``value``.
+
+    ``found`` is True if the rankers differ significantly in it.
+    """
 
     name: str
     value: str
@@ -411,15 +414,15 @@ class InterleavedReport(Tabulated, Plot):
 
     @cached_property
     def leader(self) -> str:
-        """The leading ranker's name: it beats most others by estimate, then has the largest difference."""
-        return max(self.rankers, key=lambda name: self._standing(name))
+        """The ranker that beats most others by estimate; among equals, the one of the largest total lead."""
+        return max(self.rankers, key=lambda name: self._compute_standing(name))
 
-    def _standing(self, name: str) -> tuple[float, float]:
+    def _compute_standing(self, name: str) -> tuple[float, float]:
         """Return how many rankers ``name`` beats by estimate, and its total difference of credit to all."""
-        estimates = [self._estimate(name, ranker) for ranker in self.rankers if ranker != name]
+        estimates = [self._estimate_difference(name, ranker) for ranker in self.rankers if ranker != name]
         return sum(estimate > 0 for estimate in estimates), sum(estimates)
 
-    def _estimate(self, first: str, second: str) -> float:
+    def _estimate_difference(self, first: str, second: str) -> float:
         """Return the first ranker's mean credit per search minus the second's; 0 without common searches."""
         sums = self.sums.tally.sums
         if (first, second) in sums:
@@ -432,20 +435,20 @@ class InterleavedReport(Tabulated, Plot):
         rivals = [name for name in self.rankers if name != self.leader]
         return [
             self.compare(self.leader, rival)
-            for rival in sorted(rivals, key=lambda name: self._estimate(self.leader, name))
+            for rival in sorted(rivals, key=lambda name: self._estimate_difference(self.leader, name))
         ]
 
     @property
     def winner(self) -> str | None:
         """The ranker that is significantly better than every other one, or None."""
-        sure = all(comparison.lift.claim == "better" for comparison in self.comparisons)
-        return self.leader if sure else None
+        beats_all = all(comparison.lift.claim == "better" for comparison in self.comparisons)
+        return self.leader if beats_all else None
 
     @cached_property
     def segments(self) -> list[Segment]:
-        """The comparison of the leader with its closest rival in each segment, with a mark if they differ.
+        """The comparison of the leader with its closest rival in each segment, and whether they differ there.
 
-        Marks are set so that the false discovery rate is at most ``false_share``.
+        The false discovery rate of differences is at most ``false_share``.
         """
         rival = self.comparisons[0].second
         segments = []
@@ -523,17 +526,17 @@ class InterleavedReport(Tabulated, Plot):
 
     def as_dict(self) -> dict[str, Any]:
         """Return counts, comparisons, segments, warnings and the verdict as JSON data."""
-        all_ = self.sums
+        sums = self.sums
         return {
             "rankers": list(self.rankers),
             "confidence": self.confidence,
-            "searches": all_.searches,
-            "units": all_.units,
-            "clicked": all_.clicked,
-            "alike": all_.equal_lists,
-            "credited": dict(all_.credited),
-            "uncredited": dict(all_.uncredited),
-            "others": dict(all_.worthless),
+            "searches": sums.searches,
+            "units": sums.units,
+            "clicked": sums.clicked,
+            "alike": sums.equal_lists,
+            "credited": dict(sums.credited),
+            "uncredited": dict(sums.uncredited),
+            "others": dict(sums.worthless),
             "leader": self.leader,
             "winner": self.winner,
             "comparisons": [entry.as_dict() for entry in self.comparisons],
@@ -554,7 +557,7 @@ class InterleavedReport(Tabulated, Plot):
         rows = [entry.texts() for entry in self.comparisons]
         against = Column(f"{self.leader} against", "{second}")
         parts = [
-            self._counts(),
+            self._format_counts(),
             format_table(rows, [against, *COLUMNS, Column("missing", "{needed:,}", "?")]),
         ]
         if self.segments:
@@ -568,18 +571,18 @@ class InterleavedReport(Tabulated, Plot):
             )
         return "\n\n".join([*parts, *self.warnings, self.verdict])
 
-    def _counts(self) -> str:
+    def _format_counts(self) -> str:
         """Return text lines with the numbers of searches, users, credited and other actions."""
-        all_ = self.sums
+        sums = self.sums
         lines = [
-            f"{all_.searches:,} searches of {all_.units:,} units, {all_.clicked:,} with an action "
-            f"that counts, {all_.equal_lists:,} on which the lists are known to be equal"
+            f"{sums.searches:,} searches of {sums.units:,} units, {sums.clicked:,} with an action "
+            f"that counts, {sums.equal_lists:,} on which the lists are known to be equal"
         ]
-        if all_.credited:
-            lines.append("credited: " + _join_counts(all_.credited))
-        if all_.worthless:
-            lines.append("worth nothing: " + _join_counts(all_.worthless))
-        for reason, count in sorted(all_.uncredited.items()):
+        if sums.credited:
+            lines.append("credited: " + _join_counts(sums.credited))
+        if sums.worthless:
+            lines.append("worth nothing: " + _join_counts(sums.worthless))
+        for reason, count in sorted(sums.uncredited.items()):
             lines.append(f"cannot be credited: {count:,} {REASONS[reason]}")
         return "\n".join(lines)
 
@@ -594,27 +597,31 @@ class InterleavedReport(Tabulated, Plot):
         rows += [(f"{part.name} {part.value}", part.comparison.lift, part.found) for part in self.segments]
         if self.segments:
             ax.axhline(len(self.segments) - 0.5, color="0.8", lw=0.8)
-        draw_estimates(ax, [_rung(*row) for row in reversed(rows)], 0.0)
+        draw_estimates(ax, [_make_row(*row) for row in reversed(rows)], 0.0)
         ax.set_xlabel(f"credit per search of {self.leader} minus the other's")
         ax.set_title(
             f"{self.confidence:.0%} intervals that hold at any time; grey: no difference shown", size=9
         )
 
 
-def _rung(name: str, lift: Lift, is_sure: bool) -> EstimateRow:
-    """Return a row of the figure: estimate and interval of one comparison, grey unless it is sure."""
+def _make_row(name: str, lift: Lift, may_differ: bool) -> EstimateRow:
+    """Return a row of the figure: the estimate and interval of one comparison, or no estimate if too early.
+
+    It is coloured if ``may_differ`` and the lift is significant, else grey.
+    """
     if lift.difference is None:
         return EstimateRow(name, None)
     estimate, low, high = lift.difference
-    colour = COLOURS[0] if is_sure and lift.claim in ("better", "worse") else COLOURS[7]
+    colour = COLOURS[0] if may_differ and lift.claim in ("better", "worse") else COLOURS[7]
     bar = {"color": colour, "lw": 2.5, "solid_capstyle": "butt"}
     return EstimateRow(name, estimate, [((low, high), bar)], {"color": colour, "ms": 5})
 
 
 def _count_missing_searches(sums: PairSums, lift: Lift, comparisons: int) -> int | None:
-    """Return how many more searches would show a difference; 0 if it is shown, None if unknown.
+    """Return how many more searches would show a difference; 0 if it is shown, None if it cannot be known.
 
-    It assumes the present estimate and a power of 0.8.
+    It assumes the present estimate and a power of 0.8. None with too little data, or an estimate of 0. The
+    difference, with its ``lift``, is one of ``comparisons`` that are shown simultaneously.
     """
     if lift.claim in ("better", "worse"):
         return 0

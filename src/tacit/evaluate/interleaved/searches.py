@@ -17,7 +17,7 @@ from tacit.core import checks
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels.report import parse_outcome
 from tacit.interleaving import Action, Interleaved, credit_clicks
-from tacit.interleaving.base import ranking
+from tacit.interleaving.base import check_ranking
 from tacit.logs.ubi_records import CLICK
 
 # ---- Searches with interleaved lists, assembled from records of a log
@@ -71,14 +71,17 @@ class Search(NamedTuple):
 def count_clicked_results(search: Search) -> int:
     """Return the number of results in a search that have an action with an amount above 0.5.
 
-    So a tie, which has 0.5 on either side, counts as no click.
+    A tie of a duel, stored as 0.5 on either side, thus counts as no click.
     """
-    return len({done.position for done in search.actions if done.amount > 0.5})
+    return len({action.position for action in search.actions if action.amount > 0.5})
 
 
 @dataclass
 class _Draft:
-    """The records of a search so far: items by position, actions, unit, segments, or a complete search."""
+    """The records of a search so far: items by position, actions, unit, segments, or a complete search.
+
+    An item comes with its ranker; an action is kind, amount, position, item and ranker.
+    """
 
     items: dict[Any, tuple[Any, str | None]] = field(default_factory=dict)
     actions: list[tuple[str, float, Any, Any, str | None]] = field(default_factory=list)
@@ -190,9 +193,9 @@ class SearchAssembler:
         return sorted(name for name in names if name is not None)
 
     def searches(self) -> Iterator[Search]:
-        """Yield the assembled searches in the order of their first records; those without items are left out.
+        """Yield the searches in the order of their first records; searches without items are left out.
 
-        Actions that cannot be credited are counted in ``uncredited``, so call it once.
+        Each call counts the actions that cannot be credited in ``uncredited``, so call it once.
         """
         names = self.rankers
         for id, draft in self._drafts.items():
@@ -207,9 +210,9 @@ class SearchAssembler:
         ``uncredited``; an action that names the ranker of an item that was not shown adds the item.
         """
         if draft.search is not None:
-            whole = draft.search
-            segments = {**whole.segments, **draft.segments}
-            return whole._replace(unit=draft.unit or whole.unit, segments=segments)
+            search = draft.search
+            segments = {**search.segments, **draft.segments}
+            return search._replace(unit=draft.unit or search.unit, segments=segments)
         items = [draft.items[place] for place in sorted(draft.items)]
         index_of_position = {place: index for index, place in enumerate(sorted(draft.items))}
         index_of_item = {item: index for index, (item, _) in enumerate(items) if item is not None}
@@ -309,9 +312,10 @@ def _parse_rankings(rankings: Any, rankers: Sequence[str]) -> tuple[Sequence[Any
     """
     if isinstance(rankings, Mapping):
         rankings = [rankings.get(name) for name in rankers]
-    if not isinstance(rankings, list) or len(rankings) != 2 or not all(isinstance(g, list) for g in rankings):
+    is_list = isinstance(rankings, list)
+    if not is_list or len(rankings) != 2 or not all(isinstance(items, list) for items in rankings):
         raise InvalidValue("rankings", rankings, "give the left and the right ranker's list")
-    return tuple(ranking("rankings", one_list) for one_list in rankings)
+    return tuple(check_ranking("rankings", items) for items in rankings)
 
 
 # ---- Responses of search engines: result lists of OpenSearch, Elasticsearch and Solr, and UBI events
@@ -412,9 +416,8 @@ def get_team(attributes: Mapping[str, Any]) -> str | None:
 def get_event_team(record: Mapping[str, Any]) -> str | None:
     """Return the ranker of a UBI event's object from the event's attributes, or None."""
     attributes = _get_object(record, "event_attributes")
-    ours = _get_object(attributes, "tacit")
-    of_object = _get_object(attributes, "object")
-    return get_team(ours) or get_team(of_object) or get_team(attributes)
+    tacit_attributes, clicked_object = (_get_object(attributes, name) for name in ("tacit", "object"))
+    return get_team(tacit_attributes) or get_team(clicked_object) or get_team(attributes)
 
 
 def get_search_id(record: Mapping[str, Any]) -> str:

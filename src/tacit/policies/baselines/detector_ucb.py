@@ -27,11 +27,11 @@ from tacit.policies.index import IndexPolicy, greedy_choice, greedy_propensity, 
 
 @kernel
 def explore_in_turn(share: float, impressions: int, arms: int, impression: Impression) -> int:
-    """Return the arm that the current impression must explore in turn, or −1 for none.
+    """Return the arm that must be explored at this impression, or −1 if none must.
 
     Of every ⌊arms/share⌋ impressions the first ``arms`` explore the arms in their order; an arm that is not
-    on offer loses its turn. ``impressions`` counts the current one. Impressions are counted, not rewards:
-    otherwise all decisions of a batch would be forced, or none.
+    on offer loses its turn. ``impressions`` counts the lane's impressions, this one included. Impressions are
+    counted, not rewards: otherwise all decisions of a batch would be forced, or none.
     """
     if share > 0.0:
         turn = (impressions - 1) % int(arms / share)
@@ -47,7 +47,7 @@ class Detector(IndexPolicy, abstract=True):
 
     @staticmethod
     def index(params: Any, state: Any, lane: int, arm: int, confidence: float) -> float:
-        """Return the arm's mean reward plus ``confidence`` over the root of its plays."""
+        """Return mean + confidence/sqrt(plays) of an arm; infinity before its first play."""
         return radius_index(state.counts, lane, arm, confidence)
 
     @staticmethod
@@ -66,7 +66,7 @@ class ForcingDetector(Detector, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm that is explored in turn, else the one of the highest index."""
+        """Return the arm whose turn it is to be explored, or else the arm of the highest index."""
         arms = state.counts.plays.shape[1]
         forced = explore_in_turn(params.share, state.shown[lane], arms, impression)
         return forced if forced >= 0 else greedy_choice(params, state, lane, impression, rng)
@@ -106,9 +106,8 @@ class DriftState(NamedTuple):
 
 @kernel
 def restart_arm(state: DriftState, lane: int, arm: int) -> None:
-    """Reset an arm's counts and walks, and add 1 to the lane's restarts.
-
-    Its next plays set a new baseline.
+    """Reset an arm's counts and walks, so that its next plays set a new baseline, and count a restart of the
+    lane.
     """
     state.counts.rounds[lane] -= state.counts.plays[lane, arm]
     state.counts.plays[lane, arm] = 0.0
@@ -220,7 +219,9 @@ class CUSUMUCB(Detector):
 
     @staticmethod
     def confidence(params: CUSUMUCB, state: DriftState, lane: int) -> float:
-        """Return sqrt(ξ·ln n), n the plays of all arms since their restarts."""
+        """Return sqrt(ξ·ln n), n the plays of all arms since their restarts; a radius is this over the root
+        of plays.
+        """
         return float(np.sqrt(params.xi * np.log(max(state.counts.rounds[lane], 1.0))))
 
     @staticmethod
@@ -238,9 +239,9 @@ class CUSUMUCB(Detector):
 
     @staticmethod
     def learn(params: CUSUMUCB, state: DriftState, lane: int, outcome: Outcome) -> None:
-        """Count the reward and update the arm's baseline or walks.
+        """Count the reward, and update the arm's baseline or, once that is set, its two walks.
 
-        Restart the arm if a walk reaches the threshold.
+        If a walk reaches the threshold, the arm is restarted.
         """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
@@ -285,9 +286,10 @@ class HalvesState(NamedTuple):
 
 @kernel
 def slide_window(state: HalvesState, lane: int, arm: int, reward: float) -> None:
-    """Add a reward to an arm's window, remove the oldest one, and update the sums of both halves.
+    """Add a reward to an arm's window, remove the oldest one if it is full, and update the sums of both
+    halves.
 
-    The play must already be counted.
+    The play must be counted before.
     """
     window = state.recent.shape[2]
     played = int(state.counts.plays[lane, arm])
@@ -304,9 +306,9 @@ def slide_window(state: HalvesState, lane: int, arm: int, reward: float) -> None
 
 @kernel
 def restart_halves(state: HalvesState, lane: int) -> None:
-    """Reset the counts, sums and impressions of a lane, and add 1 to its restarts.
+    """Reset the counts, sums of halves and impressions of a lane, and count a restart.
 
-    The old rewards in the ring buffers are overwritten before they are used.
+    Rewards in the ring buffers stay, but are overwritten before they are used.
     """
     forget(state.counts, lane)
     state.older[lane, :] = 0.0
@@ -377,7 +379,7 @@ class MUCB(ForcingDetector):
     gamma: Fraction = 0.05
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue unless ``window`` is even."""
+        """Validate the hyperparameters; raise InvalidValue unless ``window`` is even."""
         super().__post_init__()
         if self.window % 2:
             raise InvalidValue("window", self.window, "give an even number")
@@ -422,7 +424,7 @@ class MUCB(ForcingDetector):
 
     @param
     def share(self) -> float:
-        """Share of impressions that explore in turn."""
+        """γ, the share of impressions that explore arms in turn."""
         return self.gamma
 
     def init(self, lanes: int) -> HalvesState:
@@ -439,12 +441,16 @@ class MUCB(ForcingDetector):
 
     @staticmethod
     def confidence(params: MUCB, state: HalvesState, lane: int) -> float:
-        """Return sqrt(2·ln t), t the coming round since the restart."""
+        """Return sqrt(2·ln t) for round t since the restart; an arm's radius is this over the root of its
+        plays.
+        """
         return float(np.sqrt(2.0 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def learn(params: MUCB, state: HalvesState, lane: int, outcome: Outcome) -> None:
-        """Count the reward, and restart all arms of the lane if the arm's test finds a change."""
+        """Count the reward; restart all arms of the lane if the two halves of the arm's window differ too
+        much.
+        """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         slide_window(state, lane, arm, outcome.reward)

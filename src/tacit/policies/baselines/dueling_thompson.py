@@ -93,7 +93,9 @@ class SelfSparring(DuelPolicy):
 
     @staticmethod
     def choose(params: SelfSparring, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        """Return two arms, each the largest of one posterior draw per arm; both may be the same."""
+        """Draw twice from the posteriors of all arms, and return the arm of the largest draw each time; they
+        may be equal.
+        """
         left_arm = draw_arm(state, lane, impression, rng)
         return left_arm, draw_arm(state, lane, impression, rng)
 
@@ -105,8 +107,8 @@ class SelfSparring(DuelPolicy):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        workspace, left_place, right_place = borrow_array(2, count), 0, 0
-        wins, losses = workspace[0], workspace[1]
+        work, left_place, right_place = borrow_array(2, count), 0, 0
+        wins, losses = work[0], work[1]
         for i in range(count):
             arm = impression.arms[i]
             wins[i] = 1.0 + state.wins[lane, arm]
@@ -119,12 +121,16 @@ class SelfSparring(DuelPolicy):
         right_chance = (
             left_chance if left_place == right_place else probability_largest(wins, losses, right_place)
         )
-        release_array(workspace)
+        release_array(work)
         return left_chance * right_chance
 
     @staticmethod
     def learn(params: SelfSparring, state: State, lane: int, outcome: Outcome) -> None:
-        """Count the outcome, times ``eta``, as wins and losses of both arms, and update the stored tails."""
+        """Count the outcome, times ``eta``, as wins and losses of both arms.
+
+        Updates ``below`` of both arms, or, when that is due or an arm overtakes the leader, the leader and
+        the level.
+        """
         reward = outcome.reward
         left_arm, right_arm = outcome.shown
         state.wins[lane, left_arm] += params.eta * reward
@@ -144,14 +150,16 @@ class SelfSparring(DuelPolicy):
 
 @kernel
 def beta_mean(state: SelfSparring.State, lane: int, arm: int) -> float:
-    """Return the mean of an arm's Beta posterior of winning a duel."""
+    """Return the mean of an arm's posterior, its estimated probability of winning a duel."""
     wins = 1.0 + state.wins[lane, arm]
     return float(wins / (wins + 1.0 + state.losses[lane, arm]))
 
 
 @kernel
 def update_tail(state: SelfSparring.State, lane: int, arm: int) -> None:
-    """Store the posterior probability that an arm's draw does not exceed the lane's level."""
+    """Recompute ``below`` of an arm: the probability that a draw from its posterior does not exceed the
+    level.
+    """
     wins, losses = 1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]
     state.below[lane, arm] = beta_tail(losses, wins, 1.0 - state.level[lane])
 
@@ -160,8 +168,8 @@ def update_tail(state: SelfSparring.State, lane: int, arm: int) -> None:
 def set_level(state: SelfSparring.State, lane: int) -> None:
     """Make the arm of the highest mean the leader, and set the level five deviations below its mean.
 
-    The level is at least half of this mean. Updates the tails of all arms and the duel count at which the
-    level is next set.
+    The level is at least half of this mean. Recomputes ``below`` of all arms, and the leader's number of
+    duels at which the level is set next.
     """
     leader = state.leader[lane]
     for arm in range(state.wins.shape[1]):
@@ -179,9 +187,11 @@ def set_level(state: SelfSparring.State, lane: int) -> None:
 
 @kernel
 def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw from the posterior of each arm on offer; return the arm of the largest draw.
+    """Draw from the posterior of each arm on offer, and return the arm of the largest draw.
 
-    Arms whose draw does not exceed the lane's level are mostly not drawn one by one.
+    If the leader's draw exceeds the level, as nearly always, the other arms count only if theirs do, too: few
+    random numbers are needed to decide which ones do, and only these arms are drawn. The result has the same
+    distribution.
     """
     level, leader = state.level[lane], state.leader[lane]
     best, winner = draw_posterior(state, lane, leader, rng), leader
@@ -216,7 +226,7 @@ def draw_arm(state: SelfSparring.State, lane: int, impression: Impression, rng: 
 
 @kernel
 def draw_posterior(state: SelfSparring.State, lane: int, arm: int, rng: Generator) -> float:
-    """Draw a win probability from an arm's posterior Beta(1 + wins, 1 + losses)."""
+    """Return a draw from an arm's posterior of winning a duel, Beta(1 + wins, 1 + losses)."""
     return float(rng.beta(1.0 + state.wins[lane, arm], 1.0 + state.losses[lane, arm]))
 
 
@@ -299,7 +309,7 @@ class FeelGoodThompson(DuelPolicy):
         return cls(arms, dim)
 
     def init(self, lanes: int) -> State:
-        """Return the prior state; all lanes share it."""
+        """Return the prior state; all lanes share one posterior."""
         width = self.arm_count * (self.context_dim + 1)
         root = np.eye(width)[None] * np.sqrt(self.prior_variance)
         rows = np.zeros((1, width))
@@ -309,13 +319,16 @@ class FeelGoodThompson(DuelPolicy):
     def choose(
         params: FeelGoodThompson, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        """Return two arms: for each side the one of the highest utility under its own posterior draw."""
+        """Draw the parameters once for each side of the duel, and return the arm of the highest utility under
+        each draw.
+        """
         left_arm = draw_best_arm(state.shared, impression, 1.0, rng)
         return left_arm, draw_best_arm(state.shared, impression, -1.0, rng)
 
     @staticmethod
     def learn(params: FeelGoodThompson, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the shared posterior by a Laplace step on the outcome.
+        """Update the posterior of all keys with the outcome by a Laplace step, and the tilt of the feel-good
+        term.
 
         A duel of an arm with itself is ignored.
         """
@@ -323,20 +336,21 @@ class FeelGoodThompson(DuelPolicy):
         if left_arm == right_arm:
             return
         shared = state.shared
-        mean, root, workspace = shared.mean[0], shared.root[0], shared.room[0]
-        x = workspace[0]
+        mean, root, work = shared.mean[0], shared.root[0], shared.room[0]
+        x = work[0]
         fill_contrast(outcome.impression.context, left_arm, right_arm, x)
         if params.feel_good > 0.0:
             for i in range(len(x)):
                 shared.tilt[0, i] += params.feel_good * x[i]
-        learn_logit(mean, root, workspace, dot(mean, x), outcome.reward)
+        learn_logit(mean, root, work, dot(mean, x), outcome.reward)
 
 
 @kernel
 def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> None:
-    """Fill ``x`` with the features of a duel: the context and 1 for the left arm, negated for the right one.
+    """Fill ``x`` with the features of a duel: for the left arm the context and 1, for the right arm both
+    negated.
 
-    ``x`` must be 0 before.
+    ``x`` has a block of features for each arm, and must be 0 before.
     """
     width = len(context) + 1
     for i in range(len(context)):
@@ -350,12 +364,12 @@ def fill_contrast(context: Floats, left_arm: int, right_arm: int, x: Floats) -> 
 def draw_best_arm(
     shared: FeelGoodThompson.SharedSums, impression: Impression, side: float, rng: Generator
 ) -> int:
-    """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of highest utility.
+    """Draw the parameters for one side of a duel (1: left, −1: right); return the arm of the highest utility.
 
-    The workspace is 0 afterwards.
+    The workspace is cleared afterwards.
     """
-    mean, root, workspace = shared.mean[0], shared.root[0], shared.room[0]
-    z, theta = workspace[0], workspace[1]
+    mean, root, work = shared.mean[0], shared.root[0], shared.room[0]
+    z, theta = work[0], work[1]
     project(root, shared.tilt[0], z)
     for i in range(len(z)):
         z[i] = side * z[i] + rng.standard_normal()
@@ -370,5 +384,5 @@ def draw_best_arm(
             score += theta[index] * (context[i] if i < len(context) else 1.0)
         if score > best:
             best, leader = score, arm
-    workspace[:] = 0.0
+    work[:] = 0.0
     return int(leader)

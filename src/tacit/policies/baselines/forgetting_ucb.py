@@ -118,13 +118,21 @@ class DiscountedUCB(RadiusPolicy):
 
     @staticmethod
     def confidence(params: DiscountedUCB, state: State, lane: int) -> float:
-        """Return 2·sqrt(ξ·ln n·w), n the discounted plays of all arms, w the weight of the latest round."""
+        """Return 2·sqrt(ξ·w·ln n), by which the index of ``RadiusPolicy`` becomes μ + 2·sqrt(ξ·ln n/N).
+
+        n are the discounted plays of all arms; w, the weight of the latest round, is the unit of the stored
+        plays.
+        """
         log_total = np.log(max(state.total[lane], 1.0))
         return float(2.0 * np.sqrt(params.xi * log_total * state.weight[lane]))
 
     @staticmethod
     def learn(params: DiscountedUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Discount all counts by one round and count the reward; rescale the weights before they overflow."""
+        """Count the reward with a weight that grows by 1/discount each round, which discounts all earlier
+        rounds.
+
+        Before weights overflow, all counts are rescaled.
+        """
         state.weight[lane] /= params.discount
         state.plays[lane, outcome.shown] += state.weight[lane]
         state.rewards[lane, outcome.shown] += state.weight[lane] * outcome.reward
@@ -239,13 +247,15 @@ class SlidingWindowUCB(RadiusPolicy):
 
     @staticmethod
     def confidence(params: SlidingWindowUCB, state: State, lane: int) -> float:
-        """Return sqrt(ξ·ln(min(t, τ))), t the rounds so far, τ the window."""
+        """Return sqrt(ξ·ln(min(t, τ))) in round t; an arm's radius is this over the root of its plays in the
+        window.
+        """
         window_rounds = min(max(state.rounds[lane], 1), params.window)
         return float(np.sqrt(params.xi * np.log(window_rounds)))
 
     @staticmethod
     def learn(params: SlidingWindowUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Count the reward and remove the oldest round from the window once it is full."""
+        """Count the reward; if the window is full, remove its oldest round from the counts first."""
         arm = outcome.shown
         at = state.rounds[lane] % params.window
         if state.rounds[lane] >= params.window:
@@ -308,9 +318,10 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @classmethod
     def from_horizon(cls, arms: int | tuple[str, ...], horizon: int, shifts: int) -> Self:
-        """Return the policy with α and γ of corollary 8.3 for ``shifts`` changes in ``horizon`` rounds.
+        """Return the policy with α and γ of corollary 8.3, for ``shifts`` changes of the best arm in
+        ``horizon`` rounds.
 
-        Raise InvalidValue if one of them is not a whole number of at least 1.
+        Raises InvalidValue if one of them is not a whole number of at least 1.
         """
         k = cls(arms).arm_count
         t = checks.integer("horizon", horizon, 1)
@@ -320,7 +331,8 @@ class EXP3S(ExponentialWeightsPolicy):
 
     @staticmethod
     def learn(params: EXP3S, state: ExponentialWeights, lane: int, outcome: Outcome) -> None:
-        """Raise the weight of the arm shown by its gain, and add a share of all weight to each arm on offer.
+        """Multiply the shown arm's weight by the exponential of its gain; give each arm on offer a share of
+        all weight.
 
         Large weights of a lane are rescaled.
         """

@@ -54,9 +54,9 @@ class Hull(NamedTuple):
 
 @kernel
 def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: float) -> None:
-    """Add a point (rewards so far, their sum) at the right end of one side of an arm's hull.
+    """Add a point (rewards so far, their sum) at the right end of one side of an arm's hull, in place.
 
-    Removes points that are no longer vertices; if the hull is full, the oldest split is dropped.
+    Points that are no longer vertices are removed. If there is no space, the oldest split is dropped.
     """
     times, sums = hull.times[lane, arm, side], hull.sums[lane, arm, side]
     size = hull.sizes[lane, arm, side]
@@ -77,10 +77,9 @@ def extend_hull(hull: Hull, lane: int, arm: int, side: int, time: float, total: 
 
 @kernel
 def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
-    """Return the maximum, over all splits of an arm's rewards, of the log-likelihood ratio of two rates.
+    """Return the largest log-likelihood ratio, over all splits of an arm's rewards, of two rates against one.
 
-    The ratio compares two Bernoulli rates, before and after the split, with one. It is 0 if all rewards so
-    far are 0, or all are 1.
+    The two are Bernoulli rates before and after the split. It is 0 if all rewards so far are 0, or all are 1.
     """
     size = hull.sizes[lane, arm, BELOW]
     count, total = hull.times[lane, arm, BELOW, size - 1], hull.sums[lane, arm, BELOW, size - 1]
@@ -123,7 +122,7 @@ class RatioState(NamedTuple):
 
 @kernel
 def restart_arm(state: RatioState, lane: int, arm: int) -> None:
-    """Reset the plays, rewards and hull of an arm, and store the present round as its start."""
+    """Reset the plays, rewards and hull of an arm, and store the present round as the start of its counts."""
     state.counts.plays[lane, arm] = 0.0
     state.counts.rewards[lane, arm] = 0.0
     state.started[lane, arm] = state.counts.rounds[lane]
@@ -247,7 +246,7 @@ class GLRKLUCB(ForcingDetector):
 
     @param
     def share(self) -> float:
-        """Share of impressions that explore in turn."""
+        """α, the share of impressions that explore arms in turn."""
         return self.alpha
 
     def init(self, lanes: int) -> RatioState:
@@ -267,19 +266,22 @@ class GLRKLUCB(ForcingDetector):
 
     @staticmethod
     def confidence(params: GLRKLUCB, state: RatioState, lane: int) -> float:
-        """Return t, the number of the coming round."""
+        """Return t, the number of the coming round, from which ``index`` computes each arm's budget."""
         return float(state.counts.rounds[lane] + 1.0)
 
     @staticmethod
     def index(params: GLRKLUCB, state: RatioState, lane: int, arm: int, confidence: float) -> float:
-        """Return the arm's Kullback–Leibler upper bound; its budget is ln of the rounds since its restart."""
+        """Return the largest q with plays·kl(mean, q) ≤ ln(rounds since the arm's restart); infinity before
+        its first play.
+        """
         return kl_index(state.counts, lane, arm, np.log(confidence - state.started[lane, arm]))
 
     @staticmethod
     def learn(params: GLRKLUCB, state: RatioState, lane: int, outcome: Outcome) -> None:
-        """Count the reward and test the arm for a change; then restart it, or all arms unless ``local``.
+        """Count the reward, test the arm for a change and, if there is one, restart the arm, or all arms
+        unless ``local``.
 
-        The test is run after every ``every``-th play of the arm. A change adds 1 to the lane's restarts.
+        The test is run at every ``every``-th play of the arm. A change counts as one restart of the lane.
         """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)

@@ -34,22 +34,23 @@ def fill_hidden(state: Any, lane: int, impression: Impression, place: int, arm: 
 
 @kernel
 def highest_bound(params: Any, state: Any, lane: int, impression: Impression) -> int:
-    """Return the first arm on offer of the highest upper confidence bound; the workspace is 0 afterwards.
+    """Return the first arm on offer of the highest upper confidence bound.
 
-    The bound adds the deviations of the shared parameters and of the arm's hidden features to the mean.
+    The bound is the mean plus the deviations due to the shared parameters and to the arm's hidden features.
+    The workspace is cleared afterwards.
     """
-    mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+    mean, root, work = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
     best, leader = -np.inf, impression.arms[0]
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
-        width = fill_hidden(state, lane, impression, i, arm, workspace[0])
-        s = gaussian.project(root, workspace[0], workspace[1])
+        width = fill_hidden(state, lane, impression, i, arm, work[0])
+        s = gaussian.project(root, work[0], work[1])
         hidden_variance = gaussian.project(state.root[lane, arm], mean[width:], state.room[lane, 0])
-        score = gaussian.dot(mean, workspace[0]) + params.alpha * np.sqrt(s)
+        score = gaussian.dot(mean, work[0]) + params.alpha * np.sqrt(s)
         score += params.hidden_alpha * np.sqrt(hidden_variance)
         if score > best:
             best, leader = score, arm
-    gaussian.clear(workspace)
+    gaussian.clear(work)
     gaussian.clear(state.room[lane])
     return int(leader)
 
@@ -139,13 +140,15 @@ class HLinUCB(Policy):
         return self.State(shared, start, start.copy(), root, np.zeros((lanes, 1, self.hidden_dim)))
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:
-        """Return a key's posterior of the shared parameters; the hidden features' come last."""
+        """Return a key's posterior of the shared parameters; the weights of hidden features come last."""
         return gaussian.belief(state.shared.mean[lane], state.shared.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the arms' mean rewards, clipped to [0, 1], from the posterior; shape (draws, arms)."""
+        """Return posterior draws of each arm's mean reward, clipped to [0, 1]; shape (draws, arms on
+        offer).
+        """
         shared = state.shared
         theta = gaussian.draw_samples(shared.mean[lane], self.noise * shared.root[lane], rng, draws)
         width = theta.shape[1] - self.hidden_dim
@@ -158,32 +161,34 @@ class HLinUCB(Policy):
 
     @staticmethod
     def choose(params: HLinUCB, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm of the highest upper confidence bound."""
+        """Return the first arm of the highest upper confidence bound."""
         return highest_bound(params, state, lane, impression)
 
     @staticmethod
     def propensity(params: HLinUCB, state: State, lane: int, impression: Impression, arm: int) -> float:
-        """Return 1 for the arm of the highest upper confidence bound, else 0."""
+        """Return 1 for the first arm of the highest upper confidence bound, else 0."""
         return 1.0 if arm == highest_bound(params, state, lane, impression) else 0.0
 
     @staticmethod
     def learn(params: HLinUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the shared parameters, then the hidden features of the arm shown, by least squares."""
+        """Update the shared parameters with the reward, given the arm's hidden features; then these, given
+        the parameters.
+
+        Both updates are recursive least squares.
+        """
         arm = outcome.shown
-        mean, root, workspace = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
+        mean, root, work = state.shared.mean[lane], state.shared.root[lane], state.shared.room[lane]
         place = find_place(outcome.impression.arms, arm)
-        width = fill_hidden(state, lane, outcome.impression, place, arm, workspace[0])
-        s = gaussian.project(root, workspace[0], workspace[1])
+        width = fill_hidden(state, lane, outcome.impression, place, arm, work[0])
+        s = gaussian.project(root, work[0], work[1])
         gaussian.apply_observation(
-            mean, root, workspace[1], s, 1.0, (outcome.reward - gaussian.dot(mean, workspace[0])) / (1.0 + s)
+            mean, root, work[1], s, 1.0, (outcome.reward - gaussian.dot(mean, work[0])) / (1.0 + s)
         )
         hidden, hidden_root = state.hidden[lane, arm], state.root[lane, arm]
-        residual = (
-            outcome.reward - gaussian.dot(mean[:width], workspace[0]) - gaussian.dot(hidden, mean[width:])
-        )
+        residual = outcome.reward - gaussian.dot(mean[:width], work[0]) - gaussian.dot(hidden, mean[width:])
         s = gaussian.project(hidden_root, mean[width:], state.room[lane, 0])
         gaussian.apply_observation(hidden, hidden_root, state.room[lane, 0], s, 1.0, residual / (1.0 + s))
-        gaussian.clear(workspace)
+        gaussian.clear(work)
         gaussian.clear(state.room[lane])
 
     @staticmethod

@@ -57,7 +57,9 @@ class PositionTotals(NamedTuple):
 
 @kernel
 def sum_counts(counts: PositionCounts, lane: int, arm: int) -> PositionTotals:
-    """Return an arm's clicks, shows, and shows weighted by position effects, summed over the positions."""
+    """Return an arm's clicks, its shows, and its shows times the position's effect, each summed over
+    positions.
+    """
     clicks, shows, weighted_shows = 0.0, 0.0, 0.0
     for j in range(counts.shows.shape[2]):
         clicks += counts.clicks[lane, arm, j]
@@ -89,11 +91,11 @@ def count_show(counts: PositionCounts, lane: int, arm: int, position: int, rewar
 
 @kernel
 def estimate_effects(counts: PositionCounts, lane: int) -> None:
-    """Improve the stored position effects by one step of alternating maximum likelihood.
+    """Replace the position effects by one step of alternating maximum likelihood from the counts.
 
     It assumes rare clicks, whose counts are Poisson: the effect of a position is its clicks over the clicks
-    expected by the attraction of its arms, and likewise for the arms. The largest effect is scaled to 1; none
-    is below 0.001.
+    expected by the attraction of its arms; an arm's attraction follows from the effects likewise. The largest
+    effect is scaled to 1; none is below 0.001.
     """
     largest = 0.0
     for j in range(counts.effects.shape[1]):
@@ -111,9 +113,9 @@ def estimate_effects(counts: PositionCounts, lane: int) -> None:
 
 
 def check_effects(positions: int, effects: Any) -> tuple[float, ...] | None:
-    """Return position effects as a tuple of probabilities, or None if they are to be estimated.
+    """Return position effects as a tuple; None means that they are to be estimated.
 
-    Raise InvalidValue unless there are ``positions`` numbers in (0, 1].
+    Raises InvalidValue unless there are ``positions`` numbers in (0, 1].
     """
     if effects is None:
         return None
@@ -198,7 +200,9 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
     scale: Positive = 1.0
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue unless the number of arms is a multiple of ``positions``."""
+        """Validate the hyperparameters; raise InvalidValue unless the number of arms is a multiple of
+        ``positions``.
+        """
         super().__post_init__()
         if self.arm_count % self.positions:
             raise InvalidValue("arms", self.arms, f"give a multiple of {self.positions} positions")
@@ -215,16 +219,15 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
     @staticmethod
     def index(params: PlacedPBMUCB, state: PositionCounts, lane: int, arm: int, confidence: float) -> float:
-        """Return the upper bound on the item's attraction times the effect of the position."""
+        """Return the upper confidence bound on the item's attraction, times the effect of the position."""
         item, position = arm // params.positions, arm % params.positions
         bound = min(upper_bound(state, lane, item, params.scale), 1e9)
         return float(bound * state.effects[lane, position])
 
     @staticmethod
     def learn(params: PlacedPBMUCB, state: PositionCounts, lane: int, outcome: Outcome) -> None:
-        """Count a show and its reward for the item at its position.
-
-        Re-estimate position effects unless configured.
+        """Count a show and its reward for the item at its position, and estimate position effects unless
+        configured.
         """
         state.rounds[lane] += 1.0
         count_show(
@@ -239,10 +242,11 @@ class PlacedPBMUCB(PositionPolicy, IndexPolicy):
 
 @kernel
 def fill_by_score(scores: Floats, arms: Ints, order: Floats, action: Ints) -> None:
-    """Write the arms of the highest scores into ``action``, the best at the position of the largest effect.
+    """Fill ``action`` with the arms of the highest scores: the best arm at the position of the largest
+    effect, and so on.
 
-    ``order`` holds the positions' effects. Positions without an arm get −1. The scores of the arms on offer
-    are 0 afterwards: arms and positions are marked once they are used, so that nothing has to be sorted or
+    ``order`` has the positions' effects. Positions without an arm get −1. The scores of the arms on offer are
+    reset to 0. Arms and positions are marked once they are used, so that nothing has to be sorted or
     allocated.
     """
     for j in range(len(action)):
@@ -325,7 +329,11 @@ class PBMUCB(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMUCB, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest upper bounds into ``action``; a tiny random factor breaks ties."""
+        """Fill ``action`` with the arms of the highest upper bounds, the best one at the position that is
+        seen most.
+
+        A tiny random factor breaks ties.
+        """
         scores = state.scores[lane]
         for arm in impression.arms:
             # A small random factor breaks ties, above all between arms that were never shown.
@@ -335,7 +343,7 @@ class PBMUCB(PositionPolicy, SlatePolicy):
 
     @staticmethod
     def learn(params: PBMUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Count the shows and rewards of a list; re-estimate position effects unless they are configured."""
+        """Count the shows and rewards of a list, and estimate position effects unless they are configured."""
         action = outcome.shown
         state.counts.rounds[lane] += 1.0
         for j in range(len(action)):
@@ -351,7 +359,9 @@ GRID = 256
 
 @kernel
 def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
-    """Draw a number in [0, 1] by cumulative sums of weights on a grid, uniform between grid points."""
+    """Return a number in [0, 1] drawn by the cumulative weights of a grid's cells, uniformly within a
+    cell.
+    """
     u = rng.random() * cumulative[-1]
     low, high = 0, len(cumulative) - 1
     while low < high:
@@ -367,10 +377,10 @@ def draw_from_grid(cumulative: Floats, rng: Generator) -> float:
 
 @kernel
 def weigh_grid(logs: Floats, cumulative: Floats, effect: float, reward: float) -> None:
-    """Multiply a posterior on a grid of attractions by the likelihood of a reward.
+    """Multiply the posterior weights of a grid of attractions by the likelihood of a reward, in place.
 
-    Update its cumulative sums. ``logs`` has the log weights, rescaled to a maximum of 0; ``effect`` is the
-    probability that the position is seen.
+    ``logs`` has the log weights, rescaled to a maximum of 0; ``cumulative`` gets the cumulative weights.
+    ``effect`` is the probability that the position is seen.
     """
     largest = -np.inf
     for g in range(len(logs)):
@@ -445,7 +455,9 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     def decide(
         params: PBMThompson, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest posterior draws into ``action``, best at the most seen position."""
+        """Fill ``action`` with the arms of the highest posterior draws, the best one at the position that is
+        seen most.
+        """
         scores = state.scores[lane]
         for arm in impression.arms:
             scores[arm] = draw_from_grid(state.cumulative[lane, arm], rng)
@@ -455,7 +467,7 @@ class PBMThompson(PositionPolicy, SlatePolicy):
     def learn(params: PBMThompson, state: State, lane: int, outcome: Outcome) -> None:
         """Count the shows and rewards of a list, and update the arms' posteriors on the grid.
 
-        Position effects are re-estimated unless they are configured.
+        Position effects are estimated anew unless they are configured.
         """
         for j in range(len(outcome.shown)):
             arm = outcome.shown[j]

@@ -91,7 +91,10 @@ class RankedBandit(SlatePolicy):
     positions: Annotated[int, int_range(1, 10_000)] = 3
 
     def __post_init__(self) -> None:
-        """Raise InvalidValue unless ``policy`` shows one arm at a time, of fixed arms; store its arms."""
+        """Validate the hyperparameters; take the arms of ``policy``, which must show one arm, known by name.
+
+        Raises InvalidValue otherwise.
+        """
         super().__post_init__()
         if not isinstance(self.policy, Policy) or not self.policy.showing.single:
             raise InvalidValue(
@@ -113,7 +116,7 @@ class RankedBandit(SlatePolicy):
     context_dim = delegate_property("context_dim")
 
     def init(self, lanes: int) -> State:
-        """Return the state of ``lanes`` keys, with an inner state of lanes × positions lanes."""
+        """Return the state of ``lanes`` keys; the inner policy has a lane for each position of each key."""
         lists = (lanes, STORED_LISTS, self.positions)
         return self.State(
             policy=self.policy.init(lanes * self.positions),
@@ -134,19 +137,21 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def refit(params: RankedBandit, state: State) -> None:
-        """Recompute the values derived from sums of all lanes in the inner state."""
+        """Let the inner policy recompute the values that follow from its sums, as after states were
+        merged.
+        """
         refit(params.policy, state.policy)
 
     @staticmethod
     def observe(params: RankedBandit, state: State, lane: int, impression: Impression) -> None:
-        """Pass the impression to the bandits of all positions."""
+        """Let the bandits of all positions observe the impression."""
         positions = state.shown.shape[2]
         for k in range(positions):
             observe(params.policy, state.policy, lane * positions + k, impression)
 
     @staticmethod
     def epoch(params: RankedBandit, state: State, lane: int) -> int:
-        """Return the sum of the restarts of the bandits of all positions."""
+        """Return how often the bandits of a key's positions have restarted, in total."""
         positions = state.shown.shape[2]
         total = 0
         for k in range(positions):
@@ -157,10 +162,11 @@ class RankedBandit(SlatePolicy):
     def decide(
         params: RankedBandit, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the list into ``action``: each position's bandit chooses; repeated arms are replaced.
+        """Fill ``action`` with a list: each position's bandit chooses an arm, and repeated arms are replaced
+        at random.
 
-        Replacements are drawn at random. Positions beyond the arms on offer get −1. A list with a replacement
-        is stored until its feedback.
+        Positions beyond the arms on offer get −1. A list with a replacement is stored, with the bandits'
+        choices, until its feedback comes.
         """
         positions = len(action)
         choices = state.wanted[lane, state.cursor[lane]]
@@ -184,9 +190,9 @@ class RankedBandit(SlatePolicy):
 
     @staticmethod
     def learn(params: RankedBandit, state: State, lane: int, outcome: Outcome) -> None:
-        """Let each position's bandit learn the reward of its own choice; a replaced choice gets 0.
+        """Let each position's bandit learn the reward of its own choice; a choice that was replaced gets 0.
 
-        A stored list is removed once it is learned.
+        A list that was stored for this is removed.
         """
         impression, action = outcome.impression, outcome.shown
         positions = len(action)
@@ -209,7 +215,9 @@ class RankedBandit(SlatePolicy):
 
 @kernel
 def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generator) -> int:
-    """Draw uniformly an arm on offer that is not shown above position k; −1 if there is none."""
+    """Return an arm on offer, drawn uniformly from those not listed above position ``k``; −1 if there is
+    none.
+    """
     pick = int(rng.random() * (len(impression.arms) - k))
     for arm in impression.arms:
         if find_place(action, k, arm) == k:
@@ -221,7 +229,9 @@ def draw_replacement(action: Ints, k: int, impression: Impression, rng: Generato
 
 @kernel
 def find_list(state: RankedBandit.State, lane: int, action: Ints) -> int:
-    """Return the index at which a list with a replacement is stored; −1 if it is not stored."""
+    """Return the index at which the list ``action`` is stored with its replaced choices; −1 if it is not
+    stored.
+    """
     for i in range(STORED_LISTS):
         same = state.shown[lane, i, 0] >= 0
         for k in range(len(action)):
@@ -233,7 +243,7 @@ def find_list(state: RankedBandit.State, lane: int, action: Ints) -> int:
 
 @kernel
 def forget_list(state: RankedBandit.State, lane: int, place: int) -> None:
-    """Clear one entry of the stored lists of a lane."""
+    """Clear the entry ``place`` of a lane's stored lists."""
     for k in range(state.shown.shape[2]):
         state.shown[lane, place, k] = -1
         state.wanted[lane, place, k] = -1

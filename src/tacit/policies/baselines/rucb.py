@@ -72,15 +72,15 @@ class PairBounds(NamedTuple):
 
 @kernel
 def log_round(bounds: PairBounds, lane: int) -> float:
-    """Return the natural logarithm of the number of the coming round of a lane."""
+    """Return ln t for the coming round t of a lane."""
     return float(np.log(bounds.rounds[lane] + 1.0))
 
 
 @kernel
 def update_verdict(bounds: PairBounds, lane: int, alpha: float, arm: int, rival: int, now: float) -> None:
-    """Update whether an arm surely loses to a rival at ``now`` = ln t.
+    """Update the verdict whether an arm surely loses to ``rival``, at ``now`` = ln t, in place.
 
-    Updates ``lost``, the arm's number of sure losses, and when verdicts next expire.
+    That includes the arm's number of sure losses, and the time at which its verdicts expire.
     """
     won, lost = bounds.wins[lane, arm, rival], bounds.wins[lane, rival, arm]
     verdict = 0.0
@@ -98,7 +98,7 @@ def update_verdict(bounds: PairBounds, lane: int, alpha: float, arm: int, rival:
 
 @kernel
 def review_verdicts(bounds: PairBounds, lane: int, alpha: float, now: float) -> None:
-    """Update the verdicts on sure losses of all arms of which one may have expired at ``now`` = ln t."""
+    """Update the verdicts of all arms of which one may have expired at ``now`` = ln t, in place."""
     bounds.soonest[lane] = np.inf
     for arm in range(bounds.losses.shape[1]):
         if bounds.until[lane, arm] <= now:
@@ -115,7 +115,8 @@ def record_duel(
 ) -> bool:
     """Count a round and its outcome, and update verdicts; return True if no verdict can have changed.
 
-    A duel of an arm with itself changes no wins; it may let verdicts expire.
+    ``outcome`` is 1 if the left arm won, 0 if it lost, 0.5 for a tie. A duel of an arm with itself changes no
+    wins, but time may let verdicts expire.
     """
     bounds.rounds[lane] += 1.0
     now = log_round(bounds, lane)
@@ -147,9 +148,10 @@ def count_sure_losses(bounds: PairBounds, lane: int, impression: Impression, arm
 
 @kernel
 def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, rival: int) -> float:
-    """Return the upper confidence bound on P(arm beats rival): share of wins + sqrt(width/duels).
+    """Return the upper confidence bound on P(arm beats rival): share of wins + sqrt(width/duels), width being
+    α·ln t.
 
-    It is 2 before their first duel; ``width`` is α·ln t.
+    It is 2 before their first duel.
     """
     wins = bounds.wins[lane, arm, rival]
     duels = wins + bounds.wins[lane, rival, arm]
@@ -160,7 +162,7 @@ def upper_bound(bounds: PairBounds, lane: int, width: float, arm: int, rival: in
 def count_possible_winners(
     bounds: PairBounds, lane: int, impression: Impression, best: int
 ) -> tuple[int, bool]:
-    """Return the number of arms on offer that surely lose to none, and whether ``best`` is among them."""
+    """Return the number of arms on offer that surely lose to no arm, and whether ``best`` is one of them."""
     count, among = 0, False
     for arm in impression.arms:
         if count_sure_losses(bounds, lane, impression, arm) == 0.0:
@@ -230,15 +232,17 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def choose(params: RUCB, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        """Return a pair: an arm that surely loses to none, and the arm of the highest upper bound against it.
+        """Return a left arm that surely loses to no arm, and as right arm the one with the highest upper
+        bound against it.
 
-        Both are the same arm if no other has a bound of ½ or more against it.
+        They are the same arm if no other has a bound of at least ½ against it.
         """
         arms, best = impression.arms, state.best[lane]
         if len(arms) == state.bounds.losses.shape[1] == state.still[lane]:
             return best, best
         count, among = count_possible_winners(state.bounds, lane, impression, best)
         left_arm = arms[0]
+        # The hypothesised best arm is taken alone, or with probability ½.
         if among and (count == 1 or rng.random() < 0.5):
             left_arm = best
         else:
@@ -255,6 +259,7 @@ class RUCB(DuelPolicy):
         right_arm, highest, ties = left_arm, -math.inf, 0.0
         width = params.alpha * log_round(state.bounds, lane)
         for arm in arms:
+            # An arm that surely loses to the left one has a bound below ½.
             if arm != left_arm and state.bounds.lost[lane, arm, left_arm] == 0.0:
                 bound = upper_bound(state.bounds, lane, width, arm, left_arm)
                 if bound > highest:
@@ -295,7 +300,10 @@ class RUCB(DuelPolicy):
 
     @staticmethod
     def learn(params: RUCB, state: State, lane: int, outcome: Outcome) -> None:
-        """Record the duel; update the best arm, and ``still`` if all others surely lose to it."""
+        """Record the duel, and update the hypothesised best arm.
+
+        ``still`` is set if all other arms surely lose to it: until a verdict changes, that arm duels itself.
+        """
         bounds = state.bounds
         verdicts_stand = record_duel(
             bounds, lane, params.alpha, outcome.shown[0], outcome.shown[1], outcome.reward
@@ -389,13 +397,15 @@ class DoubleThompsonSampling(DuelPolicy):
     def choose(
         params: DoubleThompsonSampling, state: State, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        """Return a pair: the left arm by one draw of all preferences, the right arm by a second draw."""
+        """Return a left arm by a first draw of all pairs' preferences, and a right arm by a second draw."""
         left_arm = draw_left_arm(state, lane, impression, rng)
         return left_arm, draw_right_arm(state, lane, impression, left_arm, rng)
 
     @staticmethod
     def learn(params: DoubleThompsonSampling, state: State, lane: int, outcome: Outcome) -> None:
-        """Record the duel, the left arm as favourite, and the pair's probabilities of exceeding ½."""
+        """Record the duel, make the left arm the favourite, and update the pair's probabilities that θ
+        exceeds ½.
+        """
         left_arm, right_arm = outcome.shown
         record_duel(state.bounds, lane, params.alpha, left_arm, right_arm, outcome.reward)
         state.favourite[lane] = left_arm
@@ -410,10 +420,10 @@ class DoubleThompsonSampling(DuelPolicy):
 def draw_left_arm(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, rng: Generator
 ) -> int:
-    """Draw the left arm of a duel: it wins most of the drawn pairs, among the arms with fewest sure losses.
+    """Draw preferences, and return the arm that wins most pairs, among the arms with fewest sure losses.
 
-    Equal arms are drawn from at random. The favourite's pairs are drawn first: if it wins them all, no other
-    arm can, and the other pairs need not be drawn.
+    Ties are broken at random. The favourite's pairs are drawn first: if it wins them all, no other arm can
+    win as many, and the other pairs need not be drawn.
     """
     arms = impression.arms
     fewest, count, leader = math.inf, 0, arms[0]
@@ -468,10 +478,11 @@ def draw_left_arm(
 def draw_right_arm(
     state: DoubleThompsonSampling.State, lane: int, impression: Impression, left_arm: int, rng: Generator
 ) -> int:
-    """Draw the right arm: of arms that do not surely beat the left one, that of the largest draw against it.
+    """Draw preferences against the left arm, and return the arm of the largest draw; the left arm if none
+    exceeds ½.
 
-    It is the left arm itself if no draw exceeds 1/2. One uniform number decides for all arms up to the next
-    one whose draw exceeds 1/2.
+    Arms that the left arm surely beats are left out. Draws that do not exceed ½ are skipped: one uniform
+    number decides for all arms up to the next one whose draw does.
     """
     wins = state.bounds.wins[lane]
     right_arm, largest = left_arm, -1.0

@@ -94,9 +94,9 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def choose(params: WinnerStays, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        """Return the two arms of the highest score, or the last winner twice while it is exploited.
+        """Return the two arms of the highest scores, or the last winner twice while it is exploited.
 
-        Of equal arms, the two of the last duel are chosen, else one is drawn.
+        Of arms with equal scores, those of the last duel stay; otherwise one is drawn.
         """
         if is_exploiting(state, lane, impression):
             return state.winner[lane], state.winner[lane]
@@ -122,10 +122,11 @@ class WinnerStays(DuelPolicy):
 
     @staticmethod
     def learn(params: WinnerStays, state: State, lane: int, outcome: Outcome) -> None:
-        """Update the scores of both arms, and in the strong variant end a round that is over.
+        """Update the scores of both arms; in the strong variant, end a round of the tournament when it is
+        over.
 
-        Its winner is then exploited. A duel of the winner with itself only reduces the duels of exploitation
-        to come.
+        Its winner is then exploited for ⌊β^l⌋ duels after round l. A duel of the winner with itself only
+        counts down these duels.
         """
         left_arm, right_arm = outcome.shown
         if left_arm == right_arm:
@@ -152,9 +153,10 @@ def is_exploiting(state: WinnerStays.State, lane: int, impression: Impression) -
 
 @kernel
 def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, without: int) -> Duel:
-    """Return the arm of the last duel among those of the highest score, and how many arms have this score.
+    """Return the arm of the last duel that is among those of the highest score, and the number of arms with
+    this score.
 
-    The arm ``without`` is left out. The first value is −1 if none of the arms was in the last duel.
+    The arm ``without`` is left out. The first value is −1 if no such arm was in the last duel.
     """
     best, count, stays = -math.inf, 0, -1
     for arm in impression.arms:
@@ -173,9 +175,9 @@ def find_incumbent(state: WinnerStays.State, lane: int, impression: Impression, 
 def draw_top_arm(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, count: int, rng: Generator
 ) -> int:
-    """Draw uniformly one of the ``count`` arms on offer of the highest score, except the arm ``without``.
+    """Return one of the arms on offer of the highest score, drawn uniformly; ``count`` is their number.
 
-    Return −1 if there are fewer than ``count``.
+    The arm ``without`` is left out. Returns −1 if there are fewer than ``count``.
     """
     best = -math.inf
     for arm in impression.arms:
@@ -194,7 +196,9 @@ def draw_top_arm(
 def choice_chance(
     state: WinnerStays.State, lane: int, impression: Impression, without: int, arm: int
 ) -> float:
-    """Return the probability that ``arm`` is the next arm of a duel, if the arm ``without`` may not be."""
+    """Return the probability that ``choose`` takes ``arm`` as its next arm, where ``without`` (or −1) is
+    taken already.
+    """
     stays, count = find_incumbent(state, lane, impression, without)
     if stays >= 0:
         return 1.0 if arm == stays else 0.0

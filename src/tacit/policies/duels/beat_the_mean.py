@@ -69,9 +69,9 @@ class State(NamedTuple):
 
 @kernel
 def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: float) -> None:
-    """Add an outcome (1 win, ½ tie, 0 loss) to the recent counts of an arm against a rival.
+    """Add an outcome (1 win, ½ tie, 0 loss) to an arm's recent counts against a rival.
 
-    Once the 8-bit counts are full, they are moved to the totals.
+    Counts that fill 8 bits are moved to the totals in ``met``.
     """
     comparisons = state.recent[lane, arm, rival, 1] + 1
     state.recent[lane, arm, rival, 0] += np.uint8(2.0 * outcome)
@@ -82,7 +82,7 @@ def count_comparison(state: State, lane: int, arm: int, rival: int, outcome: flo
 
 @kernel
 def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
-    """Move the recent comparisons of an arm with a rival to the totals in ``met``, and set them to 0."""
+    """Add an arm's recent comparisons with a rival to the totals in ``met``, and set them to 0."""
     for i in range(2):
         state.met[lane, arm, rival, i] += np.int64(state.recent[lane, arm, rival, i])
         state.recent[lane, arm, rival, i] = 0
@@ -90,7 +90,7 @@ def move_recent(state: State, lane: int, arm: int, rival: int) -> None:
 
 @kernel
 def update_bounds(state: State, lane: int) -> None:
-    """Store the least and the greatest share of wins in the working set in ``low`` and ``high``."""
+    """Recompute ``low`` and ``high``: the least and the greatest share of wins in the working set."""
     low, high = math.inf, -math.inf
     for i in range(state.working.size[lane]):
         value = state.means[lane, state.working.members[lane, i]]
@@ -101,16 +101,19 @@ def update_bounds(state: State, lane: int) -> None:
 
 @kernel
 def is_separated(state: State, lane: int) -> bool:
-    """True if the greatest share of wins exceeds the least by at least two confidence radii."""
+    """True if the greatest share of wins exceeds the least by at least two confidence radii: the worst arm is
+    eliminated.
+    """
     radius = state.radius[lane]
     return bool(state.low[lane] + radius <= state.high[lane] - radius)
 
 
 @kernel
 def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
-    """Set the confidence radius to kappa/√n, n the fewest comparisons of any arm in the working set.
+    """Set the confidence radius to kappa/√n, n being the fewest comparisons of any arm in the working set; 1
+    if n = 0.
 
-    It is 1 for n = 0. Also regroups the working set. Return True if n is at least ``enough``.
+    Also regroups the working set. Returns True if n is at least ``enough``.
     """
     least = working_set.regroup(state.working, lane, state.plays)
     state.radius[lane] = kappa / np.sqrt(least) if least > 0 else 1.0
@@ -119,9 +122,8 @@ def update_radius(state: State, lane: int, kappa: float, enough: int) -> bool:
 
 @kernel
 def find_arm(state: State, lane: int, value: float) -> int:
-    """Return the lowest index of an arm in the working set whose share of wins equals ``value``.
-
-    Return the number of arms if there is none.
+    """Return the lowest index of an arm in the working set with a share of wins of ``value``; the number of
+    arms if none.
     """
     lowest = state.means.shape[1]
     for i in range(state.working.size[lane]):
@@ -133,9 +135,10 @@ def find_arm(state: State, lane: int, value: float) -> int:
 
 @kernel
 def eliminate(state: State, lane: int, leaving: int) -> None:
-    """Remove an arm from the working set, and all comparisons with it from the counts of the remaining arms.
+    """Remove the arm ``leaving`` from the working set, and all comparisons with it from the other arms'
+    counts.
 
-    Their shares of wins and the bounds are computed again; an arm without comparisons has a share of ½.
+    Their shares of wins and the bounds are recomputed; an arm without comparisons has a share of ½.
     """
     working_set.remove_arm(state.working, lane, leaving, state.spent[lane])
     for i in range(state.working.size[lane]):
@@ -185,9 +188,10 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return a pair: an arm of the fewest comparisons and a random one, or the winner twice.
+        """Return a pair: an arm of the fewest comparisons and any arm of the working set; or the winner
+        twice.
 
-        If the needed arms are not on offer, draw two arms on offer at random.
+        If the needed arms are not on offer, two arms on offer are drawn at random.
         """
         winner = state.winner[lane]
         if winner < 0:
@@ -217,8 +221,8 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
         """Count a comparison for the left arm, and eliminate the worst arm if it is separated from the best.
 
-        Sets the winner once one arm is left or the limits are reached. Comparisons with eliminated arms, and
-        those after the winner is set, are ignored.
+        Sets the winner once one arm is left or a limit is reached. Ignores comparisons with eliminated arms,
+        and all comparisons after the winner is set.
         """
         arm, rival = outcome.shown
         # A late result about an eliminated arm is ignored.
@@ -339,14 +343,16 @@ class BeatTheMean(Elimination):
 
 
 def check_open_range(field: str, value: Any, high: float) -> float:
-    """Return ``value`` as a float in (0, high); raise InvalidValue, with the name ``field``, otherwise."""
+    """Return ``value`` as a float if it is in (0, high); raise InvalidValue otherwise. ``field`` names it in
+    the error.
+    """
     return checks.number(field, value, 0.0, math.nextafter(high, 0.0), open_low=True)
 
 
 def sample_size(arms: int, epsilon: float, delta: float, gamma: float = 1.0) -> int:
     """Return the comparisons per arm that a PAC guarantee needs: the smallest N = ⌈36γ⁶/ε²·ln(K³N/δ)⌉.
 
-    Iterated from below, which cannot step over the smallest solution.
+    The equation is iterated from below, which cannot step over its smallest solution.
 
     Parameters
     ----------
@@ -434,7 +440,9 @@ class BeatTheMeanPAC(Elimination):
     gamma: Annotated[float, float_range(1.0, 100.0)] = 1.0
 
     def __post_init__(self) -> None:
-        """Validate ``epsilon`` in (0, ½) and ``delta`` in (0, 1); raise InvalidValue otherwise."""
+        """Validate the hyperparameters; raise InvalidValue unless ``epsilon`` is in (0, ½) and ``delta`` in
+        (0, 1).
+        """
         super().__post_init__()
         set_field(self, "epsilon", check_open_range("epsilon", self.epsilon, 0.5))
         set_field(self, "delta", check_open_range("delta", self.delta, 1.0))

@@ -50,9 +50,9 @@ class State(NamedTuple):
 
 @kernel
 def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
-    """Return 1 if the candidate surely beats the arm, −1 if it surely loses, else 0.
+    """Return 1 if the candidate surely beats the arm, −1 if it surely loses to it, else 0.
 
-    Sure means that its share of wins differs from ½ by at least kappa/√n after n comparisons.
+    Sure means that the candidate's share of wins differs from ½ by at least kappa/√n after n comparisons.
     """
     n = state.plays[lane, arm]
     lead = state.wins[lane, arm] / n - 0.5
@@ -63,9 +63,10 @@ def compare_arm(state: State, lane: int, arm: int, kappa: float) -> int:
 
 @kernel
 def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) -> None:
-    """Make ``challenger`` the candidate, eliminate the former one, and reset the comparisons of all arms.
+    """Make ``challenger`` the candidate, eliminate the former candidate, and reset the comparisons of all
+    arms.
 
-    With ``prunes``, arms that the former candidate led are eliminated too.
+    With ``prunes``, the arms that the former candidate led are eliminated, too.
     """
     working, spent = state.working, state.spent[lane]
     # It leaves the working set to become the candidate, not because it lost.
@@ -82,9 +83,10 @@ def replace_candidate(state: State, lane: int, challenger: int, prunes: bool) ->
 
 @kernel
 def finish_sweep(state: State, lane: int, kappa: float, prunes: bool) -> None:
-    """After a sweep, eliminate the arms that surely lost; the clearest winner becomes the candidate.
+    """End a sweep: eliminate the arms that surely lost; the arm that most clearly beat the candidate replaces
+    it.
 
-    If no arm remains, the candidate is stored as the winner.
+    If no arm remains, the candidate becomes the winner.
     """
     working = state.working
     challenger, lowest = -1, math.inf
@@ -164,9 +166,10 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: State, lane: int, impression: Impression, rng: Generator) -> Any:
-        """Return the candidate and an arm of the fewest comparisons with it, or the winner twice.
+        """Return the candidate and an arm that it was compared with least often; or the winner twice.
 
-        Before the first comparison, or if the needed arms are not on offer, draw two arms on offer at random.
+        Before the first comparison, or if the needed arms are not on offer, two arms on offer are drawn at
+        random.
         """
         winner, candidate = state.winner[lane], state.candidate[lane]
         if winner >= 0:
@@ -205,10 +208,11 @@ class InterleavedFilter(working_set.EliminationPolicy, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
-        """Count a comparison of the candidate with an arm, and end the sweep if it is complete.
+        """Count a comparison of the candidate with an arm, and end the sweep if each arm was compared once.
 
-        The left arm of the first comparison becomes the candidate. Sets the winner when the budget is spent.
-        Comparisons with former candidates or eliminated arms, and those after the winner is set, are ignored.
+        The left arm of the first comparison becomes the candidate. When the budget is spent, the candidate
+        wins. Ignores comparisons with former candidates or eliminated arms, and all comparisons after the
+        winner is set.
         """
         left_arm, arm = outcome.shown
         if state.winner[lane] >= 0:

@@ -33,11 +33,12 @@ ANY_PAIR = 0.1
 
 @kernel
 def opening(state: DuelStandings, lane: int, arm: int, log_round: float, tail: float) -> float:
-    """Return the least reach with which a rival is eligible: by how much log horizon must exceed log round.
+    """Return the least reach that makes a rival eligible: log of the horizon over the round from which duels
+    pay off.
 
-    While the change test's walk of leader and rival is above 0, the rival is eligible at once, except for a
-    delay that grows with the duels not yet learned: otherwise all duels decided until one is learned would be
-    against it.
+    While the change test has evidence against the leader (a walk above 0), the rival is eligible at once,
+    except for a delay that grows with the duels not yet learned: otherwise all duels decided until one is
+    learned would be against it.
     """
     gap, walk = max(state.gates[lane, state.leader[lane], arm] - log_round, 0.0), state.walk[lane, arm]
     if walk > 0.0:
@@ -48,9 +49,9 @@ def opening(state: DuelStandings, lane: int, arm: int, log_round: float, tail: f
 
 @kernel
 def rival_gain(state: DuelStandings, lane: int, arm: int) -> float:
-    """Return the expected gain of a rival over the leader: the mean of max(0, its margin).
+    """Return the expected gain of a rival over the leader: the mean of max(0, its margin over the leader).
 
-    It is stored while the leader beats all others, else computed.
+    While the leader beats all others, it is stored and need not be computed.
     """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return standings.possible_gain(state.margins, lane, state.leader[lane], arm)
@@ -61,10 +62,10 @@ def rival_gain(state: DuelStandings, lane: int, arm: int) -> float:
 def find_open_rivals(
     state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, reach: float
 ) -> tuple[int, int, float]:
-    """Return the number of rivals eligible within ``reach``, the best of them, and the next opening.
+    """Return the number of rivals that are eligible within ``reach``, the best of them, and the next opening.
 
     The best one has the largest expected gain; it is −1 if none is eligible. The next opening is the least
-    reach beyond ``reach`` with which another rival is eligible; it is infinite if all are.
+    reach that makes a further rival eligible; infinity if all are.
     """
     count, best, most, beyond = 0, -1, -1.0, np.inf
     for arm in arms:
@@ -84,7 +85,9 @@ def find_open_rivals(
 def nth_rival(
     state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, reach: float, n: int
 ) -> int:
-    """Return the n-th rival, from 0, that is eligible within ``reach``; the leader if there are fewer."""
+    """Return rival number ``n``, from 0, of those eligible within ``reach``; the leader if there are
+    fewer.
+    """
     for arm in arms:
         if arm != state.leader[lane] and opening(state, lane, arm, log_round, tail) <= reach:
             if n == 0:
@@ -95,12 +98,14 @@ def nth_rival(
 
 @kernel
 def probe_chance(state: DuelStandings, lane: int, arms: Ints, arm: int) -> float:
-    """Return the probability of a duel of the leader with ``arm`` in a round without an eligible rival.
+    """Return the probability that the leader duels ``arm`` in a round without eligible rivals, to notice
+    changes.
 
-    Such duels, called probes, become rarer from round to round.
+    It falls with the number of rounds and with the distance of the two arms.
     """
     now = state.rounds[lane] + 1.0
     mean, _ = standings.pair_margin(state.margins, lane, state.leader[lane], arm)
+    # Mean number of rounds between two such duels.
     wait = 30.0 * np.sqrt(now * abs(mean) * (len(arms) - 1))
     return float(1.0 / max(wait, 0.1 * now, 1.0))
 
@@ -109,11 +114,11 @@ def probe_chance(state: DuelStandings, lane: int, arms: Ints, arm: int) -> float
 def draw_rival(
     state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, rng: Generator
 ) -> int:
-    """Return a rival for the leader, which beats all others; the leader itself if there is to be no duel.
+    """Return a rival for a leader that beats all others; the leader itself if there is to be no duel.
 
     A random reach decides which rivals are eligible. Of these, the one of the largest expected gain is
-    returned, or, with probability ``ANY_RIVAL``, any. If none is eligible, each other arm is returned with
-    its small :func:`probe_chance`.
+    returned or, with probability ``ANY_RIVAL``, any of them. If none is eligible, each other arm is returned
+    with its small :func:`probe_chance`.
     """
     leader = state.leader[lane]
     reach = -np.log(1.0 - rng.random()) / tail
@@ -137,21 +142,23 @@ def draw_rival(
 def rival_chance(
     state: DuelStandings, lane: int, arms: Ints, log_round: float, tail: float, arm: int
 ) -> float:
-    """Return the probability that :func:`draw_rival` returns ``arm``.
+    """Return the exact probability that :func:`draw_rival` returns ``arm``.
 
-    The reach r is drawn with P(r > x) = exp(−tail·x). Between two successive openings the eligible rivals
+    The reach r is drawn with P(r > x) = exp(−tail·x); between two successive openings, the eligible rivals
     are the same.
     """
     leader, total, remaining = state.leader[lane], 0.0, 1.0
     if arm != leader:
         low = opening(state, lane, arm, log_round, tail)
         above = np.exp(-tail * low)
+        # From opening to opening, ``above`` is the probability that the reach is at least ``low``.
         while above > 0.0:
             count, best, low = find_open_rivals(state, lane, arms, log_round, tail, low)
             beyond = np.exp(-tail * low)
             total += (above - beyond) * (ANY_RIVAL / count + (1.0 - ANY_RIVAL) * (best == arm))
             above = beyond
     _, _, soonest = find_open_rivals(state, lane, arms, log_round, tail, -1.0)
+    # The probability that no rival is eligible.
     probe_share = 1.0 - np.exp(-tail * soonest)
     for candidate in arms:
         if candidate != leader:
@@ -167,9 +174,8 @@ def rival_chance(
 
 @kernel
 def pair_gate(state: DuelStandings, lane: int, arm: int, rival: int) -> float:
-    """Return the log horizon from which duels of two arms pay off.
-
-    The stored gates are used if they are up to date.
+    """Return the logarithm of the horizon from which duels of two arms pay off; stored while some arm is not
+    beaten.
     """
     if state.beaten[lane] < state.walk.shape[1] - 1:
         return float(state.gates[lane, arm, rival])
@@ -178,10 +184,11 @@ def pair_gate(state: DuelStandings, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def count_opponents(state: DuelStandings, lane: int, arms: Ints, left_arm: int, log_round: float) -> Duel:
-    """Return the number of possible opponents of an arm, and the one of most wins in the workspace.
+    """Return the number of arms worth a duel with ``left_arm``, and the one that beats most arms.
 
-    Opponents are arms whose gate is at most ``log_round``. Of equal wins, the one of the lowest gate is
-    returned; ``left_arm`` itself if there are none.
+    They are the arms whose gate is at most ``log_round``. The workspace must hold the number of arms that
+    each arm beats. Of equal ones, the arm of the lowest gate is returned; ``left_arm`` itself if there are
+    none.
     """
     wins, count, best, least = state.room[0, 0], 0, left_arm, np.inf
     for arm in arms:
@@ -197,14 +204,16 @@ def count_opponents(state: DuelStandings, lane: int, arms: Ints, left_arm: int, 
 
 @kernel
 def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) -> tuple[int, int, int]:
-    """Return the first arm of a duel if no arm beats all, the number of its opponents, and the best of them.
+    """Return the first arm of a duel if no arm beats all others, the number of its opponents, and the best of
+    them.
 
-    The workspace must be 0 before, and is 0 afterwards. The first arm is the one that may beat most arms: the
-    leader, unless another may beat more. There are no opponents once no other arm may beat more arms than the
-    leader surely does.
+    The first arm is the leader, unless another arm may beat more arms than it. There are no opponents once no
+    arm may beat more arms than the leader surely does. The workspace must be clear before, and is cleared
+    afterwards.
     """
     margins, wins, possible_wins = state.margins, state.room[0, 0], state.room[0, 1]
     standings.count_wins(state, lane, arms)
+    # An arm may beat another if it seems better, or if the pair is still worth a duel.
     for i in range(len(arms)):
         possible_wins[arms[i]] += wins[arms[i]]
         for j in range(i):
@@ -237,7 +246,9 @@ def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) 
 
 @kernel
 def nth_opponent(state: DuelStandings, lane: int, arms: Ints, left_arm: int, log_round: float, n: int) -> int:
-    """Return the n-th possible opponent of an arm, from 0; the arm itself if there are fewer."""
+    """Return opponent number ``n``, from 0, of the arms worth a duel with ``left_arm``; ``left_arm`` if there
+    are fewer.
+    """
     for arm in arms:
         if arm != left_arm and pair_gate(state, lane, left_arm, arm) <= log_round:
             if n == 0:
@@ -278,9 +289,10 @@ class DuelPlan(NamedTuple):
 
 @kernel
 def plan_duel(state: DuelStandings, lane: int, arms: Ints, tail: float) -> DuelPlan:
-    """Return the deterministic part of the next duel: the first arm, its opponents, and the shares of draws.
+    """Return the part of the next duel that is not random: the first arm, its opponents, and the shares of
+    draws.
 
-    A count of −1 opponents says that the leader beats all others and its rival is still to be drawn.
+    −1 opponents mean that the leader beats all others, and that its rival is still to be drawn.
     """
     now = state.rounds[lane] + 1.0
     if len(arms) == 1:
@@ -296,7 +308,7 @@ def plan_duel(state: DuelStandings, lane: int, arms: Ints, tail: float) -> DuelP
 
 @kernel
 def draw_duel(state: DuelStandings, lane: int, arms: Ints, plan: DuelPlan, rng: Generator) -> Duel:
-    """Draw the pair of a duel by its plan, or from all arms; which arm is left is drawn too."""
+    """Return the pair of a duel, drawn by its plan or from all arms; which arm is left is drawn, too."""
     if plan.share > 0.0 and rng.random() < plan.share:
         first, second = int(rng.random() * len(arms)), int(rng.random() * (len(arms) - 1))
         return arms[first], arms[second + (1 if second >= first else 0)]
@@ -406,7 +418,7 @@ class HorizonDraw(DuelPolicy):
         return DuelStandings.blank(lanes, self.arm_count)
 
     def enrol(self, state: DuelStandings, lanes: int, known: int) -> None:
-        """Update the leaders of all lanes that have one for arms that were added."""
+        """Update the leader of each of the first ``lanes`` lanes after arms were added."""
         for lane in range(lanes):
             if state.leader[lane] >= 0:
                 standings.update_leader(state, lane, np.arange(self.arm_count))
@@ -415,7 +427,7 @@ class HorizonDraw(DuelPolicy):
     def choose(
         params: HorizonDraw, state: DuelStandings, lane: int, impression: Impression, rng: Generator
     ) -> Duel:
-        """Return a pair drawn by :func:`draw_duel`: the leader and a rival, or the leader twice."""
+        """Return a pair drawn by :func:`draw_duel`: mostly the leader and a rival, or the leader twice."""
         return draw_duel(
             state, lane, impression.arms, plan_duel(state, lane, impression.arms, params.tail), rng
         )
@@ -437,7 +449,7 @@ class HorizonDraw(DuelPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
-        """Write a drawn pair into ``action`` and return its propensity."""
+        """Fill ``action`` with a drawn pair, and return its propensity."""
         arms = impression.arms
         plan = plan_duel(state, lane, arms, params.tail)
         action[0], action[1] = draw_duel(state, lane, arms, plan, rng)
@@ -447,12 +459,14 @@ class HorizonDraw(DuelPolicy):
     def count_open(
         params: HorizonDraw, state: DuelStandings, lane: int, arm: int, hits: int, plays: int
     ) -> None:
-        """Add to the number of duels that are decided but not yet learned."""
+        """Add ``plays`` to the number of duels that are not learned yet, in units of 1/1024; negative when
+        one is learned.
+        """
         state.open[lane] += plays
 
     @staticmethod
     def learn(params: HorizonDraw, state: DuelStandings, lane: int, outcome: Outcome) -> None:
-        """Count a round, and learn a decided duel: update the change test, the margins and the leader.
+        """Count a round; from a decided duel, update the test for changes, the margins and the leader.
 
         A tie, or a duel of an arm with itself, only counts a round.
         """

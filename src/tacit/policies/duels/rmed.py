@@ -114,7 +114,7 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def choose(params: RMED1, state: State, lane: int, impression: Impression, rng: Generator) -> Duel:
-        """Return the pair to duel: a pair that never met, else the next arm of the pass and its opponent."""
+        """Return two arms that never met; once all have met, the next arm of the pass and its opponent."""
         # Until round ``alone`` the pass is one arm that duels itself, so nothing needs to be computed.
         if state.rounds[lane] < state.alone[lane] and has_all_arms(state, lane, impression):
             return state.best[lane], state.best[lane]
@@ -153,10 +153,11 @@ class RMED1(DuelPolicy):
 
     @staticmethod
     def learn(params: RMED1, state: State, lane: int, outcome: Outcome) -> None:
-        """Count a duel for both arms, update the evidence, and end the left arm's turn in the pass.
+        """Count a duel for both arms, update the evidence against them, and end the left arm's turn in the
+        pass.
 
-        A first meeting of a pair takes no turn. Duels of the best arm with itself in a foreseen solo pass
-        only count a round.
+        A first meeting of two arms takes no turn. While the best arm is known to be alone in the pass, its
+        duels with itself only count a round.
         """
         left_arm, right_arm = outcome.shown
         state.rounds[lane] += 1.0
@@ -179,15 +180,14 @@ class RMED1(DuelPolicy):
 
 @kernel
 def has_all_arms(state: RMED1.State, lane: int, impression: Impression) -> bool:
-    """True if all arms are on offer, and none was added since the solo pass was foreseen."""
+    """True if all arms are on offer, and no arm was added since ``alone`` was computed."""
     return bool(len(impression.arms) == state.met.shape[1] == state.among[lane])
 
 
 @kernel
 def draw_unmet_pair(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> Duel:
-    """Draw two arms on offer that have never met; return (−1, −1) if there are none.
-
-    The search starts at a random arm.
+    """Return two arms on offer that have never met, searched from a random arm on; (−1, −1) if there are
+    none.
     """
     arms = impression.arms
     total = state.met.shape[1]
@@ -216,7 +216,7 @@ def is_unmet(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> bo
 
 @kernel
 def has_unmet(state: RMED1.State, lane: int, impression: Impression, left_arm: int) -> bool:
-    """True if an arm has not yet met every other arm on offer."""
+    """True if there is an arm on offer that ``left_arm`` has not met."""
     if state.met[lane, left_arm] < state.met.shape[1] - 1.0:
         for right_arm in impression.arms:
             if is_unmet(state, lane, left_arm, right_arm):
@@ -228,8 +228,8 @@ def has_unmet(state: RMED1.State, lane: int, impression: Impression, left_arm: i
 def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Duel) -> float:
     """Return the probability that :func:`draw_unmet_pair` returns a pair.
 
-    The search goes from a random arm to the next suitable one, so an arm's probability is proportional to its
-    distance from the suitable arm before it.
+    The search goes from a random arm on to the first suitable one, so an arm's probability is proportional to
+    its distance from the suitable arm before it.
     """
     arms, count = impression.arms, len(impression.arms)
     left_arm, right_arm = pair
@@ -250,7 +250,7 @@ def unmet_chance(state: RMED1.State, lane: int, impression: Impression, pair: Du
 
 @kernel
 def draw_least_evidence(state: RMED1.State, lane: int, impression: Impression, rng: Generator) -> int:
-    """Return the arm on offer with the least evidence against being best; of equal ones, draw one."""
+    """Return the arm on offer with the least evidence against being best; ties are broken at random."""
     best, leader, ties = math.inf, -1, 0.0
     for arm in impression.arms:
         evidence = state.evidence[lane, arm]
@@ -267,10 +267,10 @@ def draw_least_evidence(state: RMED1.State, lane: int, impression: Impression, r
 def draw_opponent(
     state: RMED1.State, lane: int, impression: Impression, left_arm: int, best: int, rng: Generator
 ) -> int:
-    """Return the arm that the left arm duels (algorithm 2), drawing among equal ones.
+    """Return the arm that the left arm duels (algorithm 2); ties are broken at random.
 
-    It is ``best`` if this arm is not beaten by the left arm, else the arm that beats the left arm most;
-    ``best`` if no arm does.
+    It is ``best``, the arm of least evidence, if the left arm does not beat it or no arm beats the left arm;
+    else the arm that beats the left arm most.
     """
     wins = state.wins[lane]
     if best != left_arm and wins[left_arm, best] <= wins[best, left_arm]:
@@ -312,7 +312,9 @@ def opponent_chance(
 
 @kernel
 def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int) -> None:
-    """Recompute a pair's terms n·kl(μ, ½) from its wins, and the sums of evidence against its two arms."""
+    """Recompute a pair's terms n·kl(μ, ½) of the evidence from its wins, and the evidence against its two
+    arms.
+    """
     won, lost = state.wins[lane, left_arm, right_arm], state.wins[lane, right_arm, left_arm]
     # The evidence I against an arm is the sum of these terms.
     term = (won + lost) * bernoulli_kl(won / (won + lost), 0.5)
@@ -329,10 +331,10 @@ def update_evidence(state: RMED1.State, lane: int, left_arm: int, right_arm: int
 
 @kernel
 def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm: int, slack: float) -> None:
-    """End the left arm's turn, and select the arms for the next pass; start that pass once this one is over.
+    """End the left arm's turn, select arms for the next pass, and start that pass if this one is over.
 
-    An arm is selected if its evidence is within ln t + ``slack`` of the least. The start of a pass also
-    updates the forecast of solo passes.
+    An arm is selected if its evidence is within ln t + ``slack`` of the least. When a pass starts, ``alone``
+    is recomputed.
     """
     state.waiting[lane, left_arm] = 0.0
     least = math.inf
@@ -340,6 +342,7 @@ def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm:
         least = min(least, state.evidence[lane, arm])
     # Algorithm 1: an arm whose evidence is within ln t + f(K) of the least may still be the best.
     limit = least + np.log(state.rounds[lane]) + slack
+    # The pass is over if no arm on offer still waits for its turn.
     over = True
     for arm in impression.arms:
         if state.waiting[lane, arm] > 0.0:
@@ -356,9 +359,10 @@ def finish_turn(state: RMED1.State, lane: int, impression: Impression, left_arm:
 
 @kernel
 def foresee_solo_pass(state: RMED1.State, lane: int, slack: float) -> None:
-    """Store in ``alone`` the round until which one arm, which beats all others, is alone in the pass.
+    """If one arm is alone in the pass and beats all others, store until which round (``alone``) this will be
+    so.
 
-    Stores this arm and the number of arms too. Nothing changes if there is no such arm.
+    Stores the arm (``best``) and the number of arms (``among``), too. Otherwise nothing changes.
     """
     least, second, best = math.inf, math.inf, -1
     unmet = 0.0
@@ -374,4 +378,5 @@ def foresee_solo_pass(state: RMED1.State, lane: int, slack: float) -> None:
     if least == 0.0 < second and unmet == 0.0 and waiting == state.waiting[lane, best]:
         state.best[lane] = best
         state.among[lane] = state.met.shape[1]
+        # Until then no other arm is within ln t + ``slack``.
         state.alone[lane] = np.exp(second - slack)

@@ -51,20 +51,22 @@ class Margins(NamedTuple):
 
 @kernel
 def net_wins(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return an arm's counted wins over a rival minus its losses against it, in their own duels."""
+    """Return an arm's wins over a rival minus its losses against it, in duels of these two."""
     return float(margins.wins[lane, arm, rival] - margins.wins[lane, rival, arm])
 
 
 @kernel
 def signed_margin(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return a number with the sign of an arm's mean margin over a rival: above 0 if the arm seems better."""
+    """Return a number with the sign of an arm's mean margin over a rival: above 0 if the arm is probably
+    better.
+    """
     mean = margins.mean[lane]
     return float(mean[arm] - mean[rival] + 2.0 * PAIR_VARIANCE * net_wins(margins, lane, arm, rival))
 
 
 @kernel
 def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
-    """Return posterior mean and variance of an arm's margin over a rival: its win probability minus ½."""
+    """Return the posterior mean and variance of an arm's margin over a rival: its win probability minus ½."""
     covariance = margins.covariance[lane]
     duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
     shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
@@ -76,7 +78,9 @@ def pair_margin(margins: Margins, lane: int, arm: int, rival: int) -> tuple[floa
 
 @kernel
 def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[float, float]:
-    """Return what a pair's duels say on its difference of utilities: precision, and precision times mean."""
+    """Return the evidence of a pair's own duels about its difference of utilities: precision, and precision ×
+    mean.
+    """
     duels = margins.wins[lane, arm, rival] + margins.wins[lane, rival, arm]
     shrinkage = 1.0 / (1.0 + 4.0 * PAIR_VARIANCE * duels)
     return 4.0 * shrinkage * duels, 2.0 * shrinkage * net_wins(margins, lane, arm, rival)
@@ -86,9 +90,11 @@ def pair_evidence(margins: Margins, lane: int, arm: int, rival: int) -> tuple[fl
 def update_utilities(
     margins: Margins, lane: int, arm: int, rival: int, precision: float, linear: float
 ) -> None:
-    """Update the utilities' mean and covariance with a Gaussian observation of arm's minus rival's utility.
+    """Update mean and covariance of the utilities, in place, with an observed difference of two arms'
+    utilities.
 
-    The observation has the given ``precision``; ``linear`` is precision · observed value.
+    The difference, ``arm`` minus ``rival``, was observed with Gaussian noise of the given ``precision``;
+    ``linear`` is precision × observed value.
     """
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
@@ -115,7 +121,9 @@ def update_utilities(
 
 @kernel
 def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outcome: float) -> None:
-    """Learn the outcome of a duel (1: the left arm wins, ½: tie): add to the wins, update the utilities."""
+    """Learn the outcome of a duel (1: the left arm won, ½: tie): add to the wins, and update the
+    utilities.
+    """
     before, linear_before = pair_evidence(margins, lane, left_arm, right_arm)
     margins.wins[lane, left_arm, right_arm] += max(2.0 * outcome - 1.0, 0.0)
     margins.wins[lane, right_arm, left_arm] += max(1.0 - 2.0 * outcome, 0.0)
@@ -125,7 +133,9 @@ def count_duel(margins: Margins, lane: int, left_arm: int, right_arm: int, outco
 
 @kernel
 def fade_pairs(margins: Margins, lane: int, most: float) -> None:
-    """Scale each pair's wins down to at most ``most`` duels, keeping their share, and refit the utilities."""
+    """Scale the wins of each pair with more than ``most`` duels down to ``most``, and refit the utilities to
+    all wins.
+    """
     wins, arms = margins.wins[lane], margins.mean.shape[1]
     margins.mean[lane] = 0.0
     margins.covariance[lane] = 0.0
@@ -146,8 +156,8 @@ def fade_pairs(margins: Margins, lane: int, most: float) -> None:
 def duel_gate(margins: Margins, lane: int, arm: int, rival: int) -> float:
     """Return the logarithm of the horizon from which more duels of two arms pay off.
 
-    It weighs the cost of the duels against the possible gain (Lai 1988). It is at most twice the lead of the
-    better arm in the pair's own duels: two arms without a lead in them duel, however sure other pairs are.
+    It weighs the cost of duels against their possible gain (Lai 1988). It is at most twice the lead of the
+    better arm in the pair's own duels: two arms without a lead in these duel, however sure other pairs are.
     """
     mean, variance = pair_margin(margins, lane, arm, rival)
     net_lead = net_wins(margins, lane, arm, rival)
@@ -157,7 +167,9 @@ def duel_gate(margins: Margins, lane: int, arm: int, rival: int) -> float:
 
 @kernel
 def possible_gain(margins: Margins, lane: int, arm: int, rival: int) -> float:
-    """Return the expected gain of the arm that seems worse over the other: the mean of max(0, its margin)."""
+    """Return the expected gain if the arm that seems worse is better after all: the mean of max(0, its
+    margin).
+    """
     mean, variance = pair_margin(margins, lane, arm, rival)
     deviation = np.sqrt(variance)
     x = abs(mean) / deviation
@@ -229,9 +241,9 @@ class DuelStandings(NamedTuple):
 
 @kernel
 def count_wins(state: DuelStandings, lane: int, arms: Ints) -> None:
-    """Add to the workspace how many of the arms on offer each of them beats by the mean margins.
+    """Write to the workspace how many of the arms on offer each of them beats, by the mean margins.
 
-    ``room[0, 0]`` must be 0 before; ties count for neither arm.
+    ``state.room[0, 0]`` must be 0 before; ties count for neither arm.
     """
     wins = state.room[0, 0]
     for i in range(len(arms)):
@@ -245,7 +257,10 @@ def count_wins(state: DuelStandings, lane: int, arms: Ints) -> None:
 
 @kernel
 def find_leader(state: DuelStandings, lane: int, arms: Ints) -> int:
-    """Return the arm of most wins in the workspace; of equal ones the present leader, else by utility."""
+    """Return the arm that beats most arms, by the counts in the workspace.
+
+    Of equal ones it is the present leader, else the one of the highest mean utility.
+    """
     wins, mean, present = state.room[0, 0], state.margins.mean[lane], state.leader[lane]
     best = arms[0]
     for arm in arms:
@@ -270,10 +285,12 @@ def beats_all(state: DuelStandings, lane: int, arms: Ints) -> bool:
 
 @kernel
 def update_walk(state: DuelStandings, lane: int, rival: int, outcome: float) -> None:
-    """Update the change test of the leader against a rival with an outcome (1: the leader wins, ½: tie).
+    """Update the test for changes with a duel of the leader and a rival (``outcome`` 1: the leader won, ½:
+    tie).
 
-    The test's walk grows with surprising losses of the leader. If it is above the alarm level after at least
-    three duels, most duels of all pairs are forgotten and all walks are set to 0.
+    The rival's walk rises when the leader loses unexpectedly, and falls otherwise, down to 0. Above the alarm
+    level, after at least three duels of the two, most duels of all pairs are forgotten, and all walks are set
+    to 0.
     """
     margins, leader = state.margins, state.leader[lane]
     mean, _ = pair_margin(margins, lane, leader, rival)
@@ -291,9 +308,10 @@ def update_walk(state: DuelStandings, lane: int, rival: int, outcome: float) -> 
 
 @kernel
 def update_leader(state: DuelStandings, lane: int, arms: Ints) -> None:
-    """Find the leader among ``arms`` again, and update the stored gates and gains of its duels.
+    """Find the leader among ``arms``, and recompute the stored gates and gains of duels.
 
-    A new leader sets all walks of the change test to 0. Also updates ``beaten`` and ``soonest``.
+    Also recomputes ``beaten`` and ``soonest``. If the leader changes, all walks of the test for changes are
+    set to 0.
     """
     count_wins(state, lane, arms)
     leader = find_leader(state, lane, arms)

@@ -55,7 +55,7 @@ def is_member(working: WorkingSet, lane: int, arm: int) -> bool:
 
 @dispatch.kernel
 def swap_places(working: WorkingSet, lane: int, arm: int, place: int) -> None:
-    """Move an arm to an index of ``members``; the arm there moves to the first arm's index."""
+    """Exchange an arm with the arm at index ``place`` of ``members``."""
     members, places = working.members, working.place
     displaced, old_place = members[lane, place], places[lane, arm]
     members[lane, place], members[lane, old_place] = arm, displaced
@@ -64,9 +64,9 @@ def swap_places(working: WorkingSet, lane: int, arm: int, place: int) -> None:
 
 @dispatch.kernel
 def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
-    """Remove an arm from the working set and store ``moment``, the number of comparisons so far, as its time.
+    """Remove an arm from the working set, and store ``moment``, the number of comparisons so far.
 
-    A ``moment`` of −1 says that the arm was not eliminated. ``regroup`` must follow.
+    A ``moment`` of −1 says that the arm was not eliminated. The caller calls :func:`regroup` next.
     """
     working.size[lane] -= 1
     swap_places(working, lane, arm, working.size[lane])
@@ -75,9 +75,10 @@ def remove_arm(working: WorkingSet, lane: int, arm: int, moment: int) -> None:
 
 @dispatch.kernel
 def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
-    """Move the arms with the fewest comparisons to the front and store their number.
+    """Move the arms with the fewest comparisons to the front of ``members``, and store their number in
+    ``due``.
 
-    Return the fewest comparisons that an arm has. ``plays`` has the number of comparisons by arm.
+    Returns the fewest comparisons that an arm has. ``plays`` has the number of comparisons by arm.
     """
     size = working.size[lane]
     least = plays[lane, working.members[lane, 0]]
@@ -97,9 +98,8 @@ def regroup(working: WorkingSet, lane: int, plays: Ints) -> int:
 
 @dispatch.kernel
 def mark_compared(working: WorkingSet, lane: int, arm: int) -> bool:
-    """Count an arm of the fewest comparisons as compared; return True once all of these have been.
-
-    Other arms change nothing.
+    """Count an arm as compared, if it has the fewest comparisons; return True once all such arms were
+    compared.
     """
     if working.place[lane, arm] < working.due[lane]:
         working.due[lane] -= 1
@@ -112,9 +112,9 @@ def draw_arm(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool,
     rng: Generator,
 ) -> int:  # fmt: skip
-    """Draw an arm on offer uniformly from the working set; −1 if there is none.
+    """Return an arm on offer, drawn uniformly from the working set; −1 if there is none.
 
-    ``fewest`` restricts the draw to the arms of the fewest comparisons.
+    With ``fewest``, it is drawn from the arms of the fewest comparisons.
     """
     if len(impression.arms) == working.members.shape[1]:
         count = working.due[lane] if fewest else working.size[lane]
@@ -136,7 +136,10 @@ def draw_arm(
 def draw_pair(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, rng: Generator
 ) -> tuple[int, int]:
-    """Draw an arm of the fewest comparisons and any arm of the working set; −1 and −1 if none is on offer."""
+    """Return two arms, drawn uniformly: one of the fewest comparisons, and any one of the working set.
+
+    Both are −1 if none is on offer.
+    """
     if len(impression.arms) == working.members.shape[1]:
         # The fraction of one draw is a second draw, with a resolution of 2⁻⁵³ · ``due``.
         place = rng.random() * working.due[lane]
@@ -152,7 +155,7 @@ def draw_pair(
 def draw_chance(
     working: WorkingSet, lane: int, plays: Ints, impression: Impression, fewest: bool, arm: int
 ) -> float:
-    """Return the probability that ``draw_arm`` returns ``arm``; −1 stands for no arm."""
+    """Return the probability that :func:`draw_arm` returns ``arm``, where −1 stands for no arm."""
     matches, ties, least = 0, 0, MANY
     for candidate in impression.arms:
         if is_member(working, lane, candidate):
@@ -178,7 +181,7 @@ def is_on_offer(impression: Impression, arm: int) -> bool:
 
 @dispatch.kernel
 def draw_any_pair(impression: Impression, rng: Generator) -> tuple[int, int]:
-    """Draw two arms on offer, uniformly and independently; they may be the same."""
+    """Return two arms on offer, drawn uniformly and independently; they may be the same."""
     count = len(impression.arms)
     left_arm = impression.arms[int(rng.random() * count)]
     return int(left_arm), int(impression.arms[int(rng.random() * count)])

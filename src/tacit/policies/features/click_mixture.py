@@ -38,7 +38,9 @@ from tacit.policies.features.gaussian import (
 
 @kernel
 def get_component(state: Any, lane: int, k: int, split: int) -> mixture.Component:
-    """Return component ``k`` of a lane, with views of its posterior: updates change the state."""
+    """Return component ``k`` of a lane, whose arrays are views into the state: an update of them changes the
+    state.
+    """
     mean, root, offsets = state.mean[lane, k], state.root[lane, k], state.offsets
     offset_terms = offsets.mean[lane, k], offsets.variance[lane, k], offsets.slope[lane, k]
     return mixture.Component(
@@ -131,7 +133,7 @@ class ClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: State, lane: int) -> mixture.MixtureBelief:
-        """Return the beliefs of a lane's component of the largest weight, and all weights.
+        """Return a lane's beliefs by its component of the largest weight, and the weights of all components.
 
         Parameters are in units of unscaled features.
         """
@@ -145,7 +147,7 @@ class ClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
+        """Return posterior draws of each arm's click probability, of shape (draws, arms on offer)."""
         rows = mixture.read_offer(state.inputs, lane, impression, self.split, self.width)
         every = range(len(rows))
         arm_rows = np.array([mixture.find_arm_row(state.inputs, lane, impression, place) for place in every])
@@ -158,12 +160,17 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def choose(params: ClickMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the largest mean + z·deviation of its logit, with one random z for all arms."""
+        """Return the arm with the largest mean + z·deviation of its logit, with one random z for all arms;
+        see ``line``.
+        """
         return choose_coupled(params, state, lane, impression, rng)
 
     @staticmethod
     def line(params: ClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation of the logit of the arm at a place on offer, over all components."""
+        """Return the mean and standard deviation of the logit of an arm, over all components.
+
+        ``place`` is the arm's number on offer. Each component counts by its weight.
+        """
         h, v, x = state.room[lane, 0], state.room[lane, 1], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
         mixture.read_features(state.inputs, lane, impression, place, params.split, x)
@@ -174,6 +181,7 @@ class ClickMixture(mixture.Mixture):
                 arm_logit = mixture.compute_logit(
                     get_component(state, lane, k, params.split), arm_row, x, h, mixture.CLICK
                 )
+                # Variance of the component's logit, by its parameters and the arm's offset.
                 s = project(state.root[lane, k], h, v) + arm_logit.by_offset**2 * arm_logit.variance
                 # Updated component by component (West 1979): differences of squares would cancel.
                 total += weight
@@ -187,7 +195,8 @@ class ClickMixture(mixture.Mixture):
     def learn(params: ClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         """Update every component, its weight and its offset of the shown arm with the reward.
 
-        In the first 100 decisions, the scaling of features is fitted before; new arms are added to the table.
+        Before that, the scaling of features is fitted to the arms on offer (in the first 100 decisions), and
+        arms that were not seen before are added to the table of arms.
         """
         impression, weights, x = outcome.impression, state.weight[lane], state.room[lane, 2]
         place = find_place(impression.arms, outcome.shown)
@@ -207,7 +216,9 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def restart(params: ClickMixture, state: State, lane: int) -> None:
-        """Reset a lane to the prior: components, weights, offsets of arms and the scaling of features."""
+        """Reset a lane to the prior: components, their weights, offsets of arms and the scaling of
+        features.
+        """
         first = mixture.first_component(state.mean.shape[2], params.split)
         for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], mixture.prior_variance(k))
@@ -219,7 +230,7 @@ class ClickMixture(mixture.Mixture):
 
     @staticmethod
     def believed(params: ClickMixture, state: State, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer: its weighted mean over components."""
+        """Return the click probability of an arm on offer, averaged over components by weight."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         mixture.read_features(state.inputs, lane, impression, place, params.split, x)
@@ -259,52 +270,58 @@ class SharedModels(NamedTuple):
 
 @kernel
 def key_variance(k: int, j: int, split: int) -> float:
-    """Return the prior variance of a key's deviation δ in parameter ``j`` of component ``k``."""
+    """Return the prior variance of a key's deviation from the shared parameter ``j`` of component ``k``.
+
+    It is a quarter of the shared parameter's prior variance.
+    """
     shared_variance = 0.25 if mixture.hides(k) and j == split - 1 else mixture.prior_variance(k)
     return DEVIATION_SHARE * shared_variance
 
 
 @kernel
 def fill_centre(state: Any, lane: int, split: int) -> None:
-    """Fill ``state.centre`` of a lane with the posterior mean of the key's parameters, by component.
+    """Fill ``state.centre`` with the posterior mean of a key's parameters in each component of weight above
+    0.
 
-    Components of weight 0 are left out. Overwrites the workspace.
+    It is the key's own mean, given the shared parameters at their mean. Overwrites the workspace.
     """
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
-            root, v, room = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
+            root, v, work = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
             for j in range(len(v)):
-                room[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
-            project(root, room, v)
+                work[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
+            project(root, work, v)
             for j in range(len(v)):
                 state.centre[lane, k, j] = state.mean[lane, k, j] + dot(root[j], v)
 
 
 @kernel
 def logit_variances(state: Any, lane: int, k: int, split: int) -> tuple[float, float]:
-    """Return the variance of a logit due to the key's deviation, and due to the shared parameters.
+    """Return two parts of a logit's variance: from the key's own deviation, and from the shared parameters
+    θ₀.
 
-    ``room[0]`` has the gradient h; ``room[1]`` gets Sᵀh, ``room[3]`` the gradient by θ₀, and
-    ``room[4]`` that times the root of θ₀'s covariance.
+    ``work[0]`` must hold the logit's gradient h. Fills ``work[1]`` with Sᵀh for the root S of the key's
+    covariance, ``work[3]`` with the gradient by θ₀, and ``work[4]`` with that times the root of θ₀'s
+    covariance.
     """
-    room, root = state.room[lane], state.root[lane, k]
-    key_part = project(root, room[0], room[1])
+    work, root = state.room[lane], state.root[lane, k]
+    key_part = project(root, work[0], work[1])
     for j in range(len(root)):
-        room[3, j] = dot(root[j], room[1]) / key_variance(k, j, split)
-    return key_part, project(state.shared.root[0, k], room[3], room[4])
+        work[3, j] = dot(root[j], work[1]) / key_variance(k, j, split)
+    return key_part, project(state.shared.root[0, k], work[3], work[4])
 
 
 @kernel
 def learn_component(state: Any, lane: int, k: int, split: int, reward: float) -> float:
-    """Update component ``k`` with a reward of the arm whose features are in ``room[2]``.
+    """Update component ``k`` with a reward of the arm whose features are in ``work[2]``.
 
-    Return the logarithm of the probability that the component gave to the click or to none. If it is known
-    whether the result was seen, examination and relevance are learned separately.
+    Returns the log-probability that the component gave to the click or its absence. If it is known whether
+    the result was seen (codes UNSEEN, SKIPPED), examination and relevance are learned separately.
     """
     if reward >= 0.0 or not mixture.hides(k):
         return observe_component(state, lane, k, split, max(reward, 0.0), mixture.CLICK)
-    room = state.room[lane]
-    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, True, 0.0, room[0], mixture.CLICK)
+    work = state.room[lane]
+    logit, _ = mixture.tangent(work[2], state.centre[lane, k], split, True, 0.0, work[0], mixture.CLICK)
     key_part, shared_part = logit_variances(state, lane, k, split)
     observe_component(state, lane, k, split, reward - UNSEEN, mixture.EXAMINATION)
     if reward == SKIPPED:
@@ -315,21 +332,23 @@ def learn_component(state: Any, lane: int, k: int, split: int, reward: float) ->
 
 @kernel
 def observe_component(state: Any, lane: int, k: int, split: int, reward: float, kind: int) -> float:
-    """Update shared and key parameters of component ``k`` with an observation of the features ``room[2]``.
+    """Update shared and key parameters of component ``k`` with one observation, 0 to 1, of the features in
+    ``work[2]``.
 
-    ``kind`` is CLICK, RELEVANCE or EXAMINATION. Return the logarithm of the observation's probability before.
+    ``kind`` says of what: CLICK, RELEVANCE or EXAMINATION. Returns the log-probability of the observation
+    before the update.
     """
-    shared, room = state.shared, state.room[lane]
-    logit, _ = mixture.tangent(room[2], state.centre[lane, k], split, mixture.hides(k), 0.0, room[0], kind)
+    shared, work = state.shared, state.room[lane]
+    logit, _ = mixture.tangent(work[2], state.centre[lane, k], split, mixture.hides(k), 0.0, work[0], kind)
     key_part, shared_part = logit_variances(state, lane, k, split)
     c, gain = logistic_step(logit, key_part + shared_part, reward)
     # The observation minus its mean for θ₀ = 0, times c.
-    off = gain * (1.0 + c * (key_part + shared_part)) + c * dot(room[3], shared.mean[0, k])
+    off = gain * (1.0 + c * (key_part + shared_part)) + c * dot(work[3], shared.mean[0, k])
     apply_observation(
-        shared.mean[0, k], shared.root[0, k], room[4], shared_part, c / (1.0 + c * key_part), gain
+        shared.mean[0, k], shared.root[0, k], work[4], shared_part, c / (1.0 + c * key_part), gain
     )
     apply_observation(
-        state.mean[lane, k], state.root[lane, k], room[1], key_part, c, off / (1.0 + c * key_part)
+        state.mean[lane, k], state.root[lane, k], work[1], key_part, c, off / (1.0 + c * key_part)
     )
     return mixture.log_predictive(logit, key_part + shared_part, reward)
 
@@ -395,7 +414,9 @@ class HybridClickMixture(mixture.Mixture):
     )
 
     def init(self, lanes: int) -> Any:
-        """Return the initial state: priors of shared parameters and of deviations, and equal weights."""
+        """Return the initial state: priors of the shared parameters and of keys' deviations, and equal
+        weights.
+        """
         width, shape = self.width, (mixture.COMPONENTS, self.width)
         common = SharedModels(
             np.zeros((1, *shape)),
@@ -415,7 +436,8 @@ class HybridClickMixture(mixture.Mixture):
         return state
 
     def posterior(self, state: Any, lane: int) -> mixture.MixtureBelief:
-        """Return the beliefs about a key of the component with the largest weight, and all weights.
+        """Return the beliefs about a key by the component of the largest weight, and the weights of all
+        components.
 
         Parameters are in units of unscaled features.
         """
@@ -423,6 +445,7 @@ class HybridClickMixture(mixture.Mixture):
         k = int(np.argmax(weights))
         root, common = state.root[lane, k], state.shared.root[0, k]
         key_variances = [key_variance(k, j, self.split) for j in range(len(root))]
+        # The key's parameters given θ₀ are normal; ``follows`` is the derivative of their mean by θ₀.
         follows = root @ root.T / np.array(key_variances)
         mean = state.mean[lane, k] + follows @ state.shared.mean[0, k]
         covariance = root @ root.T + follows @ common @ common.T @ follows.T
@@ -432,7 +455,9 @@ class HybridClickMixture(mixture.Mixture):
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards for a key from the posterior, of shape (draws, offered)."""
+        """Return posterior draws of each arm's click probability for a key, of shape (draws, arms on
+        offer).
+        """
         shared, width, split = state.shared, self.width, self.split
         rows = mixture.read_offer(shared.inputs, 0, impression, split, width)
         samples = []
@@ -470,9 +495,9 @@ class HybridClickMixture(mixture.Mixture):
 
     @staticmethod
     def line(params: HybridClickMixture, state: State, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation of the logit of the arm at a place on offer, over all components.
+        """Return the mean and standard deviation of the logit of an arm, over all components.
 
-        ``state.centre`` must be filled; the workspace is overwritten.
+        ``place`` is the arm's number on offer. ``state.centre`` must be filled; the workspace is overwritten.
         """
         h, x = state.room[lane, 0], state.room[lane, 2]
         total, mean, variance = 0.0, 0.0, 0.0
@@ -494,13 +519,13 @@ class HybridClickMixture(mixture.Mixture):
     def learn(params: HybridClickMixture, state: State, lane: int, outcome: Outcome) -> None:
         """Update the shared and the key's parameters of every component, and the weights, with the reward.
 
-        In the first 100 decisions, the scaling of features is fitted before.
+        Before that, in the first 100 decisions, the scaling of features is fitted to the arms on offer.
         """
         impression, shared = outcome.impression, state.shared
-        weights, room = shared.weight[0], state.room[lane]
+        weights, work = shared.weight[0], state.room[lane]
         place = find_place(impression.arms, outcome.shown)
-        mixture.measure_offer(shared.inputs, 0, impression, params.split, room[2])
-        mixture.read_features(shared.inputs, 0, impression, place, params.split, room[2])
+        mixture.measure_offer(shared.inputs, 0, impression, params.split, work[2])
+        mixture.read_features(shared.inputs, 0, impression, place, params.split, work[2])
         fill_centre(state, lane, params.split)
         for k in range(mixture.COMPONENTS):
             if weights[k] > 0.0:
@@ -510,11 +535,11 @@ class HybridClickMixture(mixture.Mixture):
                 weights[k] = -np.inf
         mixture.normalize(weights)
         clear(state.centre[lane])
-        clear(room)
+        clear(work)
 
     @staticmethod
     def restart(params: HybridClickMixture, state: State, lane: int) -> None:
-        """Reset the deviations of a key to the prior; shared parameters, weights and scaling stay."""
+        """Reset a key's deviations to the prior; shared parameters, weights and scaling stay."""
         for k in range(mixture.COMPONENTS):
             reset(state.mean[lane, k], state.root[lane, k], 1.0)
             for j in range(state.mean.shape[2]):
@@ -524,7 +549,7 @@ class HybridClickMixture(mixture.Mixture):
     def believed(
         params: HybridClickMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer: its weighted mean over components."""
+        """Return the click probability of an arm on offer, averaged over components by weight."""
         place, chance = find_place(impression.arms, arm), 0.0
         h, x = state.room[lane, 0], state.room[lane, 2]
         fill_centre(state, lane, params.split)

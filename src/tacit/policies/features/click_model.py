@@ -32,9 +32,10 @@ UNSEEN, SKIPPED = -2.0, -1.0
 
 
 def with_seen(rewards: Floats, seen: Floats) -> Floats:
-    """Return rewards with the codes for seen and unseen results, as kernels read them.
+    """Return rewards, with 0 replaced by the codes UNSEEN and SKIPPED where it is known whether the result
+    was seen.
 
-    ``seen`` is 1 for yes, 0 for no, NaN for unknown. A reward above 0 implies that its result was
+    ``seen`` is 1 for yes, 0 for no, NaN for unknown. Rewards above 0 stay, as they imply that the result was
     seen.
 
     Examples
@@ -70,7 +71,7 @@ def encode_seen(policy: Policy, rewards: Floats, seen: Sequence[bool | None]) ->
 
 @kernel
 def find_place(arms: Ints, arm: int) -> int:
-    """Return the place of an arm among the arms on offer; 0 if it is not on offer."""
+    """Return the place of an arm index among the arms on offer; 0 if it is not on offer."""
     if arm < len(arms) and arms[arm] == arm:
         return arm
     for i in range(len(arms)):
@@ -108,7 +109,9 @@ class ClickModel(FeaturePolicy, abstract=True):
     examination_dim: int = 0
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters; ``examination_dim`` may be 0 only if the policy needs none."""
+        """Validate the hyperparameters; raise InvalidValue if ``examination_dim`` is 0 but the policy needs
+        such features.
+        """
         super().__post_init__()
         least = int(self.needs_examination)
         dim = checks.integer("examination_dim", self.examination_dim, least, MAX_DIM)
@@ -145,9 +148,9 @@ DRAWS = ("parameters", "coupled")
 def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
     r"""Return the arm with the largest mean + z·deviation, with one random z = \|N(0, 1)\| for all arms.
 
-    Mean and deviation are those of the kernel ``line``; equal lines are drawn uniformly. If rounding makes
-    the scores of different lines equal, the line with the larger deviation goes first, so that no arm is
-    played whose line is never the highest.
+    Mean and deviation are those of the policy's kernel ``line``; ties between equal lines are broken at
+    random. If rounding makes the scores of different lines equal, the line with the larger deviation wins, so
+    that no arm is played whose line is never the highest.
     """
     z, tie = abs(rng.standard_normal()), rng.random()
     best, high, wide, ties, leader = -np.inf, -np.inf, -np.inf, 0.0, 0
@@ -169,7 +172,8 @@ def choose_coupled(params: Any, state: Any, lane: int, impression: Impression, r
 def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: Impression, arm: int) -> float:
     """Return the exact probability that :func:`choose_coupled` returns ``arm``.
 
-    It is that of the interval of z on which the arm's line is the highest, divided among equal lines.
+    It is the probability of the interval of z on which the arm's line is the highest, divided among equal
+    lines.
     """
     chosen_mean, chosen_deviation = line(params, state, lane, impression, find_place(impression.arms, arm))
     low, high, ties = 0.0, np.inf, 0.0
@@ -187,7 +191,9 @@ def compute_coupled_propensity(params: Any, state: Any, lane: int, impression: I
 
 
 def draw_field() -> Any:
-    """Return the dataclass field ``draw`` of a policy that can draw either way, default ``parameters``."""
+    """Return a dataclass field ``draw``, by default ``parameters``, for policies that can also draw
+    ``coupled``.
+    """
     return field(default=DRAWS[0], metadata={"later": True})
 
 
@@ -202,7 +208,7 @@ class Coupled(ClickModel, abstract=True):
     kernels: ClassVar[tuple[Any, ...]] = ClickModel.kernels + dispatch.COUPLED_KERNELS
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters; mark the policy as randomized if one number is drawn for all arms.
+        """Validate the hyperparameters; with ``draw="coupled"``, propensities are known and may be logged.
 
         Raises InvalidValue for an unknown ``draw``.
         """

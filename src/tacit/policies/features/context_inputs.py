@@ -37,9 +37,9 @@ LARGEST = 1e30
 
 @kernel
 def dot_single(x: Singles, y: Singles) -> np.float32:
-    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, in eight parallel sums.
+    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, in single precision.
 
-    They become vector instructions, and the order of additions is the same on all machines.
+    Eight parallel sums become vector instructions, and the order of additions is the same on all machines.
     """
     zero = np.float32(0.0)
     a, b, c, d, e, f, g, h = zero, zero, zero, zero, zero, zero, zero, zero
@@ -67,10 +67,10 @@ def add_times(x: Singles, factor: np.float32, y: Singles) -> None:
 
 @kernel
 def multiply_columns(columns: Singles, x: Singles, y: Singles) -> None:
-    """Fill ``y`` with the inner products of ``x`` with the rows of a matrix, stored by columns.
+    """Fill ``y`` with the product of a matrix and ``x``; ``columns`` has a row for each column of the matrix.
 
-    Eight columns at a time: the loop over rows becomes vector instructions, and the order of additions
-    is the same on all machines.
+    Eight columns are added at a time: so the loop over ``y`` becomes vector instructions, and the order of
+    additions is the same on all machines.
     """
     for k in range(len(y)):
         y[k] = np.float32(0.0)
@@ -92,7 +92,7 @@ def multiply_columns(columns: Singles, x: Singles, y: Singles) -> None:
 
 
 class EventBuffer(NamedTuple):
-    """A buffer of the first events.
+    """The first events of each model, which are learned again whenever the scaling of contexts changes.
 
     Attributes
     ----------
@@ -122,9 +122,11 @@ class EventBuffer(NamedTuple):
 def store_event(
     buffer: EventBuffer, model: int, event: int, context: Floats, arm: int, reward: float
 ) -> None:
-    """Store context, arm and reward of an event at index ``event`` of a model's buffer.
+    """Store an event at index ``event`` of a model's buffer: its context, minus the first context, arm and
+    reward.
 
-    Only the numbers of the context that the model reads are stored; event 0 also sets the origin.
+    Only as many numbers of the context are stored as the model reads. Event 0 sets the context that is
+    subtracted.
     """
     for j in range(buffer.origin.shape[1]):
         if event == 0:
@@ -144,7 +146,7 @@ def load_context(buffer: EventBuffer, model: int, event: int, context: Floats) -
 
 @kernel
 def is_due(events: int) -> bool:
-    """Return whether the scaling is fitted after this number of events: 8, 16, 32, 64 and so on."""
+    """True if the scaling is to be fitted after this number of events: 8, 16, 32, 64 and so on."""
     due = FIRST_FIT
     while due < events:
         due *= 2
@@ -179,7 +181,7 @@ class Scaling(NamedTuple):
 
 @kernel
 def is_change(off: float, number: float) -> bool:
-    """Return whether a difference ``off`` from a number is more than rounding."""
+    """True if a difference ``off`` from ``number`` is more than a rounding error."""
     return off > 1e-12 * abs(number) + 1.0 / LARGEST
 
 
@@ -206,9 +208,10 @@ def fit_scales(scaling: Scaling, buffer: EventBuffer, model: int, events: int) -
 
 @kernel
 def notice_changes(scaling: Scaling, model: int, context: Floats) -> None:
-    """Set the factor of each number that was constant and differs in this context.
+    """Set the factor of each number that was constant so far and differs in this context, so that it is read
+    from now on.
 
-    The new factor scales the difference to 3.
+    The difference is scaled to 3.
     """
     for j in range(scaling.mean.shape[1]):
         off = abs(context[j] - scaling.mean[model, j])
@@ -218,7 +221,7 @@ def notice_changes(scaling: Scaling, model: int, context: Floats) -> None:
 
 @kernel
 def scale_context(scaling: Scaling, model: int, context: Floats, scaled: Singles) -> None:
-    """Fill ``scaled`` with the scaled numbers of a context, as many as it holds, clipped to [−5, 5]."""
+    """Fill ``scaled`` with the first numbers of a context, scaled to a common size and clipped to [−5, 5]."""
     for j in range(len(scaled)):
         off = (context[j] - scaling.mean[model, j]) * scaling.factor[model, j]
         scaled[j] = np.float32(min(max(off, -FURTHEST), FURTHEST))
@@ -226,9 +229,10 @@ def scale_context(scaling: Scaling, model: int, context: Floats, scaled: Singles
 
 @kernel
 def zero_missing(flags: Ints, context: Floats, scaled: Singles) -> None:
-    """Set scaled numbers to 0, the average, where the context flags them as missing.
+    """Set scaled numbers to 0, the average, where the context says that they are missing.
 
-    ``flags`` has for each number the index of its missing flag in the context, or −1.
+    ``flags`` has for each number the index, in the context, of the flag that is 1 if it is missing; −1 for
+    none.
     """
     for j in range(len(scaled)):
         if flags[j] >= 0 and context[flags[j]] != 0.0:
@@ -240,7 +244,7 @@ def zero_missing(flags: Ints, context: Floats, scaled: Singles) -> None:
 
 @kernel
 def begin_directions(directions: Singles) -> None:
-    """Fill directions with fixed pseudo-random numbers, by a linear congruential generator."""
+    """Fill directions with fixed pseudo-random numbers in [−1, 1), where the subspace iteration starts."""
     number = 1
     for k in range(len(directions)):
         for j in range(directions.shape[1]):
@@ -250,7 +254,7 @@ def begin_directions(directions: Singles) -> None:
 
 @kernel
 def orthonormalise(directions: Singles) -> None:
-    """Orthonormalise rows, in place, by Gram–Schmidt, twice because of rounding."""
+    """Make the rows of ``directions`` orthonormal, in place, by Gram–Schmidt, twice because of rounding."""
     for k in range(len(directions)):
         for _ in range(2):
             for before in range(k):
@@ -263,9 +267,9 @@ def orthonormalise(directions: Singles) -> None:
 
 @kernel
 def accumulate_products(directions: Singles, turned: Singles, scaled: Singles) -> np.float32:
-    """Add a scaled context times its inner product with each direction to the rows of ``turned``.
+    """Add a scaled context's contribution to (covariance × directions), in place; return its squared length.
 
-    Return the context's squared length.
+    Row k of ``turned`` grows by the context times its inner product with direction k.
     """
     for k in range(len(directions)):
         add_times(scaled, dot_single(directions[k], scaled), turned[k])
@@ -282,9 +286,11 @@ def find_directions(
     scaled: Singles,
     turned: Singles,
 ) -> None:
-    """Approximate the directions of largest variance of the first ``events`` contexts by subspace iteration.
+    """Find the directions of largest variance of the first ``events`` contexts, approximately, by subspace
+    iteration.
 
-    They replace ``scaling.directions`` of the model; ``raw``, ``scaled`` and ``turned`` are overwritten.
+    They are written to ``scaling.directions`` of the model; ``raw``, ``scaled`` and ``turned`` are
+    workspaces.
     """
     directions = scaling.directions[model]
     begin_directions(directions)
@@ -312,7 +318,8 @@ def find_directions(
 
 @kernel
 def fill_features(scaling: Scaling, model: int, scaled: Singles, features: Singles) -> None:
-    """Fill ``features`` from a scaled context: 1, its leading directions, and the residual outside of them.
+    """Fill ``features`` with 1, a scaled context's coordinates along the leading directions, and its
+    residual.
 
     Without leading directions, they are 1 and the scaled numbers.
     """

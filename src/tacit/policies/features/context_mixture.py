@@ -42,28 +42,33 @@ MARGIN = 0.1
 
 @kernel
 def read_context(state: ContextState, model: int, context: Floats, flags: Ints | None) -> None:
-    """Fill the workspace with a context, scaled and clipped, its features, and their squares and products.
+    """Fill the workspace from a context: its scaled numbers, their features, and the features' squares and
+    products.
 
-    Missing fields, by ``flags``, count as average.
+    Missing numbers, by ``flags``, count as average.
     """
-    room, scaling = state.room, state.measure
-    context_inputs.scale_context(scaling, model, context, room.scaled[0])
+    work, scaling = state.room, state.measure
+    context_inputs.scale_context(scaling, model, context, work.scaled[0])
     if flags is not None:
-        context_inputs.zero_missing(flags, context, room.scaled[0])
-    context_inputs.fill_features(scaling, model, room.scaled[0], room.features[0])
-    dense = context_models.context_layout(len(room.scaled[0])).dense
-    context_models.fill_products(room.features[0], dense, room.squares[0], room.products[0])
+        context_inputs.zero_missing(flags, context, work.scaled[0])
+    context_inputs.fill_features(scaling, model, work.scaled[0], work.features[0])
+    dense = context_models.context_layout(len(work.scaled[0])).dense
+    context_models.fill_products(work.features[0], dense, work.squares[0], work.products[0])
 
 
 @kernel
 def mix_belief(state: Any, model: int, arm: int, base: Base) -> tuple[float, float]:
-    """Return mean and variance of an arm's logit in the workspace's context, over the hypotheses in use."""
-    models, room, weights = state.models, state.room, state.tally.weights[model]
+    """Return the mean and variance of an arm's logit in the workspace's context, averaged over hypotheses by
+    weight.
+
+    Hypotheses of negligible weight are left out; ``base`` is the prior of a new arm's constant.
+    """
+    models, work, weights = state.models, state.room, state.tally.weights[model]
     least, total = context_weights.weight_in_use(weights)
     mean, square = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         if weights[h] >= least:
-            logit, variance = context_models.compute_belief(models, room, model, arm, h, base)
+            logit, variance = context_models.compute_belief(models, work, model, arm, h, base)
             mean += weights[h] / total * logit
             square += weights[h] / total * (variance + logit * logit)
     return mean, square - mean * mean
@@ -71,9 +76,10 @@ def mix_belief(state: Any, model: int, arm: int, base: Base) -> tuple[float, flo
 
 @kernel
 def draw_lines(params: Any, state: Any, lane: int, impression: Impression) -> None:
-    """Fill ``state.room.lines`` with mean and deviation of each offered arm's logit, over all hypotheses.
+    """Fill ``state.room.lines`` with the mean and deviation of each offered arm's logit, over all hypotheses.
 
-    Nothing is drawn at random; the deviation is multiplied by 0.7. An arm's level for the key is added.
+    Deviations are multiplied by 0.7. With levels by key, the arm's level is added. Despite its name, it draws
+    no random numbers.
     """
     model = lane if params.per_key else 0
     read_context(state, model, impression.context, params.flags)
@@ -89,9 +95,10 @@ def draw_lines(params: Any, state: Any, lane: int, impression: Impression) -> No
 
 @kernel
 def check_signals(state: ContextState, model: int, context: Floats, margin: float | None) -> None:
-    """Handle a warning if a signal of the context is unusual, and update the signals' usual ranges.
+    """If a signal of the context is unusual, restart the recent hypothesis; add the signals to their usual
+    ranges.
 
-    Do nothing if ``margin`` is None.
+    Do nothing if ``margin`` is None. Signals are the last numbers of the context.
     """
     read = state.room.raw.shape[1]
     if margin is not None and is_unusual(state.tally.announced.usual, margin, context[read:]):
@@ -103,7 +110,9 @@ def check_signals(state: ContextState, model: int, context: Floats, margin: floa
 
 @kernel
 def expected_click(state: ContextState, model: int, arm: int) -> float:
-    """Return the mean probability of a click on an arm in the workspace's context, over all hypotheses."""
+    """Return the probability of a click on an arm in the workspace's context, averaged over hypotheses by
+    weight.
+    """
     base, mean = context_weights.compute_base(state.tally, model), 0.0
     for h in range(context_models.HYPOTHESES):
         logit, variance = context_models.compute_belief(state.models, state.room, model, arm, h, base)
@@ -115,15 +124,15 @@ def expected_click(state: ContextState, model: int, arm: int) -> float:
 def refit_scaling(state: ContextState, model: int, events: int, prior: Any) -> None:
     """Fit the scaling to the first ``events`` contexts in the buffer, and reset the model to its prior.
 
-    The caller must learn the events again.
+    The caller must learn these events again.
     """
-    room, buffer, scaling = state.room, state.kept, state.measure
+    work, buffer, scaling = state.room, state.kept, state.measure
     context_inputs.fit_scales(scaling, buffer, model, events)
     if scaling.directions.shape[1] > 0:
         context_inputs.find_directions(
-            scaling, buffer, model, events, room.raw[0], room.scaled[0], room.turned[0]
+            scaling, buffer, model, events, work.raw[0], work.scaled[0], work.turned[0]
         )
-    context_weights.forget_all(state, model, context_models.context_layout(len(room.raw[0])), prior)
+    context_weights.forget_all(state, model, context_models.context_layout(len(work.raw[0])), prior)
 
 
 @dataclass(frozen=True)
@@ -236,7 +245,9 @@ class ContextMixture(PriorsPolicy):
     key_levels: Flag = field(default=True, kw_only=True, metadata=ADDED_LATER)
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters; set the canonical schema and the dimensions that follow from it."""
+        """Validate the hyperparameters; normalize the schema, and set ``context_dim`` and ``signals_dim``
+        from it.
+        """
         set_field(self, "context", normalize_schema("context", self.context))
         set_field(self, "context_dim", resolve_context_dim(self.context, self.context_dim))
         super().__post_init__()
@@ -254,12 +265,12 @@ class ContextMixture(PriorsPolicy):
 
     @param
     def by_arm(self) -> bool:
-        """Whether each arm has a spread of rewards of its own."""
+        """Whether each arm has its own estimate of the spread of its rewards."""
         return self.spread == "arm"
 
     @param
     def by_key(self) -> bool:
-        """Whether arms have levels by key; not where each key has a model of its own."""
+        """Whether arms have a level for each key; never if each key has a model of its own."""
         return self.key_levels and not self.per_key
 
     @property
@@ -269,17 +280,23 @@ class ContextMixture(PriorsPolicy):
 
     @param
     def signal_margin(self) -> float | None:
-        """Margin of a warning by signals; None without signals, so that compiled loops omit the check."""
+        """Distance from the usual range at which a signal is unusual; None without signals, so that loops
+        omit the check.
+        """
         return MARGIN if self.signals_dim else None
 
     @param
     def prior(self) -> Floats | None:
-        """Priors of arms, as normal observations of their constants; None without priors."""
+        """Priors of arms as pairs of precision and precision × mean of their constants; None without
+        priors.
+        """
         return context_models.prior_observations(read_prior_counts(self)) if self.priors else None
 
     @param
     def flags(self) -> Ints | None:
-        """For each column the index of its missing flag, or -1; None if contexts are numbers."""
+        """For each number of a context the index of the flag that says that it is missing, or −1; None
+        without a schema.
+        """
         flags = find_missing_flags(self.context)
         return None if flags is None else flags[: self.read_dim]
 
@@ -317,7 +334,7 @@ class ContextMixture(PriorsPolicy):
         )
 
     def beliefs_in(self, state: ContextState, lane: int, contexts: Floats) -> ContextBeliefs:
-        """Return the beliefs about each arm in each of many contexts, for reports.
+        """Return the beliefs about each arm in each of many contexts, for reports; the state does not change.
 
         Parameters
         ----------
@@ -331,7 +348,9 @@ class ContextMixture(PriorsPolicy):
         return beliefs._replace(logits=beliefs.logits + mean, variances=beliefs.variances + variance)
 
     def _read_levels(self, state: Any, lane: int, arms: Ints) -> Floats:
-        """Return mean and variance of the levels of arms for a key, of shape (2, arms)."""
+        """Return the mean and variance of arms' levels for a key, of shape (2, arms); zeros if there are no
+        levels.
+        """
         if not self.by_key:
             return np.zeros((2, len(arms)))
         return np.array([key_levels.mix_level(state.levels, lane, arm) for arm in arms]).T
@@ -339,7 +358,9 @@ class ContextMixture(PriorsPolicy):
     def reward_draws(
         self, state: ContextState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards in a context, of shape (draws, offered)."""
+        """Return posterior draws of each arm's click probability in a context, of shape (draws, arms on
+        offer).
+        """
         model = lane if self.per_key else 0
         base, weights = context_weights.compute_base(state.tally, model), state.tally.weights[model]
         read_context(state, model, impression.context, self.flags)
@@ -364,9 +385,8 @@ class ContextMixture(PriorsPolicy):
     def choose(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return the arm with the highest mean + 0.7·z·deviation of its logit.
-
-        z is random, the same for all arms.
+        """Return the arm with the highest mean + 0.7·z·deviation of its logit, with one random z for all
+        arms.
         """
         draw_lines(params, state, lane, impression)
         arm = choose_coupled(params, state, lane, impression, rng)
@@ -382,7 +402,7 @@ class ContextMixture(PriorsPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
-        """Fill ``action`` with the arm of the highest mean + 0.7·z·deviation; return its propensity."""
+        """Fill ``action`` with the arm that ``choose`` would return; return its propensity."""
         draw_lines(params, state, lane, impression)
         action[0] = choose_coupled(params, state, lane, impression, rng)
         place = find_place(impression.arms, action[0])
@@ -394,7 +414,7 @@ class ContextMixture(PriorsPolicy):
     def line(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, place: int
     ) -> Any:
-        """Return mean and deviation of the arm at a place on offer, as :func:`draw_lines` left them."""
+        """Return the mean and deviation of the arm at a place on offer, which :func:`draw_lines` stored."""
         return state.room.lines[0, place, 0], state.room.lines[0, place, 1]
 
     @staticmethod
@@ -410,11 +430,12 @@ class ContextMixture(PriorsPolicy):
 
     @staticmethod
     def learn(params: ContextMixture, state: Any, lane: int, outcome: Outcome) -> None:
-        """Update all hypotheses about the shown arm and their weights with the reward.
+        """Update the shown arm under each hypothesis, and the hypotheses' weights, with the reward.
 
-        The first 128 events are also stored; when a fit of the scaling is due, all of them are learned again.
+        The first 128 events are also stored; when a fit of the scaling is due, all stored events are learned
+        again. Where keys have levels, the arm's level for the key is updated, too.
         """
-        model, context, room = lane if params.per_key else 0, outcome.impression.context, state.room
+        model, context, work = lane if params.per_key else 0, outcome.impression.context, state.room
         events = int(state.tally.rounds[model])
         first = events
         if events < context_inputs.BUFFER_SIZE:
@@ -428,11 +449,11 @@ class ContextMixture(PriorsPolicy):
             arm, reward = outcome.shown, outcome.reward
             if events < context_inputs.BUFFER_SIZE:
                 arm, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
-                context_inputs.load_context(state.kept, model, event, room.raw[0])
+                context_inputs.load_context(state.kept, model, event, work.raw[0])
             else:
-                for j in range(room.raw.shape[1]):
-                    room.raw[0, j] = context[j]
-            read_context(state, model, room.raw[0], params.flags)
+                for j in range(work.raw.shape[1]):
+                    work.raw[0, j] = context[j]
+            read_context(state, model, work.raw[0], params.flags)
             times = 1.0
             if not context_weights.is_binary(state.tally, model, reward):
                 mean = expected_click(state, model, arm)
@@ -445,9 +466,9 @@ class ContextMixture(PriorsPolicy):
                 logit, variance = mix_belief(state, model, arm, base)
                 key_levels.learn_level(state.levels, lane, arm, logit, variance, reward, times)
             context_weights.learn_event(
-                state, model, arm, reward, times, context_models.context_layout(room.raw.shape[1])
+                state, model, arm, reward, times, context_models.context_layout(work.raw.shape[1])
             )
-        context_models.clear_workspace(room)
+        context_models.clear_workspace(work)
 
 
 # ---- Beliefs in many contexts at once
@@ -482,7 +503,8 @@ class ContextBeliefs(NamedTuple):
         return float(self.weights[context_models.NO_EFFECT])
 
     def contributions(self) -> Floats:
-        """Return the contribution of each number to each arm's log-odds, relative to an average context.
+        """Return how much each number of a context adds to each arm's log-odds, compared with an average
+        context.
 
         Returns
         -------
@@ -501,7 +523,7 @@ def compute_beliefs(
     contexts: Floats,
     flags: Ints | None,
 ) -> ContextBeliefs:
-    """Return the beliefs of one model in many contexts, for reports; the state is not changed.
+    """Return the beliefs of one model in many contexts, for reports; the state does not change.
 
     Parameters
     ----------
@@ -539,9 +561,9 @@ def compute_beliefs(
 
 
 def _variances(models: Models, model: int, x: Floats, dense: int) -> Floats:
-    """Return the variance of the logit of each arm under each hypothesis, of shape (contexts, arms, 4).
+    """Return the variance of each arm's logit under each hypothesis, of shape (contexts, arms, 4).
 
-    ``x`` has a row of features for each context, of which the first ``dense`` have full covariances.
+    ``x`` has a row of features for each context; the first ``dense`` features have full covariances.
     """
     # The lower triangle column by column is the upper one row by row.
     column, row = np.triu_indices(dense)
@@ -559,7 +581,7 @@ def _variances(models: Models, model: int, x: Floats, dense: int) -> Floats:
 def _constant_variances(models: Models, model: int) -> Floats:
     """Return the variance of each arm's constant under each hypothesis, of shape (arms, 4).
 
-    Before an arm's first event, it is the precision of its prior.
+    For an arm before its first event, it is the precision of its prior instead.
     """
     narrow = models.narrow[model, :, :1]
     return np.column_stack([models.spread[model, :, :, 0], narrow]).astype(float)
@@ -575,7 +597,8 @@ def _first_constants(models: Models, model: int, base: Base) -> Any:
 def _slopes(weights: Floats, means: Floats, directions: Floats) -> Floats:
     """Return the slope of each arm's logit in each scaled number of a context, of shape (arms, d).
 
-    It is averaged over hypotheses by ``weights``.
+    It is the mean over hypotheses, by ``weights``. Slopes along leading ``directions`` are turned back to
+    numbers.
     """
     mixed: Floats = np.tensordot(weights, means, (0, 1))[:, 1:]
     if not len(directions):

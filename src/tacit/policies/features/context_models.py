@@ -84,7 +84,9 @@ class Design(NamedTuple):
 
 @kernel
 def context_layout(dim: int) -> Design:
-    """Return the layout for a context of length ``dim``, with a model for each arm."""
+    """Return the layout of features for contexts of ``dim`` numbers, where each arm has a model of its
+    own.
+    """
     leading = min(dim, LEADING)
     dense, residual = 1 + leading, dim if dim > LEADING else 0
     return Design(dim, leading, dense, dense, residual, residual, 0, 0, SCALES, SCALES, 0, None)
@@ -92,13 +94,22 @@ def context_layout(dim: int) -> Design:
 
 @kernel
 def prior_variance(layout: Design, h: int, i: int) -> np.float32:
-    """Return the prior variance of parameter ``i`` under hypothesis ``h``, by its place in the layout."""
+    """Return the prior variance of parameter ``i`` under hypothesis ``h``.
+
+    It depends on the block of the layout that the parameter is in: item or context features alone, the user
+    alone, the place on offer, or products with features of the user. A block's total variance is spread over
+    its features.
+    """
+    # ``row`` is the user feature that the parameter's feature is multiplied by (0: none), ``at`` its place in
+    # the item block.
     row, at = i // layout.wide, i % layout.wide
+    # Diagonal features: first the residual's, then the item block times further directions of the user.
     if i >= layout.dense:
         further = i - layout.dense - layout.residual * (1 + layout.crossed)
         row, at = 1, further % layout.wide
         if further < 0:
             row, at = (i - layout.dense) // layout.residual, 1 + layout.order
+    # The deviation of a logit due to the block, and the number of features that share it.
     scale, spread_over = layout.scales[h], 1
     if row > 0:
         scale, spread_over = layout.across[h], layout.user
@@ -144,7 +155,9 @@ class Workspace(NamedTuple):
 
     @classmethod
     def empty(cls, arms: int, layout: Design) -> Workspace:
-        """Return a workspace of zeros for a number of arms and a layout."""
+        """Return a workspace of zeros, large enough for ``arms`` arms on offer and the features of a
+        layout.
+        """
         dim, dense, lean = layout.dim, layout.dense, layout.lean
         features, squares, along = np.zeros((3, 1, dense + lean), np.float32)
         return cls(
@@ -167,22 +180,23 @@ def clear_row(row: Singles) -> None:
 
 
 @kernel
-def clear_workspace(room: Workspace) -> None:
-    """Set all arrays of the workspace but ``turned`` to zeros."""
-    clear_row(room.raw[0])
-    clear_row(room.scaled[0])
-    clear_row(room.features[0])
-    clear_row(room.squares[0])
-    clear_row(room.along[0])
-    clear_row(room.products[0])
-    for i in range(room.lines.shape[1]):
-        room.lines[0, i, 0] = 0.0
-        room.lines[0, i, 1] = 0.0
+def clear_workspace(work: Workspace) -> None:
+    """Set all arrays of the workspace to zeros, except ``turned``, which is overwritten before use."""
+    clear_row(work.raw[0])
+    clear_row(work.scaled[0])
+    clear_row(work.features[0])
+    clear_row(work.squares[0])
+    clear_row(work.along[0])
+    clear_row(work.products[0])
+    for i in range(work.lines.shape[1]):
+        work.lines[0, i, 0] = 0.0
+        work.lines[0, i, 1] = 0.0
 
 
 @kernel
 def fill_products(x: Singles, dense: int, squares: Singles, products: Singles) -> None:
-    """Fill ``squares`` and ``products`` from the features ``x``, of which ``dense`` have full covariances.
+    """Fill ``squares`` and ``products`` from the features ``x``, of which the first ``dense`` have full
+    covariances.
 
     The inner product of ``products`` with a packed covariance is the variance of the logit.
     """
@@ -190,6 +204,7 @@ def fill_products(x: Singles, dense: int, squares: Singles, products: Singles) -
         squares[i] = x[i] * x[i]
     k = 0
     for j in range(dense):
+        # Column j of the lower triangle: x_j·x_j, then 2·x_j·x_i, as each entry stands for two of the matrix.
         column, tail, twice = products[k : k + dense - j], x[j:dense], x[j] + x[j]
         column[0] = squares[j]
         for i in range(1, len(column)):
@@ -268,12 +283,14 @@ def prior_observations(counts: Floats) -> Floats:
 
 @kernel
 def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: float) -> None:
-    """Set a packed covariance of ``dense`` features, and the variances after it, to a hypothesis's prior.
+    """Set ``spread``, a packed covariance of ``dense`` features and then variances, to the prior of
+    hypothesis ``h``.
 
-    The first number becomes ``precision``, that of the constant's prior observation.
+    Its first number becomes ``precision``, of the prior observation of the arm's constant.
     """
     clear_row(spread)
     k = 0
+    # Only variances are not 0: the diagonal of the packed triangle, then the numbers after it.
     for j in range(dense + len(spread) - dense * (dense + 1) // 2):
         spread[k] = prior_variance(layout, h, j)
         k += max(dense - j, 1)
@@ -282,7 +299,10 @@ def fill_prior(spread: Singles, layout: Design, h: int, dense: int, precision: f
 
 @kernel
 def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, prior: Floats | None) -> None:
-    """Reset an arm to its prior under hypothesis ``h``; it then has had no event."""
+    """Reset an arm to its prior under hypothesis ``h``; its next event counts as its first.
+
+    ``prior`` has the prior observations of arms' constants, or is None.
+    """
     precision, pull = 0.0, 0.0
     if prior is not None:
         precision, pull = prior[arm, 0], prior[arm, 1]
@@ -300,9 +320,10 @@ def forget_arm(models: Models, model: int, arm: int, h: int, layout: Design, pri
 
 @kernel
 def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
-    """Copy the recent hypothesis's beliefs about an arm to the other hypotheses, as far as they fit.
+    """Replace the other hypotheses' beliefs about an arm by the recent hypothesis's.
 
-    With the place in the order offered as a feature, the last hypothesis keeps its variances.
+    The last hypothesis takes only the numbers that it has; it keeps its own if the place on offer is a
+    feature.
     """
     source, spread = models.mean[model, arm, RECENT], models.spread[model, arm, RECENT]
     narrow, k, dense = models.narrow[model, arm], 0, layout.dense
@@ -315,6 +336,7 @@ def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
     for h in range(FULL):
         for i in range(len(spread)):
             models.spread[model, arm, h, i] = spread[i]
+    # The last hypothesis stores variances only: the diagonal of the packed covariance, then the others.
     for j in range(min(dense, len(narrow))):
         narrow[j] = spread[k]
         k += dense - j
@@ -326,7 +348,7 @@ def adopt_recent(models: Models, model: int, arm: int, layout: Design) -> None:
 
 
 class Base(NamedTuple):
-    """Mean and variance of an arm's constant, expected before its first event."""
+    """Prior mean and variance of an arm's constant (log-odds), before the arm's first event."""
 
     logit: float
     variance: float
@@ -334,7 +356,9 @@ class Base(NamedTuple):
 
 @kernel
 def initial_constant(models: Models, model: int, arm: int, h: int, base: Base) -> Base:
-    """Return mean and variance of a new arm's constant: the base rate, combined with the arm's prior."""
+    """Return mean and variance of the constant of an arm before its first event: ``base``, combined with its
+    prior.
+    """
     precision = first_variance(models, model, arm, h)
     variance = 1.0 / (1.0 / base.variance + precision)
     pull = np.float64(models.mean[model, arm, h, 0])
@@ -343,9 +367,9 @@ def initial_constant(models: Models, model: int, arm: int, h: int, base: Base) -
 
 @kernel
 def first_variance(models: Models, model: int, arm: int, h: int) -> float:
-    """Return the variance of an arm's constant under hypothesis ``h``.
+    """Return the stored variance of an arm's constant under hypothesis ``h``.
 
-    Before the arm's first event, it is the precision of its prior.
+    Before the arm's first event, the precision of its prior is stored in its place.
     """
     if h == NO_EFFECT:
         return np.float64(models.narrow[model, arm, 0])  # type: ignore[return-value]
@@ -354,17 +378,18 @@ def first_variance(models: Models, model: int, arm: int, h: int) -> float:
 
 @kernel
 def compute_belief(
-    models: Models, room: Workspace, model: int, arm: int, h: int, base: Base
+    models: Models, work: Workspace, model: int, arm: int, h: int, base: Base
 ) -> tuple[float, float]:
-    """Return mean and variance of the logit of an arm's click, for the features in the workspace.
+    """Return mean and variance of the logit of an arm's click under hypothesis ``h``, for the workspace's
+    features.
 
-    An arm without events has the base rate ``base``, combined with its prior, as its constant.
+    The constant of an arm before its first event is ``base``, combined with the arm's prior.
     """
-    logit = np.float64(dot_single(models.mean[model, arm, h], room.features[0]))
+    logit = np.float64(dot_single(models.mean[model, arm, h], work.features[0]))
     if h == NO_EFFECT:
-        variance = np.float64(dot_single(models.narrow[model, arm], room.squares[0]))
+        variance = np.float64(dot_single(models.narrow[model, arm], work.squares[0]))
     else:
-        variance = np.float64(dot_single(models.spread[model, arm, h], room.products[0]))
+        variance = np.float64(dot_single(models.spread[model, arm, h], work.products[0]))
     # An arm without events starts at the current base rate: mean and variance of its constant are replaced.
     if not models.met[model, arm, h]:
         first = initial_constant(models, model, arm, h, base)
@@ -378,7 +403,10 @@ def compute_belief(
 
 @kernel
 def project_packed(spread: Singles, dense: int, x: Singles, y: Singles) -> None:
-    """Fill ``y`` with the packed covariance times the features ``x``; long columns use parallel sums."""
+    """Fill ``y`` with a packed covariance times the features ``x``.
+
+    ``dense`` features have full covariances, the others variances only. Long columns use parallel sums.
+    """
     for i in range(dense):
         y[i] = np.float32(0.0)
     k = 0
@@ -400,7 +428,7 @@ def project_packed(spread: Singles, dense: int, x: Singles, y: Singles) -> None:
 
 @kernel
 def shrink_packed(spread: Singles, dense: int, y: Singles, factor: np.float32) -> None:
-    """Subtract ``factor`` times the outer product of ``y`` with itself from a packed covariance, in place."""
+    """Subtract ``factor``·y·yᵀ from a packed covariance of ``dense`` features and variances, in place."""
     k = 0
     for j in range(dense):
         times, column, tail = factor * y[j], spread[k : k + dense - j], y[j:dense]
@@ -419,7 +447,11 @@ def shrink_each(variances: Singles, y: Singles, factor: np.float32) -> None:
 
 @kernel
 def start_arm(models: Models, model: int, arm: int, h: int, base: Base) -> None:
-    """Set mean and variance of an arm's constant at its first event under ``h``, and mark the event."""
+    """Set mean and variance of an arm's constant under hypothesis ``h`` before the arm's first event is
+    learned.
+
+    Until then, the prior observation is stored in their place. From now on the arm counts as met.
+    """
     first = initial_constant(models, model, arm, h, base)
     models.met[model, arm, h] = True
     models.mean[model, arm, h, 0] = np.float32(first.logit)
@@ -451,10 +483,12 @@ class Observation(NamedTuple):
 
 @kernel
 def hidden_step(logit: float, s: float, reward: float, examination: float) -> Any:
-    """Return precision and gain at the posterior's mode along an observation of an arm that may be unseen.
+    """Return precision c and gain of an observation of an arm that may not have been seen, at the posterior's
+    mode.
 
-    Like :func:`~tacit.policies.features.gaussian.logistic_step`, but a reward of 0 counts less, the less
-    likely the arm was seen (``examination``). ``logit`` and ``s`` are mean and variance before.
+    They update a Gaussian as those of :func:`~tacit.policies.features.gaussian.logistic_step` do, but a
+    reward of 0 counts less, the less likely the arm was seen (``examination``). ``logit`` and ``s`` are mean
+    and variance of the logit before.
     """
     # Newton's method in one dimension, because the posterior changes along the observation only.
     at, precision, gain = logit, 0.0, 0.0
@@ -469,11 +503,12 @@ def hidden_step(logit: float, s: float, reward: float, examination: float) -> An
 
 @kernel
 def learn_arm(
-    models: Models, room: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
+    models: Models, work: Workspace, model: int, arm: int, h: int, layout: Design, observation: Observation
 ) -> tuple[float, float, float, float]:
-    """Update an arm with a reward under hypothesis ``h``, in place; :func:`start_arm` comes first.
+    """Update an arm under hypothesis ``h`` with a reward, in place, for the features in the workspace.
 
-    The features are in the workspace, whose ``along`` is overwritten.
+    Returns mean and variance of the logit before, and precision and gain of the observation. The caller has
+    called :func:`start_arm` before the arm's first event. Overwrites ``along`` of the workspace.
 
     Returns
     -------
@@ -482,13 +517,14 @@ def learn_arm(
     precision, gain : float
         Precision and gain of the update along the features.
     """
-    x, y, dense, spread = room.features[0], room.along[0], layout.dense, models.narrow[model, arm]
+    x, y, dense, spread = work.features[0], work.along[0], layout.dense, models.narrow[model, arm]
     if h == NO_EFFECT:
         dense = 2 * layout.order
         width = dense if dense > 0 else len(spread)
         x, y = x[:width], y[:width]
     else:
         spread = models.spread[model, arm, h]
+    # y is Σx, and s the variance x·Σx of the logit.
     project_packed(spread, dense, x, y)
     logit = np.float64(dot_single(x, models.mean[model, arm, h]))
     # Single precision may leave a variance a little below 0.

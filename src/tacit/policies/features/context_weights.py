@@ -122,14 +122,18 @@ class ContextState(NamedTuple):
 
 @kernel
 def compute_base(tally: MixtureTally, model: int) -> Base:
-    """Return mean and variance of the log-odds of a click on a new arm, from all events so far."""
+    """Return the prior mean and variance of a new arm's constant (log-odds), from the click rate of all
+    events.
+    """
     clicks, misses = tally.clicks[model] + 0.5, tally.rounds[model] - tally.clicks[model] + 0.5
     return Base(np.log(clicks) - np.log(misses), 1.0 + 1.0 / clicks + 1.0 / misses)
 
 
 @kernel
 def weight_in_use(weights: Floats) -> tuple[float, float]:
-    """Return the least weight that a hypothesis needs to count in a choice, and the sum of such weights."""
+    """Return the weight from which on a hypothesis counts in a choice, and the sum of the weights that
+    count.
+    """
     top, total = 0.0, 0.0
     for h in range(context_models.HYPOTHESES):
         top = max(top, weights[h])
@@ -144,7 +148,9 @@ def weight_in_use(weights: Floats) -> tuple[float, float]:
 
 @kernel
 def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> None:
-    """Reset a model of all arms to its prior: counts, weights and beliefs; the scaling of contexts stays."""
+    """Reset a model to its prior: counts, weights of hypotheses and all arms; the scaling of contexts
+    stays.
+    """
     tally = state.tally
     tally.rounds[model] = 0.0
     tally.clicks[model] = 0.0
@@ -161,7 +167,7 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
 
 @kernel
 def share_weights(weights: Floats, share: float) -> None:
-    """Normalise weights, in place, to a sum of 1, then redistribute a share of them uniformly."""
+    """Normalise weights to a sum of 1, in place, then redistribute a share of them uniformly."""
     total = 0.0
     for h in range(len(weights)):
         total += weights[h]
@@ -181,9 +187,9 @@ def heaviest_other(weights: Floats) -> float:
 
 @kernel
 def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
-    """Restart the recent hypothesis if it is due or far ahead of all others; return if it was far ahead.
+    """Restart the recent hypothesis if it is due or far ahead of the others; return True if it was far ahead.
 
-    In the latter case the others take over its beliefs. A pending warning is judged before.
+    In that case the others first take over its beliefs. A pending warning is judged before.
     """
     tally, weights = state.tally, state.tally.weights[model]
     ahead = (
@@ -197,9 +203,10 @@ def begin_recent(state: ContextState, model: int, layout: Design) -> bool:
 
 @kernel
 def restart_recent(state: ContextState, model: int, layout: Design, adopted: bool, weight: float) -> None:
-    """Reset the recent hypothesis to the prior, with a weight relative to the largest, and its age to 0.
+    """Reset the recent hypothesis to the prior; its weight becomes ``weight`` times the largest weight, its
+    age 0.
 
-    If ``adopted``, all other hypotheses first take over its beliefs and get equal weights.
+    If ``adopted``, the other hypotheses first take over its beliefs and get equal weights.
     """
     tally, weights = state.tally, state.tally.weights[model]
     largest = max(heaviest_other(weights), weights[context_models.RECENT])
@@ -216,10 +223,7 @@ def restart_recent(state: ContextState, model: int, layout: Design, adopted: boo
 
 @kernel
 def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
-    """Count a pending warning as correct to the degree ``right`` (from 0 to 1), and clear it.
-
-    Else do nothing.
-    """
+    """If a warning is pending, count it as correct to the degree ``right``, from 0 to 1, and clear it."""
     announced = tally.announced
     if announced.waiting[model] > 0.0:
         announced.warnings[model] += 1.0
@@ -229,10 +233,10 @@ def judge_warning(tally: MixtureTally, model: int, right: float) -> None:
 
 @kernel
 def apply_warning(state: ContextState, model: int, layout: Design) -> None:
-    """Restart the recent hypothesis at a warning, with a weight by the share of correct earlier warnings.
+    """Restart the recent hypothesis at a warning, with the probability of a change as its weight.
 
-    Do nothing before 128 events, soon after another warning, or if hardly any warning was correct. An earlier
-    pending warning is judged first.
+    The probability is the share of earlier warnings that were correct. Do nothing before 128 events, soon
+    after another warning, or if hardly any warning was correct. An earlier pending warning is judged first.
     """
     tally, weights, announced = state.tally, state.tally.weights[model], state.tally.announced
     # A hypothesis that has just restarted is not yet judged: another warning would throw away the little it
@@ -251,16 +255,16 @@ def apply_warning(state: ContextState, model: int, layout: Design) -> None:
 
 @kernel
 def is_binary(tally: MixtureTally, model: int, reward: float) -> bool:
-    """Return whether a reward, and all rewards before, are 0 or 1."""
+    """True if a reward, and all rewards of the model so far, are 0 or 1."""
     return tally.spread.fractions[model] == 0.0 and not 0.0 < reward < 1.0
 
 
 @kernel
 def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
-    """Return how many clicks a reward counts as, and add the reward to the spread of rewards.
+    """Return the number of clicks, 1 to 20, that a reward counts as, and add the reward to the spread of
+    rewards.
 
-    The number is from 1 to 20, more than one if rewards vary less than clicks; ``mean`` is the expected
-    reward.
+    It is above 1 if rewards vary less than clicks; ``mean`` is the expected reward.
     """
     spread, row = tally.spread, slice(model, model + 1)
     return click_equivalents(
@@ -270,10 +274,10 @@ def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: floa
 
 @kernel
 def equivalent_clicks_of_arm(tally: MixtureTally, model: int, arm: int, mean: float, reward: float) -> float:
-    """Return how many clicks a reward of an arm counts as, and add the reward to the arm's surprises.
+    """Return the number of clicks, 1 to 10⁴, that an arm's reward counts as, and add it to the arm's
+    surprises.
 
-    The number is from 1 to 10⁴, more than one if the arm's rewards vary less than clicks; ``mean`` is the
-    expected reward.
+    It is above 1 if the arm's rewards vary less than clicks; ``mean`` is the expected reward.
     """
     sums = tally.surprises[model]
     tally.spread.fractions[model] += 1.0 if 0.0 < reward < 1.0 else 0.0
@@ -285,7 +289,9 @@ def equivalent_clicks_of_arm(tally: MixtureTally, model: int, arm: int, mean: fl
 
 @kernel
 def click_probability(logit: float, variance: float) -> float:
-    """Return the mean probability of a click whose logit is normal with a mean (``logit``) and a variance."""
+    """Return the mean probability of a click whose logit is normal, of mean ``logit`` and ``variance``;
+    approximate.
+    """
     return sigmoid(logit / np.sqrt(1.0 + 0.125 * np.pi * variance))
 
 
@@ -293,10 +299,10 @@ def click_probability(logit: float, variance: float) -> float:
 def learn_event(
     state: ContextState, model: int, arm: int, reward: float, times: float, layout: Design
 ) -> None:
-    """Learn a reward, counted as ``times`` clicks, of an arm in the context that the workspace holds.
+    """Learn a reward of an arm, in the context in the workspace, as ``times`` clicks.
 
-    Updates the arm under each hypothesis, the weights and the counts of events, and restarts the recent
-    hypothesis when due.
+    Updates the arm under each hypothesis, the hypotheses' weights and the counts of events, and restarts the
+    recent hypothesis when that is due.
     """
     tally, weights = state.tally, state.tally.weights[model]
     base, observation = compute_base(tally, model), Observation(reward, times, 1.0, 0.0)

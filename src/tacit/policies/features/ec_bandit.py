@@ -88,7 +88,7 @@ def identifiability(
 
 
 def _rank(block: Floats) -> int:
-    """Return the numerical rank of a block of columns, after scaling them to length 1."""
+    """Return the numerical rank of a matrix whose columns are scaled to length 1 before."""
     return int(np.linalg.matrix_rank(_scale_columns(block), tol=SAME_DIRECTION * max(block.shape)))
 
 
@@ -99,7 +99,7 @@ def _scale_columns(block: Floats) -> Floats:
 
 
 def _spans(block: Floats, column: Floats) -> bool:
-    """Return whether a column is, but for rounding, a linear combination of a block's columns."""
+    """True if a column is a linear combination of a block's columns, but for rounding errors."""
     columns = _scale_columns(block)
     residual = column - columns @ np.linalg.lstsq(columns, column, rcond=None)[0]
     return bool(np.linalg.norm(residual) <= SAME_DIRECTION * np.linalg.norm(column))
@@ -125,9 +125,10 @@ class Beliefs(NamedTuple):
 
 
 def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
-    """Return the beliefs of a joint Gaussian, given mean and root of the covariance, and of its two blocks.
+    """Return the beliefs of a joint Gaussian and of its two blocks, from its mean and the root of its
+    covariance.
 
-    The first ``split`` parameters belong to relevance.
+    The first ``split`` parameters belong to relevance, the others to examination.
     """
     relevance, examination = (
         gaussian.belief(mean[:split], root[:split]),
@@ -138,12 +139,12 @@ def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
 
 @kernel
 def most_clicked(impression: Impression, theta_c: Floats, theta_e: Floats) -> int:
-    """Return the arm on offer with the largest σ(x_C·θ_C)·σ(x_E·θ_E); the first one of equal arms.
+    """Return the arm on offer with the largest click probability σ(a)·σ(b), a = x_C·θ_C, b = x_E·θ_E; the
+    first of equal ones.
 
-    It compares the odds against a click, e^−a + e^−b + e^−(a+b) for logits a and b. They exceed
-    each of the first two terms, so an arm one of whose logits is below the logit of the best
-    so far cannot win: most arms cost no exponential, and none but a new best costs a logarithm.
-    Probabilities below e^−350 count as equal.
+    It compares the odds against a click, e^−a + e^−b + e^−(a+b). They exceed each of the first two terms, so
+    an arm with a or b below the best arm's logit cannot win: most arms cost no exponential, and only a new
+    best one costs a logarithm. Probabilities below e^−350 count as equal.
     """
     best, bar, leader = np.inf, -np.inf, 0
     for i in range(len(impression.arms)):
@@ -188,7 +189,7 @@ class ExaminationModel(ClickModel, abstract=True):
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
+        """Return posterior draws of each arm's click probability, of shape (draws, arms on offer)."""
         theta = self.parameter_draws(state, lane, rng, draws)
         split = self.split
         examination = (
@@ -198,7 +199,7 @@ class ExaminationModel(ClickModel, abstract=True):
         return gaussian.logistic(relevance) * gaussian.logistic(examination)
 
     def parameter_draws(self, state: Any, lane: int, rng: Generator, draws: int) -> Floats:
-        """Return draws of all parameters from the posterior, relevance first, of shape (draws, width)."""
+        """Return posterior draws of all parameters, relevance first, of shape (draws, width)."""
         return gaussian.draw_samples(state.mean[lane], state.root[lane], rng, draws)
 
 
@@ -207,12 +208,13 @@ class ExaminationModel(ClickModel, abstract=True):
 
 @kernel
 def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float, iterations: int) -> Any:
-    """Fit the quadratic bounds (1) and (2) of one observation to the posterior's scalars.
+    """Return precision c and linear term b of quadratic bounds on one observation's likelihood: c_C, b_C,
+    c_E, b_E.
 
-    The input is variance and mean of x_C·θ_C and of x_E·θ_E before the observation. Each iteration
-    starts from them, with the bounds at the moments of the previous iteration. A reward between 0 and 1
-    weighs the bounds of a click and of none; if it is known whether the result was seen, that is not
-    estimated.
+    The input is variance s and mean of x_C·θ_C and of x_E·θ_E before the observation. The bounds (1) and (2)
+    of the paper are fitted in ``iterations`` steps, each at the moments that the previous step gave. A
+    fractional reward weighs the bounds of a click and of none. If it is known whether the result was seen,
+    examination is not estimated.
 
     Returns
     -------
@@ -224,6 +226,7 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
     is_reported, reported_seen = reward < 0.0, reward - UNSEEN
     reward = max(reward, 0.0)
     for _ in range(iterations):
+        # The bounds touch the likelihood at ξ, the root of the second moment.
         xi_c = np.sqrt(var_c + mean_c * mean_c)
         xi_e = np.sqrt(var_e + mean_e * mean_e)
         examination = (
@@ -336,8 +339,8 @@ class ECBandit(ExaminationModel):
     def choose(params: ECBandit, state: State, lane: int, impression: Impression, rng: Generator) -> int:
         """Return the arm with the largest click probability under parameters drawn from the posterior."""
         for block in (state.relevance, state.examination):
-            mean, root, room = block.mean[lane], block.root[lane], block.room[lane]
-            gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
+            mean, root, work = block.mean[lane], block.root[lane], block.room[lane]
+            gaussian.draw_gaussian(mean, root, 1.0, rng, work[0], work[1])
         arm = most_clicked(impression, state.relevance.room[lane, 1], state.examination.room[lane, 1])
         gaussian.clear(state.relevance.room[lane])
         gaussian.clear(state.examination.room[lane])
@@ -345,7 +348,9 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def learn(params: ECBandit, state: State, lane: int, outcome: Outcome) -> None:
-        """Discount earlier rewards, then update both blocks by the variational bounds of the reward."""
+        """Discount earlier rewards, then update relevance and examination by the variational bounds of the
+        reward.
+        """
         impression, reward = outcome.impression, outcome.reward
         place = find_place(impression.arms, outcome.shown)
         mean_c, root_c = state.relevance.mean[lane], state.relevance.root[lane]
@@ -376,7 +381,7 @@ class ECBandit(ExaminationModel):
 
     @staticmethod
     def believed(params: ECBandit, state: State, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer under the posterior means."""
+        """Return the click probability of an arm on offer, with parameters at their posterior means."""
         place = find_place(impression.arms, arm)
         relevance = gaussian.score_row(impression.relevance[place], state.relevance.mean[lane])
         examination = gaussian.score_row(impression.examination[place], state.examination.mean[lane])

@@ -56,32 +56,41 @@ Scales = tuple[float, float, float, float]
 
 
 def count_read_directions(users: int) -> int:
-    """Return the number of directions of a user that are read: all up to 32 numbers, else 16."""
+    """Return the number of directions of a user that features are made of: all of up to 32 numbers, else
+    16.
+    """
     return users if users <= ALL_READ else MOST_READ
 
 
 def user_directions(users: int) -> int:
-    """Return the number of directions of users to find; 0 if users have so few numbers that all are used."""
+    """Return the number of leading directions of users to find; 0 if users have so few numbers that all are
+    used.
+    """
     return count_read_directions(users) if users > USER_LEADING else 0
 
 
 def embedding_layout(items: int, users: int, flags: Ints | None) -> Design:
-    """Return the layout of features for items and users of given lengths, with one model for all items."""
+    """Return the layout of features for items and users of so many numbers, with one model for all items.
+
+    ``flags`` are the missing flags of users, or None.
+    """
     return _build_layout(items, users, ITEM_LEADING if users else ALONE, SCALES, ACROSS, 0)._replace(
         flags=flags
     )
 
 
 def list_layout(items: int, users: int, flags: Ints | None) -> Design:
-    """Return the layout of features for lists, where an item's place in the order offered is a feature."""
+    """Return the layout of features for items of lists, where an item's place in the order offered is a
+    feature.
+    """
     return _build_layout(items, users, ITEM_LEADING, LIST_SCALES, LIST_ACROSS, 1)._replace(flags=flags)
 
 
 def _build_layout(items: int, users: int, most: int, scales: Scales, across: Scales, order: int) -> Design:
-    """Return a layout with at most ``most`` directions of items, and fewer if the features would be too many.
+    """Return a layout with ``most`` directions of items, or fewer if there would be too many features.
 
-    ``scales`` and ``across`` are prior deviations by hypothesis; ``order`` is 1 if the place offered is a
-    feature.
+    ``scales`` and ``across`` are prior deviations by hypothesis: of item features, and of products with the
+    user's. ``order`` is 1 if the place on offer is a feature, else 0.
     """
     along = min(users, USER_LEADING)
     # Tastes are learned from products only: if users have few numbers, more directions of items fit.
@@ -96,9 +105,9 @@ def _build_layout(items: int, users: int, most: int, scales: Scales, across: Sca
 
 @kernel
 def order_score(place: int, offered: int) -> float:
-    """Return the feature of a place, from 0, in the order of ``offered`` items.
+    """Return the feature of place ``place``, from 0, among ``offered`` items.
 
-    It is about the normal score of the place, highest for the first.
+    It approximates the normal score of the place: highest for the first, symmetric about 0.
     """
     return np.log((offered - place - 0.5) / (place + 0.5)) / 1.7  # type: ignore[no-any-return]
 
@@ -130,7 +139,7 @@ class EmbeddingState(NamedTuple):
 
     @classmethod
     def empty(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
-        """Return the initial state of each model, with buffers for a number of first events and users."""
+        """Return the initial state of ``models`` models, with buffers for so many first events and users."""
         turned = layout.leading if layout.residual else 0
         return cls(
             Models.prior(models, 1, layout, None),
@@ -153,7 +162,7 @@ class EmbeddingState(NamedTuple):
 
 @kernel
 def make_workspace(layout: Design) -> Workspace:
-    """Return a workspace of zeros for learning."""
+    """Return a workspace of zeros for learning; arrays that only choices need are empty."""
     width, single = layout.dense + layout.lean, np.float32
     features, along = np.zeros((1, width), single), np.zeros((1, width), single)
     raw, scaled, none = np.zeros((1, layout.dim)), np.zeros((1, layout.dim), single), np.zeros((1, 0), single)
@@ -164,9 +173,9 @@ def make_workspace(layout: Design) -> Workspace:
 
 @kernel
 def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints | None) -> Singles:
-    """Return the features of a user: 1, the leading directions, and the residual.
+    """Return the features of a user: 1, the coordinates along the leading directions, and the residual.
 
-    Missing fields are average.
+    Missing numbers, by ``flags``, count as average.
     """
     scaled = np.zeros(state.users.mean.shape[1], np.float32)
     context_inputs.scale_context(state.users, model, user, scaled)
@@ -179,7 +188,7 @@ def user_features(state: EmbeddingState, model: int, user: Floats, flags: Ints |
 
 @kernel
 def scaled_product(state: EmbeddingState, model: int, user: Floats, item: Floats) -> np.float32:
-    """Return the scaled inner product of a user and an item, clipped to [−5, 5]."""
+    """Return the inner product of a user and an item, scaled like other features and clipped to [−5, 5]."""
     off = (dot(user, item) - state.products[model, 0]) * state.products[model, 1]
     return np.float32(min(max(off, -context_inputs.FURTHEST), context_inputs.FURTHEST))
 
@@ -192,21 +201,22 @@ def read_event(
     user: Floats,
     order: float,
     layout: Design,
-    room: Workspace,
+    work: Workspace,
 ) -> None:
-    """Fill the workspace with the features of an item for a user, from their raw numbers.
+    """Fill ``room.features`` with the features of an item for a user, from their raw numbers.
 
-    ``order`` is the feature of the item's place in the order offered, if the layout has one.
+    ``order`` is the feature of the item's place on offer; unused if the layout has none.
     """
-    leading, wide, features = layout.leading, layout.wide, room.features[0]
+    leading, wide, features = layout.leading, layout.wide, work.features[0]
     first = 1 + layout.order
     item_features = np.zeros(1 + leading + layout.residual, np.float32)
-    context_inputs.scale_context(state.items, model, item, room.scaled[0])
-    context_inputs.fill_features(state.items, model, room.scaled[0], item_features)
+    context_inputs.scale_context(state.items, model, item, work.scaled[0])
+    context_inputs.fill_features(state.items, model, work.scaled[0], item_features)
     product = np.float32(0.0)
     if wide > first + leading:
         product = scaled_product(state, model, user, item)
     asking = user_features(state, model, user, layout.flags)
+    # Blocks of features: the item block times each user feature, then the residual times user features.
     rows, residual_count = layout.dense // wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // wide):
         start = row * wide + (residual_count if row >= rows else 0)
@@ -226,7 +236,7 @@ def read_event(
 
 
 class UserView(NamedTuple):
-    """The models for one user: beliefs about the parameters of an item's features.
+    """Beliefs about the parameters of an item's features for one user, so that candidates are scored quickly.
 
     Attributes
     ----------
@@ -256,11 +266,14 @@ class UserView(NamedTuple):
 
 @kernel
 def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -> None:
-    """Add to ``total`` the covariance of an item's parameters for a user with the features ``asking``.
+    """Add to ``total`` the covariance of the item's parameters for a user whose features are ``asking``.
 
-    Both ``spread`` and ``total`` are packed: the lower triangle column by column.
+    Products of user and item features have parameters of their own; for one user, they become parameters of
+    the item's features. ``spread`` and ``total`` are packed: the lower triangle column by column.
     """
     wide, dense, k = layout.wide, layout.dense, 0
+    # A block of the covariance belongs to a pair of user features: row and column of equal features are added
+    # to ``total``, of different features to ``across``, whose transpose is added, too.
     across = np.zeros((wide, wide), np.float32)
     for column in range(dense):
         row, at = column // wide, column % wide
@@ -279,30 +292,35 @@ def contract(spread: Singles, asking: Singles, layout: Design, total: Singles) -
 
 @kernel
 def fill_mean(mean: Singles, asking: Singles, layout: Design, total: Singles) -> None:
-    """Add to ``total`` the mean of an item's parameters for a user with the features ``asking``."""
+    """Add to ``total`` the means of the item's parameters for a user whose features are ``asking``."""
     rows, residual_count = layout.dense // layout.wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // layout.wide):
+        # Each user feature has a block of item parameters; the blocks of further directions come after the
+        # residual.
         start = row * layout.wide + (residual_count if row >= rows else 0)
         context_inputs.add_times(mean[start : start + layout.wide], asking[row], total)
 
 
 @kernel
 def fill_spread(spread: Singles, asking: Singles, layout: Design, covariance: Singles) -> float:
-    """Fill ``covariance`` with that of an item's parameters for a user with the features ``asking``.
+    """Fill ``covariance`` with that of the item's parameters for a user whose features are ``asking``.
 
-    Return the mean variance of a number of the item's residual.
+    Returns the mean variance of the parameters of the item's residual.
     """
     wide, dense, residual_variance, k = layout.wide, layout.dense, 0.0, 0
     packed, rows, half = dense * (dense + 1) // 2, dense // wide, np.zeros(wide * (wide + 1) // 2, np.float32)
+    # The dense block, unpacked to a symmetric matrix.
     contract(spread[:packed], asking, layout, half)
     for at in range(wide):
         for i in range(at, wide):
             covariance[at, i] = half[k]
             covariance[i, at] = half[k]
             k += 1
+    # Then the variances of the residual's parameters, alone and times directions of the user.
     count = layout.residual * (1 + layout.crossed)
     residual, further = spread[packed : packed + count], spread[packed + count :]
     for row in range(len(further) // wide):
+        # Further directions of the user have variances only.
         factor = asking[rows + row] * asking[rows + row]
         for at in range(wide):
             covariance[at, at] += factor * further[row * wide + at]
@@ -316,7 +334,11 @@ def fill_spread(spread: Singles, asking: Singles, layout: Design, covariance: Si
 def build_view(
     state: EmbeddingState, model: int, user: Floats, layout: Design, weights: Floats, base: Base
 ) -> UserView:
-    """Return the models for one user, averaged over hypotheses by ``weights``."""
+    """Return the beliefs about an item's parameters for one user, averaged over hypotheses by ``weights``.
+
+    Computed once for a decision, so that each candidate costs little. ``base`` is the prior of the constant
+    before the first event.
+    """
     models, wide, leading, dense = state.models, layout.wide, layout.leading, layout.dense
     asking, directions = user_features(state, model, user, layout.flags), state.items.directions[model]
     means, unmet = np.zeros((FULL, wide), np.float32), 0.0
@@ -324,6 +346,7 @@ def build_view(
     columns, along = np.zeros((layout.residual, leading + ABREAST), np.float32), np.zeros(leading, np.float32)
     outside = np.zeros(layout.residual, np.float32)
     for h in range(FULL):
+        # The user's item parameters: means by hypothesis, and the covariance averaged over hypotheses.
         mean = models.mean[model, 0, h]
         fill_mean(mean, asking, layout, means[h])
         context_inputs.add_times(models.spread[model, 0, h], np.float32(weights[h]), whole)
@@ -340,6 +363,7 @@ def build_view(
             context_inputs.add_times(along, np.float32(-1.0), means[h, 1 + layout.order :])
         for j in range(layout.residual):
             columns[j, leading + h] = outside[j]
+        # Before the first event, the constant is the prior one.
         if not models.met[model, 0, h]:
             first = initial_constant(models, model, 0, h, base)
             means[h, 0] += np.float32(first.logit) - mean[0]
@@ -349,6 +373,7 @@ def build_view(
             columns[j, at] = directions[at, j]
     residual_variance = fill_spread(whole, asking, layout, spread)
     spread[0, 0] += np.float32(unmet)
+    # The hypothesis that only the constant, and the place on offer, matter.
     no_effect = initial_constant(models, model, 0, NO_EFFECT, base)
     if models.met[model, 0, NO_EFFECT]:
         logit, variance = models.mean[model, 0, NO_EFFECT, 0], models.narrow[model, 0, 0]
@@ -364,9 +389,11 @@ def build_view(
 def compute_feature_moments(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, view: UserView
 ) -> Floats:
-    """Return each candidate's mean logit under each hypothesis that reads features, and one variance.
+    """Return each candidate's mean logit under each hypothesis that reads features, and one variance; shape
+    (arms, 4).
 
-    One loop without further kernels: a call for each candidate would count references to a dozen arrays.
+    It is one loop without further kernels: a call for each candidate would count references to a dozen
+    arrays.
 
     Returns
     -------
@@ -384,6 +411,8 @@ def compute_feature_moments(
     for i in range(len(impression.arms)):
         remains = 0.0
         context_inputs.scale_context(state.items, model, impression.relevance[i], scaled)
+        # Coordinates along the item's directions and, in the same product, the residual's part of the means;
+        # then the squared length of the residual outside of these directions.
         if layout.residual > 0:
             context_inputs.multiply_columns(view.columns, scaled, turned)
             apart = context_inputs.dot_single(scaled, scaled) - context_inputs.dot_single(
@@ -398,6 +427,7 @@ def compute_feature_moments(
             features[first + leading] = scaled_product(
                 state, model, impression.context, impression.relevance[i]
             )
+        # The mean under each hypothesis, and one variance, of features and residual.
         for h in range(FULL):
             moments[i, h] = np.float64(
                 context_inputs.dot_single(features, view.means[h]) + turned[leading + h]
@@ -411,9 +441,9 @@ def compute_feature_moments(
 
 @kernel
 def order_belief(view: UserView, place: int, offered: int, layout: Design) -> Base:
-    """Return the belief about a candidate's logit under the hypothesis that features have no effect.
+    """Return mean and variance of a candidate's logit under the hypothesis that features have no effect.
 
-    Only its place in the order offered counts, if that is a feature.
+    Only its place on offer counts, if that is a feature.
     """
     if layout.order == 0:
         return view.no_effect
@@ -426,12 +456,15 @@ def order_belief(view: UserView, place: int, offered: int, layout: Design) -> Ba
 def candidate_moments(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, base: Base
 ) -> Floats:
-    """Return mean and variance of each candidate's logit, over all hypotheses, of shape (candidates, 2)."""
+    """Return the mean and variance of each candidate's logit, averaged over hypotheses; shape (candidates,
+    2).
+    """
     count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     least, total = weight_in_use(state.tally.weights[model])
     for h in range(HYPOTHESES):
         if state.tally.weights[model, h] >= least:
             weights[h] = state.tally.weights[model, h] / total
+    # Mean and variance of a mixture of normals: the mean of squares minus the square of the mean.
     view = build_view(state, model, impression.context, layout, weights, base)
     read, share = compute_feature_moments(state, model, impression, layout, view), weights[NO_EFFECT]
     for i in range(count):
@@ -448,9 +481,8 @@ def candidate_moments(
 
 @kernel
 def candidate_lines(state: EmbeddingState, model: int, impression: Impression, layout: Design) -> Floats:
-    """Return mean and deviation of each candidate's logit, of shape (candidates, 2).
-
-    The deviation is multiplied by 0.7.
+    """Return the mean and deviation of each candidate's logit, the deviation times 0.7; shape (candidates,
+    2).
     """
     lines = candidate_moments(state, model, impression, layout, compute_base(state.tally, model))
     for i in range(len(lines)):
@@ -462,7 +494,9 @@ def candidate_lines(state: EmbeddingState, model: int, impression: Impression, l
 def compute_beliefs(
     state: EmbeddingState, model: int, impression: Impression, layout: Design, h: int, base: Base
 ) -> Floats:
-    """Return mean and variance of each candidate's logit under hypothesis ``h``, of shape (candidates, 2)."""
+    """Return the mean and variance of each candidate's logit under hypothesis ``h``; shape (candidates,
+    2).
+    """
     count, weights, moments = len(impression.arms), np.zeros(HYPOTHESES), np.zeros((len(impression.arms), 2))
     weights[h] = 1.0
     view = build_view(state, model, impression.context, layout, weights, base)
@@ -479,12 +513,12 @@ def compute_beliefs(
 
 
 @kernel
-def expected_click(state: EmbeddingState, model: int, layout: Design, room: Workspace) -> float:
-    """Return the mean probability of a click on the item in the workspace, over all hypotheses.
+def expected_click(state: EmbeddingState, model: int, layout: Design, work: Workspace) -> float:
+    """Return the probability of a click on the item in the workspace, averaged over hypotheses by weight.
 
-    Overwrites ``room.along``.
+    Overwrites the workspace's ``along``.
     """
-    models, x, y, mean = state.models, room.features[0], room.along[0], 0.0
+    models, x, y, mean = state.models, work.features[0], work.along[0], 0.0
     base = compute_base(state.tally, model)
     for h in range(HYPOTHESES):
         logit, variance = np.float64(context_inputs.dot_single(models.mean[model, 0, h], x)), 0.0
@@ -503,7 +537,7 @@ def expected_click(state: EmbeddingState, model: int, layout: Design, room: Work
 
 @kernel
 def measure_products(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Fit the scaling of inner products to the first ``users`` users in the buffer.
+    """Fit the scaling of user–item inner products, in place, to the first ``users`` users in the buffer.
 
     Each user has ``each`` items.
     """
@@ -523,9 +557,9 @@ def measure_products(state: EmbeddingState, model: int, users: int, each: int) -
 
 @kernel
 def refit_scaling(state: EmbeddingState, model: int, users: int, each: int) -> None:
-    """Fit scaling and directions of items and users to the first ``users`` users in the buffer.
+    """Fit scales and directions of items and users, in place, to the first ``users`` users in the buffer.
 
-    Each user has ``each`` items. The model is not reset: the caller does that and learns the events again.
+    Each user has ``each`` items. The caller must reset the model next and learn the events again.
     """
     sides, buffers = (state.items, state.users), (state.kept, state.kept_users)
     for side in range(2):
@@ -533,9 +567,9 @@ def refit_scaling(state: EmbeddingState, model: int, users: int, each: int) -> N
         context_inputs.fit_scales(sides[side], buffers[side], model, events)
         turned, dim = sides[side].directions.shape[1:]
         if turned > 0:
-            scaled, room = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
+            scaled, work = np.zeros(dim, np.float32), np.zeros((turned, dim), np.float32)
             context_inputs.find_directions(
-                sides[side], buffers[side], model, events, np.zeros(dim), scaled, room
+                sides[side], buffers[side], model, events, np.zeros(dim), scaled, work
             )
     if state.products.shape[1] > 0:
         measure_products(state, model, users, each)

@@ -49,9 +49,7 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
     per_key: Flag = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Validate the hyperparameters.
-
-        Set the canonical schema and the context's length that follows from it.
+        """Validate the hyperparameters; normalize the schema, and set ``context_dim`` from it.
 
         Raises InvalidValue if the schema has signals.
         """
@@ -158,7 +156,9 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @param
     def layout(self) -> Design:
-        """Layout of the features of an item for a user."""
+        """How the numbers of an item and a user become features: numbers, products of both, and a
+        constant.
+        """
         return embedding_items.embedding_layout(
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
@@ -169,13 +169,15 @@ class EmbeddingMixture(EmbeddingPolicy):
         return self.init(1).model_bytes
 
     def init(self, lanes: int) -> EmbeddingState:
-        """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
+        """Return the initial state of one model for all keys, or, with ``per_key``, of one model for each
+        lane.
+        """
         return EmbeddingState.empty(lanes if self.per_key else 1, self.layout, BUFFER_SIZE, BUFFER_SIZE)
 
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the candidates' mean rewards from the posterior, of shape (draws, offered)."""
+        """Return posterior draws of each candidate's click probability, of shape (draws, candidates)."""
         model, count, samples = lane if self.per_key else 0, len(impression.arms), []
         base = context_weights.compute_base(state.tally, model)
         for h, share in enumerate(rng.multinomial(draws, state.tally.weights[model])):
@@ -189,9 +191,8 @@ class EmbeddingMixture(EmbeddingPolicy):
     def choose(
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return the candidate with the highest mean + 0.7·z·deviation of its logit.
-
-        z is random, the same for all candidates.
+        """Return the candidate with the highest mean + 0.7·z·deviation of its logit, with one random z for
+        all.
         """
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
@@ -207,7 +208,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         rng: Generator,
         action: Ints,
     ) -> float:
-        """Fill ``action`` with the candidate of the highest mean + 0.7·z·deviation; return its propensity."""
+        """Fill ``action`` with the candidate that ``choose`` would return; return its propensity."""
         lines = embedding_items.candidate_lines(
             state, lane if params.per_key else 0, impression, params.layout
         )
@@ -216,7 +217,9 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @staticmethod
     def line(params: EmbeddingMixture, state: Floats, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation of the candidate at a place; ``state`` holds all lines."""
+        """Return the mean and deviation of the candidate at a place on offer; ``state`` has those of all
+        candidates.
+        """
         return state[place, 0], state[place, 1]
 
     @staticmethod
@@ -231,17 +234,17 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     @staticmethod
     def learn(params: EmbeddingMixture, state: EmbeddingState, lane: int, outcome: Outcome) -> None:
-        """Update all hypotheses and their weights with the reward of the shown item.
+        """Update all hypotheses about clicks, and their weights, with the reward of the shown item.
 
-        The first 128 events are also stored; when a fit of the scaling is due, the model is reset and all of
-        them are learned again.
+        The first 128 events are also stored; when a fit of the scaling is due, the model is reset, and all
+        stored events are learned again.
         """
         model, layout, tally = lane if params.per_key else 0, params.layout, state.tally
-        impression, room = outcome.impression, embedding_items.make_workspace(params.layout)
-        item, user, reward = room.raw[0], np.zeros(layout.user), outcome.reward
+        impression, work = outcome.impression, embedding_items.make_workspace(params.layout)
+        item, user, reward = work.raw[0], np.zeros(layout.user), outcome.reward
         copy_row(impression.relevance[find_place(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
-        learning = context_weights.ContextState(state.models, tally, state.items, state.kept, room)
+        learning = context_weights.ContextState(state.models, tally, state.items, state.kept, work)
         events = int(tally.rounds[model])
         first = events
         if events < BUFFER_SIZE:
@@ -259,10 +262,10 @@ class EmbeddingMixture(EmbeddingPolicy):
                 reward = state.kept.rewards[model, event]
                 load_context(state.kept, model, event, item)
                 load_context(state.kept_users, model, event, user)
-            embedding_items.read_event(state, model, item, user, 0.0, layout, room)
+            embedding_items.read_event(state, model, item, user, 0.0, layout, work)
             times = 1.0
             if not context_weights.is_binary(tally, model, reward):
                 times = context_weights.equivalent_clicks(
-                    tally, model, embedding_items.expected_click(state, model, layout, room), reward
+                    tally, model, embedding_items.expected_click(state, model, layout, work), reward
                 )
             context_weights.learn_event(learning, model, 0, reward, times, layout)

@@ -60,14 +60,18 @@ class Belief(NamedTuple):
 
 
 def belief(mean: Floats, root: Floats) -> Belief:
-    """Return mean, covariance and condition number of a Gaussian, given a square root of its covariance."""
+    """Return the mean, covariance and condition number of a Gaussian, from its mean and a root of its
+    covariance.
+    """
     values = np.linalg.svd(root, compute_uv=False) if len(mean) else np.ones(1)
     ratio = values[0] / values[-1] if values[-1] > 0.0 else math.inf
     return Belief(mean.copy(), root @ root.T, float(ratio**2))
 
 
 def draw_samples(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floats:
-    """Return samples from a Gaussian with a square root of the covariance, of shape (draws, d)."""
+    """Return ``draws`` samples of a Gaussian, of shape (draws, d), from its mean and a root of its
+    covariance.
+    """
     return mean + rng.standard_normal((draws, len(mean))) @ root.T
 
 
@@ -76,7 +80,7 @@ def draw_samples(mean: Floats, root: Floats, rng: Generator, draws: int) -> Floa
 
 @kernel
 def sigmoid(x: float) -> float:
-    """Return 1/(1 + exp(−x)); tiny values keep their relative precision."""
+    """Return 1/(1 + exp(−x)) without overflow; tiny results keep their relative precision."""
     if x >= 0.0:
         return 1.0 / (1.0 + np.exp(-x))  # type: ignore[no-any-return]
     grown = np.exp(x)
@@ -91,7 +95,9 @@ def log_sigmoid(x: float) -> float:
 
 @kernel
 def jaakkola(xi: float) -> float:
-    """Return λ(ξ) = tanh(ξ/2)/(4ξ) of the quadratic bound on ln σ (Jaakkola, Jordan 2000)."""
+    """Return λ(ξ) = tanh(ξ/2)/(4ξ), the coefficient of the quadratic bound on ln σ (Jaakkola, Jordan
+    2000).
+    """
     if abs(xi) < 1e-3:
         return 0.125 - xi * xi / 96.0
     return np.tanh(0.5 * xi) / (4.0 * xi)  # type: ignore[no-any-return]
@@ -107,10 +113,9 @@ def logistic(scores: Floats) -> Floats:
 
 @kernel
 def dot(x: Floats, y: Floats) -> float:
-    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, in eight parallel sums.
+    """Return the inner product of ``x`` and the first len(x) numbers of ``y``, by eight parallel sums.
 
-    One sum would wait for each addition to end before the next; eight become vector
-    instructions, and the order of additions is the same on all machines.
+    They become vector instructions, and the order of additions is the same on all machines.
     """
     a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     whole = len(x) // 8 * 8
@@ -130,7 +135,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 @kernel
 def copy_row(row: Floats, x: Floats) -> None:
-    """Fill ``x`` with ``row``, and any elements after it with ones, the constant feature."""
+    """Fill ``x`` with ``row``, followed by ones, the constant feature, if ``x`` is longer."""
     for i in range(len(row)):
         x[i] = row[i]
     for i in range(len(row), len(x)):
@@ -139,7 +144,9 @@ def copy_row(row: Floats, x: Floats) -> None:
 
 @kernel
 def score_row(row: Floats, theta: Floats) -> float:
-    """Return the inner product of features and parameters, of which the last may be a constant."""
+    """Return the inner product of features and parameters; a parameter more than features is a constant
+    term.
+    """
     total = dot(row, theta)
     if len(theta) > len(row):
         total += theta[len(row)]
@@ -147,20 +154,20 @@ def score_row(row: Floats, theta: Floats) -> float:
 
 
 def stack_features(*blocks: Any, width: int) -> Floats:
-    """Return blocks of features side by side, as rows of ``width`` numbers; remaining columns are ones.
+    """Return matrices of features side by side, filled up with columns of ones to ``width`` columns.
 
-    Blocks without columns are left out.
+    Matrices without columns are left out.
     """
     rows = np.hstack([block for block in blocks if block.shape[1]])
     return np.hstack([rows, np.ones((len(rows), width - rows.shape[1]))])
 
 
 @kernel
-def clear(room: Floats) -> None:
+def clear(work: Floats) -> None:
     """Set all numbers of a workspace (a matrix) to zero."""
-    for i in range(room.shape[0]):
-        for j in range(room.shape[1]):
-            room[i, j] = 0.0
+    for i in range(work.shape[0]):
+        for j in range(work.shape[1]):
+            work[i, j] = 0.0
 
 
 # One Gaussian --------------------------------------------------------------------------------
@@ -168,7 +175,9 @@ def clear(room: Floats) -> None:
 
 @kernel
 def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: Floats, theta: Floats) -> None:
-    """Fill ``theta`` with a draw mean + scale·S·z, where z, standard normal, fills ``z``; S is ``root``."""
+    """Fill ``theta`` with a draw mean + scale·S·z: S is ``root``, and z, standard normal, is written to
+    ``z``.
+    """
     for i in range(len(mean)):
         z[i] = rng.standard_normal()
     for i in range(len(mean)):
@@ -177,7 +186,7 @@ def draw_gaussian(mean: Floats, root: Floats, scale: float, rng: Generator, z: F
 
 @kernel
 def project(root: Floats, x: Floats, v: Floats) -> float:
-    """Fill ``v`` with Sᵀx, S being ``root``; return v·v, the variance of the prediction for x."""
+    """Fill ``v`` with Sᵀx, where S is ``root``; return v·v, the variance of x·θ."""
     for j in range(len(v)):
         v[j] = 0.0
     for i in range(len(x)):
@@ -191,8 +200,8 @@ def project(root: Floats, x: Floats, v: Floats) -> float:
 def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float, gain: float) -> None:
     """Update mean and root, in place, with an observation of precision c along x, given v = Sᵀx and s = v·v.
 
-    The mean moves by gain·S·v, with S from before; S becomes the root of the inverse of
-    Σ⁻¹ + c·x·xᵀ.
+    S is ``root``. The mean moves by gain·S·v, with S from before; S becomes the root of the inverse of Σ⁻¹ +
+    c·x·xᵀ.
     """
     r = np.sqrt(1.0 + c * s)
     beta = c / (r * (1.0 + r))
@@ -205,24 +214,27 @@ def apply_observation(mean: Floats, root: Floats, v: Floats, s: float, c: float,
 
 
 @kernel
-def learn_logit(mean: Floats, root: Floats, room: Floats, logit: float, reward: float) -> float:
-    """Update mean and root, in place, with a reward of a click whose logit has the gradient ``room[0]``.
+def learn_logit(mean: Floats, root: Floats, work: Floats, logit: float, reward: float) -> float:
+    """Update mean and root, in place, with a reward in [0, 1]; return the variance of the click's logit
+    before.
 
-    ``logit`` is the logit at the mean. The workspace ``room`` is cleared. Return the logit's variance before.
+    ``logit`` is the click's logit at the mean, and ``work[0]`` its gradient. The workspace ``work`` is
+    cleared.
     """
-    s = project(root, room[0], room[1])
+    # s is the logit's variance, ``work[1]`` its gradient times the root.
+    s = project(root, work[0], work[1])
     c, gain = logistic_step(logit, s, reward)
-    apply_observation(mean, root, room[1], s, c, gain)
-    clear(room)
+    apply_observation(mean, root, work[1], s, c, gain)
+    clear(work)
     return s
 
 
 @kernel
 def fade(root: Floats, discount: float, variance: float) -> None:
-    """Forget exponentially: multiply the precision by ``discount``, as far as the prior allows.
+    """Multiply the precision by ``discount``, in place, so that earlier observations count less.
 
-    The covariance grows by 1/discount, but its trace never exceeds the prior's: in directions without
-    observations it would grow without bound.
+    The covariance grows by 1/discount, but its trace never exceeds the prior's, of ``variance`` per
+    parameter: in directions without observations it would grow without bound.
     """
     if discount >= 1.0:
         return
@@ -237,7 +249,7 @@ def fade(root: Floats, discount: float, variance: float) -> None:
 
 @kernel
 def reset(mean: Floats, root: Floats, variance: float) -> None:
-    """Set mean and root, in place, to the prior of mean 0 and the given variance of each parameter."""
+    """Set mean and root, in place, to the prior: mean 0, and ``variance`` for each parameter."""
     deviation = np.sqrt(variance)
     for i in range(len(mean)):
         mean[i] = 0.0
@@ -247,10 +259,12 @@ def reset(mean: Floats, root: Floats, variance: float) -> None:
 
 @kernel
 def logistic_step(logit: float, s: float, reward: float) -> Any:
-    """Find the posterior's mode along the direction of an observation of a logit, ln f/(1 − f).
+    """Return precision and gain by which a reward updates a Gaussian (:func:`apply_observation`), for the
+    click's logit.
 
-    With variance s of the logit before, the mode solves l = logit + s·(reward − σ(l)); its
-    two sides cross once, between the logit and the first step from it.
+    ``logit`` and ``s`` are its mean and variance before. The posterior's mode l along the logit's gradient
+    solves l = logit + s·(reward − σ(l)), by safeguarded Newton steps; the precision is σ(l)(1 − σ(l)), the
+    gain (l − logit)/s.
 
     Returns
     -------

@@ -66,14 +66,18 @@ class KeyLevels(NamedTuple):
 
 @kernel
 def read_level(levels: KeyLevels, lane: int, arm: int, j: int) -> tuple[float, float]:
-    """Return mean and variance of an arm's level for a key under the j-th hypothesis that keys differ."""
+    """Return the mean and variance of an arm's level for a key, under hypothesis ``j`` of the two by which
+    keys differ.
+    """
     precision = 1.0 / VARIANCES[j] + float(levels.learned[lane, arm, j])
     return float(levels.means[lane, arm, j]), 1.0 / precision
 
 
 @kernel
 def mix_level(levels: KeyLevels, lane: int, arm: int) -> tuple[float, float]:
-    """Return mean and variance of the level of an arm for a key, over all hypotheses; 0 with one key."""
+    """Return the mean and variance of an arm's level for a key, averaged over hypotheses; 0 while there is
+    one key.
+    """
     if levels.keys[0] < 2.0:
         return 0.0, 0.0
     mean, square = 0.0, 0.0
@@ -89,9 +93,10 @@ def mix_level(levels: KeyLevels, lane: int, arm: int) -> tuple[float, float]:
 def learn_level(
     levels: KeyLevels, lane: int, arm: int, logit: float, variance: float, reward: float, times: float
 ) -> None:
-    """Weigh the hypotheses by a reward, counted as ``times`` clicks, and update its arm's levels for the key.
+    """Weigh the hypotheses by a reward, counted as ``times`` clicks, and update the arm's levels for the key.
 
-    ``logit`` and ``variance`` are the belief about the arm without its level.
+    ``logit`` and ``variance`` are mean and variance of the arm's logit without its level. While there is one
+    key, only count the key.
     """
     levels.keys[0] += 1.0 - levels.met[lane]
     levels.met[lane] = 1

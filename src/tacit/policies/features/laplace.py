@@ -35,10 +35,10 @@ class Click(NamedTuple):
 
 @kernel
 def compute_click(relevance: float, examination: float) -> Click:
-    """Return a click's logit and derivatives, for logits of relevance and examination.
+    """Return the logit of a click, and its derivatives by the logits of relevance and examination.
 
-    The derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), with 1 − pe taken as
-    (1 − p) + p(1 − e), which avoids cancellation.
+    With p and e the probabilities of these, the derivatives are (1 − p)/(1 − pe) and (1 − e)/(1 − pe), where
+    1 − pe is computed as (1 − p) + p(1 − e) to avoid cancellation.
     """
     skipped, unseen = gaussian.sigmoid(-relevance), gaussian.sigmoid(-examination)
     none = max(skipped + gaussian.sigmoid(relevance) * unseen, 1e-300)
@@ -48,9 +48,9 @@ def compute_click(relevance: float, examination: float) -> Click:
 
 @kernel
 def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Floats) -> float:
-    """Fill ``h`` with the gradient, by all parameters, of a click's logit at their mean; return that logit.
+    """Fill ``h`` with the gradient of a click's logit by all parameters, at their mean; return that logit.
 
-    The arm is the one at ``place`` on offer; the first ``split`` parameters belong to relevance.
+    The arm is number ``place`` on offer; the first ``split`` parameters belong to relevance.
     """
     gaussian.copy_row(impression.relevance[place], h[:split])
     gaussian.copy_row(impression.examination[place], h[split:])
@@ -64,32 +64,33 @@ def gradient(impression: Impression, place: int, mean: Floats, split: int, h: Fl
 
 @kernel
 def laplace_update(
-    impression: Impression, place: int, reward: float, mean: Floats, root: Floats, room: Floats, split: int
+    impression: Impression, place: int, reward: float, mean: Floats, root: Floats, work: Floats, split: int
 ) -> float:
-    """Update mean and root, in place, with a reward of the arm at ``place``.
+    """Update mean and root, in place, with a reward of the arm that is number ``place`` on offer.
 
-    Return the probability that the model gave to the reward before. If it is known whether the result was
-    seen, seeing and relevance are separate observations of one block each. The workspace ``room`` is cleared.
+    Returns the probability that the model gave to the reward before. If it is known whether the result was
+    seen (codes UNSEEN, SKIPPED), examination and relevance are learned as separate observations. The
+    workspace ``work`` is cleared.
     """
     if reward >= 0.0:
-        logit = gradient(impression, place, mean, split, room[0])
-        return update_logit(logit, reward, mean, root, room)
-    was_seen, h = reward - UNSEEN, room[0]
+        logit = gradient(impression, place, mean, split, work[0])
+        return update_logit(logit, reward, mean, root, work)
+    was_seen, h = reward - UNSEEN, work[0]
     gaussian.copy_row(impression.examination[place], h[split:])
-    chance = update_logit(gaussian.dot(h[split:], mean[split:]), was_seen, mean, root, room)
+    chance = update_logit(gaussian.dot(h[split:], mean[split:]), was_seen, mean, root, work)
     if was_seen == 1.0:
         gaussian.copy_row(impression.relevance[place], h[:split])
-        chance *= update_logit(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, room)
+        chance *= update_logit(gaussian.dot(h[:split], mean[:split]), 0.0, mean, root, work)
     return chance
 
 
 @kernel
-def update_logit(logit: float, reward: float, mean: Floats, root: Floats, room: Floats) -> float:
-    """Update mean and root, in place, with an observation of a logit whose gradient is ``room[0]``.
+def update_logit(logit: float, reward: float, mean: Floats, root: Floats, work: Floats) -> float:
+    """Update mean and root, in place, with an observation whose logit has the gradient ``work[0]``.
 
-    Return the probability that the model gave to the reward before; the workspace is cleared.
+    Returns the probability that the model gave to it before. The workspace is cleared.
     """
-    s = gaussian.learn_logit(mean, root, room, logit, reward)
+    s = gaussian.learn_logit(mean, root, work, logit, reward)
     # The mean of a logistic over a Gaussian logit (MacKay 1992).
     chance = gaussian.sigmoid(float(logit / np.sqrt(1.0 + 0.125 * np.pi * s)))
     return reward * chance + (1.0 - reward) * (1.0 - chance)
@@ -166,36 +167,41 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def choose(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the largest click probability under drawn parameters.
+        """Draw the parameters from the posterior, and return the arm with the largest click probability.
 
         With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
         all.
         """
         if params.coupled:
             return choose_coupled(params, state, lane, impression, rng)
-        room = state.room[lane]
-        gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, room[0], room[1])
-        arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        gaussian.clear(room)
+        work = state.room[lane]
+        gaussian.draw_gaussian(state.mean[lane], state.root[lane], 1.0, rng, work[0], work[1])
+        arm = most_clicked(impression, work[1, : params.split], work[1, params.split :])
+        gaussian.clear(work)
         return arm
 
     @staticmethod
     def line(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return the click's logit at the mean parameters, and its deviation by linearisation there."""
-        room = state.room[lane]
-        logit = gradient(impression, place, state.mean[lane], params.split, room[0])
-        s = gaussian.project(state.root[lane], room[0], room[1])
-        gaussian.clear(room)
+        """Return a click's logit at the posterior mean, and its deviation, the logit being linearized there.
+
+        ``place`` is the arm's number on offer.
+        """
+        work = state.room[lane]
+        logit = gradient(impression, place, state.mean[lane], params.split, work[0])
+        s = gaussian.project(state.root[lane], work[0], work[1])
+        gaussian.clear(work)
         return logit, np.sqrt(s)
 
     @staticmethod
     def learn(params: LaplaceEC, state: Gaussian, lane: int, outcome: Outcome) -> None:
-        """Widen the Gaussian by the discount, then update it with the shown arm's reward by Laplace steps."""
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        """Discount earlier rewards, then update the Gaussian with the shown arm's reward by a Laplace
+        step.
+        """
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         impression, reward = outcome.impression, outcome.reward
         place = find_place(impression.arms, outcome.shown)
-        laplace_update(impression, place, reward, mean, root, room, params.split)
+        laplace_update(impression, place, reward, mean, root, work, params.split)
 
     @staticmethod
     def restart(params: LaplaceEC, state: Gaussian, lane: int) -> None:
@@ -204,7 +210,7 @@ class LaplaceEC(Coupled, ExaminationModel):
 
     @staticmethod
     def believed(params: LaplaceEC, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer under the posterior mean."""
+        """Return the click probability of an arm on offer, with parameters at the posterior mean."""
         place, mean = find_place(impression.arms, arm), state.mean[lane]
         relevance = gaussian.score_row(impression.relevance[place], mean[: params.split])
         examination = gaussian.score_row(impression.examination[place], mean[params.split :])
@@ -288,8 +294,8 @@ class LaplaceECMixture(ExaminationModel):
         root = np.zeros((*shape, self.width))
         every = range(self.width)
         root[..., every, every] = math.sqrt((1.0 - self.spread) * self.prior_variance)
-        weights, room = np.zeros(shape[:2]), np.zeros((lanes, 3, self.width))
-        return self.State(start.copy(), root, start, weights, room)
+        weights, work = np.zeros(shape[:2]), np.zeros((lanes, 3, self.width))
+        return self.State(start.copy(), root, start, weights, work)
 
     def posterior(self, state: State, lane: int) -> Beliefs:
         """Return mean and covariance of the mixture in a lane: of each block, and jointly."""
@@ -303,9 +309,8 @@ class LaplaceECMixture(ExaminationModel):
         return split_beliefs(mean, np.linalg.cholesky(covariance), self.split)
 
     def parameter_draws(self, state: State, lane: int, rng: Generator, draws: int) -> Floats:
-        """Return draws of all parameters from the mixture, relevance first, of shape (draws, width).
-
-        They are ordered by component.
+        """Return posterior draws of all parameters, relevance first, of shape (draws, width), ordered by
+        component.
         """
         weights = np.exp(state.log_weight[lane])
         shares = rng.multinomial(draws, weights / weights.sum())
@@ -316,9 +321,8 @@ class LaplaceECMixture(ExaminationModel):
     def choose(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return the arm with the largest click probability under parameters drawn from one component.
-
-        The component is drawn by weight.
+        """Draw a component by weight and parameters from it; return the arm with the largest click
+        probability.
         """
         total = 0.0
         for k in range(state.log_weight.shape[1]):
@@ -329,26 +333,26 @@ class LaplaceECMixture(ExaminationModel):
             component = k
             if remainder < 0.0:
                 break
-        room = state.room[lane]
+        work = state.room[lane]
         mean, root = state.mean[lane, component], state.root[lane, component]
-        gaussian.draw_gaussian(mean, root, 1.0, rng, room[0], room[1])
-        arm = most_clicked(impression, room[1, : params.split], room[1, params.split :])
-        gaussian.clear(room)
+        gaussian.draw_gaussian(mean, root, 1.0, rng, work[0], work[1])
+        arm = most_clicked(impression, work[1, : params.split], work[1, params.split :])
+        gaussian.clear(work)
         return arm
 
     @staticmethod
     def learn(params: LaplaceECMixture, state: State, lane: int, outcome: Outcome) -> None:
-        """Discount, then update each component by a Laplace step.
+        """Discount earlier rewards, then update each component with the reward by a Laplace step.
 
         A component's weight is multiplied by the probability that it gave to the reward.
         """
         impression, reward = outcome.impression, outcome.reward
-        place, room = find_place(impression.arms, outcome.shown), state.room[lane]
+        place, work = find_place(impression.arms, outcome.shown), state.room[lane]
         largest = -np.inf
         for k in range(state.log_weight.shape[1]):
             mean, root = state.mean[lane, k], state.root[lane, k]
             gaussian.fade(root, params.discount, (1.0 - params.spread) * params.prior_variance)
-            chance = laplace_update(impression, place, reward, mean, root, room, params.split)
+            chance = laplace_update(impression, place, reward, mean, root, work, params.split)
             weight = params.discount * state.log_weight[lane, k] + np.log(max(chance, 1e-300))
             state.log_weight[lane, k] = weight
             largest = max(largest, weight)
@@ -369,7 +373,7 @@ class LaplaceECMixture(ExaminationModel):
     def believed(
         params: LaplaceECMixture, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer: its weighted mean over components."""
+        """Return the click probability of an arm on offer, averaged over components by weight."""
         place, total, chance = find_place(impression.arms, arm), 0.0, 0.0
         for k in range(state.log_weight.shape[1]):
             mean, weight = state.mean[lane, k], np.exp(state.log_weight[lane, k])

@@ -22,7 +22,11 @@ from tacit.policies.features.gaussian import Belief, Gaussian
 
 @kernel
 def fill_features(impression: Impression, place: int, x: Floats) -> None:
-    """Fill ``x`` with relevance and examination features of the arm at ``place``, then 1 if it is longer."""
+    """Fill ``x`` with the features of the arm that is number ``place`` on offer: relevance, examination,
+    constant 1.
+
+    There is a constant only if ``x`` is longer than the features.
+    """
     split = impression.relevance.shape[1]
     gaussian.copy_row(impression.relevance[place], x[:split])
     if impression.examination.shape[1] > 0:
@@ -33,7 +37,9 @@ def fill_features(impression: Impression, place: int, x: Floats) -> None:
 
 @kernel
 def linear_score(impression: Impression, place: int, theta: Floats) -> float:
-    """Return the inner product of the features of the arm at ``place`` with parameters, constant included."""
+    """Return the inner product of an arm's features and parameters; ``place`` is the arm's number on
+    offer.
+    """
     split = impression.relevance.shape[1]
     if impression.examination.shape[1] == 0:
         return gaussian.score_row(impression.relevance[place], theta)
@@ -43,15 +49,17 @@ def linear_score(impression: Impression, place: int, theta: Floats) -> float:
 
 @kernel
 def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: float, rng: Generator) -> int:
-    """Return the arm with the highest score for parameters drawn with ``scale`` times their deviation."""
-    room = state.room[lane]
-    gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, room[0], room[1])
+    """Draw parameters from the Gaussian, with deviations times ``scale``; return the arm with the highest
+    score.
+    """
+    work = state.room[lane]
+    gaussian.draw_gaussian(state.mean[lane], state.root[lane], scale, rng, work[0], work[1])
     best, leader = -np.inf, 0
     for i in range(len(impression.arms)):
-        score = linear_score(impression, i, room[1])
+        score = linear_score(impression, i, work[1])
         if score > best:
             best, leader = score, i
-    gaussian.clear(room)
+    gaussian.clear(work)
     return int(impression.arms[leader])
 
 
@@ -59,11 +67,14 @@ def draw_and_choose(state: Gaussian, lane: int, impression: Impression, scale: f
 def linear_line(
     state: Gaussian, lane: int, impression: Impression, place: int, scale: float
 ) -> tuple[float, float]:
-    """Return the mean of an arm's score, and its deviation times ``scale``; overwrites the workspace."""
-    room = state.room[lane]
-    fill_features(impression, place, room[0])
-    mean = gaussian.dot(state.mean[lane], room[0])
-    return mean, scale * np.sqrt(gaussian.project(state.root[lane], room[0], room[1]))
+    """Return the mean of an arm's score, and its deviation times ``scale``; the workspace stays filled.
+
+    ``place`` is the arm's number on offer.
+    """
+    work = state.room[lane]
+    fill_features(impression, place, work[0])
+    mean = gaussian.dot(state.mean[lane], work[0])
+    return mean, scale * np.sqrt(gaussian.project(state.root[lane], work[0], work[1]))
 
 
 class LinearModel(FeaturePolicy, abstract=True):
@@ -89,7 +100,7 @@ class LinearModel(FeaturePolicy, abstract=True):
     def reward_draws(
         self, state: Any, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards from the posterior, of shape (draws, offered)."""
+        """Return posterior draws of each arm's mean reward, of shape (draws, arms on offer)."""
         theta = gaussian.draw_samples(state.mean[lane], self.noise * state.root[lane], rng, draws)
         rows = gaussian.stack_features(impression.relevance, impression.examination, width=self.width)
         return self.mean_reward(theta @ rows.T)
@@ -119,7 +130,7 @@ class SampledLinear(LinearModel, click_model.Coupled, abstract=True):
 
     @staticmethod
     def choose(params: Any, state: Gaussian, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the highest score for drawn parameters.
+        """Draw the parameters from the posterior, and return the arm with the highest score.
 
         With ``draw="coupled"``, return the arm with the largest mean + z·deviation, with one random z for
         all.
@@ -130,7 +141,9 @@ class SampledLinear(LinearModel, click_model.Coupled, abstract=True):
 
     @staticmethod
     def line(params: Any, state: Gaussian, lane: int, impression: Impression, place: int) -> Any:
-        """Return mean and deviation, times ``scale``, of the score of the arm at a place on offer."""
+        """Return the mean of an arm's score, and its deviation times ``scale``; ``place`` is its number on
+        offer.
+        """
         moments = linear_line(state, lane, impression, place, params.scale)
         gaussian.clear(state.room[lane])
         return moments
@@ -199,16 +212,16 @@ class LogisticTS(SampledLinear):
     @staticmethod
     def learn(params: LogisticTS, state: Gaussian, lane: int, outcome: Outcome) -> None:
         """Discount earlier rewards, then update the Gaussian with the reward by a Laplace step."""
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         fill_features(
-            outcome.impression, click_model.find_place(outcome.impression.arms, outcome.shown), room[0]
+            outcome.impression, click_model.find_place(outcome.impression.arms, outcome.shown), work[0]
         )
-        gaussian.learn_logit(mean, root, room, gaussian.dot(mean, room[0]), outcome.reward)
+        gaussian.learn_logit(mean, root, work, gaussian.dot(mean, work[0]), outcome.reward)
 
     @staticmethod
     def believed(params: LogisticTS, state: Gaussian, lane: int, impression: Impression, arm: int) -> float:
-        """Return the click probability of an arm on offer under the posterior mean."""
+        """Return the click probability of an arm on offer, with parameters at the posterior mean."""
         return gaussian.sigmoid(
             linear_score(impression, click_model.find_place(impression.arms, arm), state.mean[lane])
         )
@@ -227,14 +240,14 @@ class LeastSquares(LinearModel, abstract=True):
     @staticmethod
     def learn(params: Any, state: Gaussian, lane: int, outcome: Outcome) -> None:
         """Discount earlier rewards, then update the Gaussian with the reward by recursive least squares."""
-        mean, root, room = state.mean[lane], state.root[lane], state.room[lane]
+        mean, root, work = state.mean[lane], state.root[lane], state.room[lane]
         gaussian.fade(root, params.discount, params.prior_variance)
         place = click_model.find_place(outcome.impression.arms, outcome.shown)
-        fill_features(outcome.impression, place, room[0])
-        s = gaussian.project(root, room[0], room[1])
-        gain = (outcome.reward - gaussian.dot(mean, room[0])) / (1.0 + s)
-        gaussian.apply_observation(mean, root, room[1], s, 1.0, gain)
-        gaussian.clear(room)
+        fill_features(outcome.impression, place, work[0])
+        s = gaussian.project(root, work[0], work[1])
+        gain = (outcome.reward - gaussian.dot(mean, work[0])) / (1.0 + s)
+        gaussian.apply_observation(mean, root, work[1], s, 1.0, gain)
+        gaussian.clear(work)
 
 
 @dataclass(frozen=True)
@@ -370,9 +383,8 @@ class LinUCB(LeastSquares, click_model.ClickModel):
 
 @kernel
 def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
-    """Return the place of the arm with the highest score under ``mean``.
-
-    Ties are broken uniformly at random.
+    """Return the place on offer of the arm with the highest score under parameters ``mean``; ties at
+    random.
     """
     best, leader, ties = -np.inf, 0, 0.0
     for i in range(len(impression.arms)):
@@ -388,7 +400,9 @@ def choose_leader(impression: Impression, mean: Floats, rng: Generator) -> int:
 
 @kernel
 def leader_share(impression: Impression, mean: Floats, place: int) -> float:
-    """Return the probability that :func:`choose_leader` returns ``place``: 0, or 1/(arms tied for best)."""
+    """Return the probability that :func:`choose_leader` returns ``place``: 1/(arms tied for the highest
+    score), or 0.
+    """
     best, ties = -np.inf, 0.0
     for i in range(len(impression.arms)):
         score = gaussian.score_row(impression.relevance[i], mean)

@@ -38,7 +38,7 @@ def prior_variance(component: int) -> float:
 
 @kernel
 def hides(component: int) -> bool:
-    """Return whether a click requires examination in a component: in the first three of six."""
+    """True for the components, the first three of six, in which a click requires examination."""
     return component < 3
 
 
@@ -46,10 +46,11 @@ def hides(component: int) -> bool:
 def tangent(
     x: Floats, mean: Floats, split: int, hides: bool, offset: float, h: Floats, kind: int
 ) -> tuple[float, float]:
-    """Return an arm's logit and its derivative by the offset; fill ``h`` with its gradient by the parameters.
+    """Return a logit and its derivative by the offset; fill ``h`` with its gradient by the parameters at
+    ``mean``.
 
-    The first ``split`` features ``x`` belong to relevance, to whose logit ``offset`` is added. ``kind``
-    selects the logit: that of a click, of relevance, or of examination.
+    ``kind`` selects the logit: of a click, of relevance or of examination. The first ``split`` features ``x``
+    belong to relevance, to whose logit ``offset`` is added.
     """
     relevance = gaussian.dot(x[:split], mean[:split]) + offset
     examination = gaussian.dot(x[split:], mean[split:])
@@ -69,9 +70,9 @@ def tangent(
 
 @kernel
 def log_predictive(logit: float, variance: float, reward: float) -> float:
-    """Return the logarithm of a reward's probability, for a logit with a mean and a variance.
+    """Return the log-probability of a reward whose logit is normal, of mean ``logit`` and ``variance``.
 
-    By the mean of a logistic over a normal logit (MacKay 1992).
+    It is approximated by the mean of a logistic over a normal logit (MacKay 1992).
     """
     logit /= np.sqrt(1.0 + 0.125 * np.pi * variance)
     return gaussian.log_sigmoid(logit) - (1.0 - reward) * logit
@@ -79,19 +80,15 @@ def log_predictive(logit: float, variance: float, reward: float) -> float:
 
 @kernel
 def first_component(width: int, split: int) -> int:
-    """Return the first component in use: 0, or 3 without examination features.
-
-    Without these, all results count as seen.
+    """Return the first component in use: 3 without examination features, where all results count as seen;
+    else 0.
     """
     return 0 if width > split else COMPONENTS // 2
 
 
 @kernel
 def normalize(weights: Floats) -> None:
-    """Replace logarithms of weights, in place, by weights of sum 1.
-
-    Those below e⁻³⁰ of the largest become 0.
-    """
+    """Replace log weights, in place, by weights of sum 1; those below e⁻³⁰ of the largest become 0."""
     largest, total = -np.inf, 0.0
     for k in range(len(weights)):
         largest = max(largest, weights[k])
@@ -106,10 +103,10 @@ def normalize(weights: Floats) -> None:
 def predict_clicks(
     theta: Floats, rows: Floats, split: int, hides: bool, offsets: Floats | float = 0.0
 ) -> Floats:
-    """Return the click probability of each row of features for each row of parameters.
+    """Return click probabilities, of shape (draws, arms), for draws ``theta`` of parameters and ``rows`` of
+    features.
 
-    The shape is (parameters, features). With ``hides``, a click requires examination; ``offsets`` are added
-    to the logits of relevance.
+    With ``hides``, a click requires examination; ``offsets`` are added to the logits of relevance.
     """
     relevance = theta[:, :split] @ rows[:, :split].T + offsets
     examination = theta[:, split:] @ rows[:, split:].T
@@ -224,7 +221,7 @@ def forget_inputs(inputs: Inputs, lane: int) -> None:
 
 @kernel
 def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
-    """Fill ``x`` with the unscaled features of the arm at ``place``.
+    """Fill ``x`` with the unscaled features of the arm that is number ``place`` on offer.
 
     They are relevance, its products with the context, 1, and examination; ``split`` is the number of the
     first three.
@@ -244,14 +241,16 @@ def read_raw(impression: Impression, place: int, split: int, x: Floats) -> None:
 def read_features(
     inputs: Inputs, lane: int, impression: Impression, place: int, split: int, x: Floats
 ) -> None:
-    """Fill ``x`` with the scaled features of the arm at ``place``, the first ``split`` being of relevance."""
+    """Fill ``x`` with the scaled features of the arm that is number ``place`` on offer; see
+    :func:`read_raw`.
+    """
     read_raw(impression, place, split, x)
     for j in range(len(x)):
         x[j] *= inputs.factor[lane, j]
 
 
 def read_offer(inputs: Inputs, lane: int, impression: Impression, split: int, width: int) -> Floats:
-    """Return the scaled features of all arms on offer, of shape (offered, width)."""
+    """Return the scaled features of all arms on offer, of shape (arms, width)."""
     rows = np.empty((len(impression.arms), width))
     for place, row in enumerate(rows):
         read_features(inputs, lane, impression, place, split, row)
@@ -260,7 +259,7 @@ def read_offer(inputs: Inputs, lane: int, impression: Impression, split: int, wi
 
 @kernel
 def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) -> int:
-    """Return the table row of the arm at a place on offer.
+    """Return the row of the arm that is number ``place`` on offer in the table of distinct arms.
 
     It is NEW (−1) if the arm is not in the table, and MANY (−2) if there are too many distinct arms.
     """
@@ -278,9 +277,9 @@ def find_arm_row(inputs: Inputs, lane: int, impression: Impression, place: int) 
 
 @kernel
 def measure_offer(inputs: Inputs, lane: int, impression: Impression, split: int, x: Floats) -> None:
-    """Add the arms on offer in a decision to the fit of the scaling; overwrite ``x``.
+    """Add the arms on offer in a decision to the statistics of features, and fit the scaling to them.
 
-    After 100 decisions, do nothing.
+    After 100 decisions, do nothing. ``x`` is a workspace.
     """
     counts = inputs.counts[lane]
     if counts[0] >= MEASURED:
@@ -313,9 +312,9 @@ def register_arms(inputs: Inputs, lane: int, impression: Impression) -> None:
 
 @kernel
 def fit_factors(inputs: Inputs, lane: int, start: int, stop: int) -> None:
-    """Set the scaling factors of the columns from ``start`` to ``stop`` − 1, a block of features.
+    """Set the scaling factors of a block of features, the columns from ``start`` to ``stop`` − 1.
 
-    A column of zeros gets the factor of an indicator. A factor that is off by less than two stays.
+    A column of zeros is scaled as an indicator. A factor changes only if it is off by more than two.
     """
     length = 0.0
     for j in range(start, stop):
@@ -363,10 +362,11 @@ class Offsets(NamedTuple):
         return cls(mean, variance + OFFSET_VARIANCE, np.zeros((*mean.shape, width)))
 
     def draw_offsets(self, lane: int, k: int, arm_rows: Ints, theta: Floats, rng: Generator) -> Floats:
-        """Return draws of arms' offsets in component ``k``, given draws ``theta`` of the parameters.
+        """Return draws of arms' offsets in component ``k``, of shape (draws, arms), given draws ``theta`` of
+        parameters.
 
-        ``arm_rows`` has each arm's row of the table, as :func:`find_arm_row` returns it. The shape is
-        (draws, arms); offsets are 0 if there are too many arms.
+        ``arm_rows`` has each arm's row of the table (:func:`find_arm_row`). Offsets are 0 if there are too
+        many arms.
         """
         draws: Floats = np.sqrt(OFFSET_VARIANCE) * rng.standard_normal((len(theta), len(arm_rows)))
         draws[:, arm_rows == MANY] = 0.0
@@ -386,7 +386,7 @@ def forget_offsets(offsets: Offsets, lane: int) -> None:
 
 
 class Component(NamedTuple):
-    """A model of clicks with its posterior.
+    """One of the six models: its posterior in a lane, as views into the state.
 
     Attributes
     ----------
@@ -411,7 +411,7 @@ class Component(NamedTuple):
 
 
 class ArmLogit(NamedTuple):
-    """The logit of an arm's click, its derivative by the arm's offset, the offset's variance."""
+    """The logit of an arm's click, its derivative by the arm's offset, and the offset's variance."""
 
     logit: float
     by_offset: float
@@ -420,9 +420,11 @@ class ArmLogit(NamedTuple):
 
 @kernel
 def compute_logit(component: Component, arm_row: int, x: Floats, h: Floats, kind: int) -> ArmLogit:
-    """Return an arm's logit; fill ``h`` with its gradient by θ, through the offset, too.
+    """Return an arm's logit of a ``kind`` at the posterior mean; fill ``h`` with its gradient by the
+    parameters θ.
 
-    The arm has the features ``x`` and the row ``arm_row`` of the table (:func:`find_arm_row`).
+    The arm has features ``x`` and row ``arm_row`` of the table (:func:`find_arm_row`). The gradient includes
+    the offset, whose mean is linear in θ.
     """
     mean, split, hides = component.mean, component.split, component.hides
     offset, variance = 0.0, OFFSET_VARIANCE if arm_row == NEW else 0.0
@@ -438,43 +440,44 @@ def compute_logit(component: Component, arm_row: int, x: Floats, h: Floats, kind
 
 
 @kernel
-def learn_reward(component: Component, arm_row: int, reward: float, room: Floats) -> float:
-    """Update a component, in place, with a reward of the arm whose features are in ``room[2]``.
+def learn_reward(component: Component, arm_row: int, reward: float, work: Floats) -> float:
+    """Update a component, in place, with a reward of the arm whose features are in ``work[2]``.
 
-    Return the logarithm of the probability of the click or of none before. It ignores whether the result was
-    seen, so it is comparable between all components.
+    Returns the log-probability that it gave before to the click or its absence. That ignores whether the
+    result was seen, so it is comparable between all components.
     """
     if reward >= 0.0 or not component.hides:
-        return observe(component, arm_row, max(reward, 0.0), room, CLICK)
-    arm_logit = compute_logit(component, arm_row, room[2], room[0], CLICK)
-    s = gaussian.project(component.root, room[0], room[1]) + arm_logit.by_offset**2 * arm_logit.variance
-    observe(component, arm_row, reward - UNSEEN, room, EXAMINATION)
+        return observe(component, arm_row, max(reward, 0.0), work, CLICK)
+    arm_logit = compute_logit(component, arm_row, work[2], work[0], CLICK)
+    s = gaussian.project(component.root, work[0], work[1]) + arm_logit.by_offset**2 * arm_logit.variance
+    observe(component, arm_row, reward - UNSEEN, work, EXAMINATION)
     if reward == SKIPPED:
-        observe(component, arm_row, 0.0, room, RELEVANCE)
+        observe(component, arm_row, 0.0, work, RELEVANCE)
     return log_predictive(arm_logit.logit, s, 0.0)
 
 
 @kernel
-def observe(component: Component, arm_row: int, reward: float, room: Floats, kind: int) -> float:
-    """Update the arm's offset, if it has a row, then θ, in place, by an observation in ``room[2]``.
+def observe(component: Component, arm_row: int, reward: float, work: Floats, kind: int) -> float:
+    """Update the arm's offset, if it has a row, and then θ, in place, with an observation of the features
+    ``work[2]``.
 
-    Return the logarithm of its probability before. ``kind`` is CLICK, RELEVANCE or EXAMINATION. An
-    observation of precision c along the gradient has, for θ, the offset's variance as additional noise, so
-    its precision is c/(1 + c·variance).
+    ``kind`` says of what: CLICK, RELEVANCE or EXAMINATION. Returns the log-probability of the observation
+    before. For θ, the offset's variance is additional noise: an observation of precision c along the gradient
+    counts with c/(1 + c·variance).
     """
-    logit, by_offset, variance = compute_logit(component, arm_row, room[2], room[0], kind)
+    logit, by_offset, variance = compute_logit(component, arm_row, work[2], work[0], kind)
     offset_spread = by_offset * by_offset * variance
-    s = gaussian.project(component.root, room[0], room[1])
+    s = gaussian.project(component.root, work[0], work[1])
     c, gain = gaussian.logistic_step(logit, s + offset_spread, reward)
     if arm_row >= 0:
         share = by_offset * variance / (1.0 + c * offset_spread)
         # The observation minus its mean for θ = 0, times c.
-        off = gain * (1.0 + c * (s + offset_spread)) + c * gaussian.dot(room[0], component.mean)
+        off = gain * (1.0 + c * (s + offset_spread)) + c * gaussian.dot(work[0], component.mean)
         component.offset[arm_row] += share * off
         component.variance[arm_row] = variance / (1.0 + c * offset_spread)
         for j in range(len(component.mean)):
-            component.slope[arm_row, j] += share * c * room[0, j]
+            component.slope[arm_row, j] += share * c * work[0, j]
     gaussian.apply_observation(
-        component.mean, component.root, room[1], s, c / (1.0 + c * offset_spread), gain
+        component.mean, component.root, work[1], s, c / (1.0 + c * offset_spread), gain
     )
     return log_predictive(logit, s + offset_spread, reward)

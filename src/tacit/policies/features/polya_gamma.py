@@ -35,7 +35,9 @@ def normal_cdf(x: float) -> float:
 
 @kernel
 def draw_inverse_gaussian(z: float, rng: Generator) -> float:
-    """Return a draw from the inverse Gaussian of mean 1/z and shape 1, given that it is at most 0.64."""
+    """Return a draw from the inverse Gaussian of mean 1/z and shape 1, under the condition that it is at most
+    0.64.
+    """
     t = TRUNCATION
     if z * t < 1.0:
         while True:
@@ -58,9 +60,9 @@ def draw_inverse_gaussian(z: float, rng: Generator) -> float:
 
 @kernel
 def series_term(n: int, x: float) -> float:
-    """Return the n-th term at x of the alternating series of the density of J*(1, 0).
+    """Return the n-th term at x of the alternating series whose partial sums bound the density of J*(1, 0).
 
-    Its partial sums bound the density from above and below.
+    J*(1, 0) is four times a Pólya–Gamma variable PG(1, 0).
     """
     k = n + 0.5
     if x > TRUNCATION:
@@ -70,9 +72,10 @@ def series_term(n: int, x: float) -> float:
 
 @kernel
 def draw_polya_gamma(tilt: float, rng: Generator) -> float:
-    """Return a draw from the Pólya–Gamma distribution PG(1, tilt), by rejection against a series.
+    """Return a draw from the Pólya–Gamma distribution PG(1, tilt), by rejection against an alternating
+    series.
 
-    For a ``tilt`` from ±1e9 on, return its mean; for NaN, NaN.
+    Returns the mean if ``tilt`` is beyond ±1e9, and NaN if it is NaN.
     """
     if not abs(tilt) < HUGE_TILT:
         return 0.5 / abs(tilt)  # its mean, or NaN: no draw would ever be accepted
@@ -121,10 +124,10 @@ def cholesky(matrix: Floats) -> None:
 
 @kernel
 def draw_by_precision(matrix: Floats, linear: Floats, rng: Generator, theta: Floats) -> None:
-    """Fill ``theta`` with a draw from the Gaussian whose precision is ``matrix``, which is overwritten.
+    """Fill ``theta`` with a draw from a Gaussian, given its precision ``matrix``, which is overwritten.
 
-    Its mean is the inverse of ``matrix`` times ``linear``. With matrix = L·Lᵀ, the draw is
-    L⁻ᵀ(L⁻¹·linear + z), z being standard normal.
+    Its mean is the inverse of ``matrix`` times ``linear``. With matrix = L·Lᵀ, the draw is L⁻ᵀ(L⁻¹·linear +
+    z), z being standard normal.
     """
     cholesky(matrix)
     for i in range(len(linear)):
@@ -210,21 +213,23 @@ class PolyaGammaTS(LinearModel, ClickModel):
         return self.State(laplace, rows, np.zeros((lanes, self.memory)), counts, precision)
 
     def posterior(self, state: State, lane: int) -> gaussian.Belief:  # type: ignore[override]
-        """Return the Laplace approximation of a lane's posterior, from which chains start."""
+        """Return the Laplace approximation of a lane's posterior, where the Gibbs chains start."""
         return gaussian.belief(state.laplace.mean[lane], state.laplace.root[lane])
 
     def reward_draws(
         self, state: State, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Return draws of the arms' mean rewards, by the Laplace approximation, of shape (draws, offered)."""
+        """Return draws of each arm's click probability by the Laplace approximation; shape (draws, arms on
+        offer).
+        """
         return super().reward_draws(state.laplace, lane, impression, rng, draws)
 
     @staticmethod
     def choose(params: PolyaGammaTS, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the highest score for parameters drawn by Gibbs sampling."""
-        room, precision = state.laplace.room[lane], state.precision[lane]
-        theta, linear = room[1], room[2]
-        gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, room[0], theta)
+        """Draw parameters by Gibbs sampling, and return the arm with the highest score."""
+        work, precision = state.laplace.room[lane], state.precision[lane]
+        theta, linear = work[1], work[2]
+        gaussian.draw_gaussian(state.laplace.mean[lane], state.laplace.root[lane], 1.0, rng, work[0], theta)
         stored_count = min(state.seen[lane], state.rows.shape[1])
         for _ in range(params.sweeps):
             for i in range(len(theta)):
@@ -244,26 +249,25 @@ class PolyaGammaTS(LinearModel, ClickModel):
             score = linear_score(impression, i, theta)
             if score > best:
                 best, leader = score, i
-        gaussian.clear(room)
+        gaussian.clear(work)
         gaussian.clear(precision)
         return int(impression.arms[leader])
 
     @staticmethod
     def learn(params: PolyaGammaTS, state: State, lane: int, outcome: Outcome) -> None:
-        """Store the observation, in place of the oldest one if the memory is full.
-
-        Update the Laplace approximation.
+        """Store the observation, in place of the oldest one if the memory is full; update the Laplace
+        approximation.
         """
-        mean, root, room = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
+        mean, root, work = (state.laplace.mean[lane], state.laplace.root[lane], state.laplace.room[lane])
         at = state.seen[lane] % state.rows.shape[1]
         row = state.rows[lane, at]
         fill_features(outcome.impression, find_place(outcome.impression.arms, outcome.shown), row)
         state.rewards[lane, at] = outcome.reward
         state.seen[lane] += 1
-        s = gaussian.project(root, row, room[1])
+        s = gaussian.project(root, row, work[1])
         c, gain = gaussian.logistic_step(gaussian.dot(mean, row), s, outcome.reward)
-        gaussian.apply_observation(mean, root, room[1], s, c, gain)
-        gaussian.clear(room)
+        gaussian.apply_observation(mean, root, work[1], s, c, gain)
+        gaussian.clear(work)
 
     @staticmethod
     def restart(params: PolyaGammaTS, state: State, lane: int) -> None:  # type: ignore[override]
@@ -277,6 +281,6 @@ class PolyaGammaTS(LinearModel, ClickModel):
     def believed(  # type: ignore[override]
         params: PolyaGammaTS, state: State, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm on offer under the Laplace approximation's mean."""
+        """Return the click probability of an arm on offer, at the mean of the Laplace approximation."""
         place = find_place(impression.arms, arm)
         return gaussian.sigmoid(linear_score(impression, place, state.laplace.mean[lane]))

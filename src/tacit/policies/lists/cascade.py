@@ -21,7 +21,7 @@ from tacit.policies.stationary.ucb import kl_budget, kl_index
 
 
 class State(NamedTuple):
-    """State of a cascading bandit.
+    """Counts of a cascading bandit, and a workspace.
 
     Attributes
     ----------
@@ -56,9 +56,9 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
     def decide(
         params: Any, state: State, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Write the arms of the highest indices into ``action``, best first.
+        """Fill ``action`` with the arms of the highest indices, best first; ties are broken at random.
 
-        Equal indices are ordered at random. Positions for which no arm is left get −1.
+        Positions for which no arm is left get −1.
         """
         scores = state.scores[lane]
         shared = confidence(params, state, lane)
@@ -81,9 +81,10 @@ class CascadePolicy(SlatePolicy, Indexed, abstract=True):
 
     @staticmethod
     def learn(params: Any, state: State, lane: int, outcome: Outcome) -> None:
-        """Count a read and a reward for each arm down to the last click, or for all arms without a click.
+        """Count a read and a reward for each arm down to the last click, or for all arms if nothing was
+        clicked.
 
-        Counts one round per list.
+        The list counts as one round; arms below the last click learn nothing.
         """
         action = outcome.shown
         read_count = len(action)
@@ -140,12 +141,12 @@ class CascadeUCB1(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeUCB1, state: State, lane: int) -> float:
-        """Return sqrt(1.5·ln t), t the coming list of the key."""
+        """Return sqrt(1.5·ln t) for list t of the key; an arm's radius is this over the root of its reads."""
         return float(np.sqrt(1.5 * np.log(state.counts.rounds[lane] + 1.0)))
 
     @staticmethod
     def index(params: CascadeUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
-        """Return the arm's upper confidence bound on attraction."""
+        """Return the upper confidence bound on an arm's attraction; infinity before its first read."""
         return radius_index(state.counts, lane, arm, confidence)
 
 
@@ -196,10 +197,12 @@ class CascadeKLUCB(CascadePolicy):
 
     @staticmethod
     def confidence(params: CascadeKLUCB, state: State, lane: int) -> float:
-        """Return the budget ln t + c·ln ln t of the bounds."""
+        """Return ln t + c·ln ln t for list t of the key, the bound on reads·kl for the index."""
         return kl_budget(state.counts, lane, params.c)
 
     @staticmethod
     def index(params: CascadeKLUCB, state: State, lane: int, arm: int, confidence: float) -> float:
-        """Return the arm's Kullback–Leibler upper confidence bound on attraction."""
+        """Return the Kullback–Leibler upper confidence bound on an arm's attraction; infinity before its
+        first read.
+        """
         return kl_index(state.counts, lane, arm, confidence)

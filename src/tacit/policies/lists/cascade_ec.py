@@ -48,11 +48,12 @@ SWEEPS = 2
 
 @kernel
 def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> float:
-    """Return the expected clicks of the list in the first ``listed`` columns, without column ``left_out``.
+    """Return the expected clicks of the list in the first ``listed`` columns, without the arm in column
+    ``left_out``.
 
-    Nothing is left out if ``left_out`` is ``listed``. Computed from the last position up: the expected clicks
-    from an arm on down are e·(p + (1 − p)·V), or e·(p + V) if users continue after a click, where V are the
-    expected clicks below it.
+    ``left_out`` = ``listed`` leaves none out. The sum goes from the last position up: from an arm on down,
+    e·(p + (1 − p)·V) clicks are expected, or e·(p + V) if users continue after a click, where e is its
+    examination, p its attraction and V the expected clicks below it.
     """
     below = 0.0
     for j in range(listed - 1, -1, -1):
@@ -67,7 +68,9 @@ def list_value(columns: Floats, listed: int, left_out: int, one_click: bool) -> 
 
 @kernel
 def write_arm(columns: Floats, j: int, place: int, attraction: float, hidden: float) -> None:
-    """Write an arm's place, click probability, odds against being seen and sort key into column ``j``."""
+    """Write an arm into column ``j``: its place on offer, click probability once seen, odds against being
+    seen, and rank.
+    """
     columns[PLACE, j] = place
     columns[RANK, j] = attraction / hidden
     columns[ATTRACTION, j] = attraction
@@ -90,16 +93,17 @@ def insert_arm(columns: Floats, listed: int, place: int, attraction: float, hidd
 
 @kernel
 def remove_worst(columns: Floats, listed: int, one_click: bool) -> None:
-    """Remove the arm without which the list in the first ``listed`` columns has the most expected clicks.
+    """Remove the arm whose removal leaves the most expected clicks from the list in the first ``listed``
+    columns.
 
     The arms to the right of it move one column to the left. Of equal arms, the lowest is removed.
     """
-    worst, best = listed - 1, list_value(columns, listed, listed - 1, one_click)
+    worst, most_clicks = listed - 1, list_value(columns, listed, listed - 1, one_click)
     for j in range(listed - 2, -1, -1):
         value = list_value(columns, listed, j, one_click)
         # Strictly more: of equal arms, the lowest is removed.
-        if value > best:
-            worst, best = j, value
+        if value > most_clicks:
+            worst, most_clicks = j, value
     for j in range(worst, listed - 1):
         for i in range(POSITION):
             columns[i, j] = columns[i, j + 1]
@@ -114,37 +118,40 @@ def swap_columns(columns: Floats, j: int, k: int) -> None:
 
 @kernel
 def replace_arm(columns: Floats, listed: int, one_click: bool) -> None:
-    """Exchange the arm in column ``listed`` for the arm of the list whose replacement gains most clicks.
+    """Exchange the arm in column ``listed`` for an arm of the list, in the columns before it, if clicks are
+    gained.
 
-    The list is in the columns before ``listed``. Nothing changes if no exchange gains.
+    The exchange of the largest gain is made; if none gains, nothing changes.
     """
-    best, at = list_value(columns, listed, listed, one_click), listed
+    most_clicks, best_column = list_value(columns, listed, listed, one_click), listed
     for j in range(listed):
         swap_columns(columns, j, listed)
         value = list_value(columns, listed, listed, one_click)
-        if value > best:
-            best, at = value, j
+        if value > most_clicks:
+            most_clicks, best_column = value, j
         swap_columns(columns, j, listed)
-    swap_columns(columns, at, listed)
+    swap_columns(columns, best_column, listed)
 
 
 @kernel
 def order_list(columns: Floats, listed: int, one_click: bool) -> None:
-    """Exchange neighbours of the list if its expected clicks grow, in as many passes as it has arms."""
-    best = list_value(columns, listed, listed, one_click)
+    """Exchange neighbours in the list if that raises its expected clicks, in as many passes as it has
+    arms.
+    """
+    most_clicks = list_value(columns, listed, listed, one_click)
     for _ in range(listed):
         for j in range(listed - 1):
             swap_columns(columns, j, j + 1)
             value = list_value(columns, listed, listed, one_click)
-            if value > best:
-                best = value
+            if value > most_clicks:
+                most_clicks = value
             else:
                 swap_columns(columns, j, j + 1)
 
 
 @kernel
 def has_arm(columns: Floats, listed: int, place: int) -> bool:
-    """True if the arm at index ``place`` among those on offer is in the first ``listed`` columns."""
+    """True if the arm that is number ``place`` on offer is in the first ``listed`` columns."""
     is_listed = False
     for j in range(listed):
         is_listed = is_listed or columns[PLACE, j] == place
@@ -155,14 +162,15 @@ def has_arm(columns: Floats, listed: int, place: int) -> bool:
 def fill_list(
     impression: Impression, theta: Floats, split: int, one_click: bool, columns: Floats, action: Ints
 ) -> None:
-    """Fill ``action`` with the list of the most expected clicks under ``theta``, as far as exchanges find it.
+    """Fill ``action`` with the list of the most expected clicks under parameters ``theta``, as far as
+    exchanges find it.
 
-    The neighbour with the larger p·e/(1 − e) belongs above, as an exchange argument shows, if examination
-    depends on the arms alone or on the positions alone (Kempe, Mahdian 2008). Keeping that order, each arm on
-    offer in turn replaces one in the list if the list gains; this is done twice. With constants of positions
-    both may matter: then there are further sweeps, in which neighbours are exchanged and arms replace others
-    at their positions as long as the list gains. Positions without an arm get −1. ``columns`` is a workspace
-    and stays filled.
+    Arms are kept in the order of p·e/(1 − e), with p the attraction and e the examination: an exchange
+    argument shows that the larger one belongs above if examination depends on the arms alone or on the
+    positions alone (Kempe, Mahdian 2008). Each arm on offer in turn replaces one in the list if the list
+    gains; this is done twice. With constants of positions, examination may depend on both: then there are
+    further sweeps, in which neighbours are exchanged and arms replace others at their positions as long as
+    the list gains. Positions without an arm get −1. ``columns`` is a workspace and stays filled.
     """
     constants_start, positions, listed = split + impression.examination.shape[1], len(action), 0
     for k in range(positions):
@@ -197,18 +205,18 @@ def fill_list(
 
 @kernel
 def relevance_logit(impression: Impression, place: int, mean: Floats, split: int) -> float:
-    """Return the relevance logit x_C·m_C of the arm at a place on offer.
+    """Return x_C·m_C, the log-odds of a click once the arm is seen, at the posterior mean m.
 
-    It is the log-odds of a click once the arm is seen.
+    ``place`` is the arm's number on offer; m_C are the first ``split`` parameters.
     """
     return score_row(impression.relevance[place], mean[:split])
 
 
 @kernel
 def examination_logit(impression: Impression, place: int, k: int, mean: Floats, split: int) -> float:
-    """Return the examination logit x_E·m_E of an arm, plus the constant of position ``k`` if there is one.
+    """Return x_E·m_E, the log-odds that an arm is seen, plus the constant of position ``k`` if there is one.
 
-    ``place`` is the arm's index among those on offer.
+    ``place`` is the arm's number on offer; m_E are the parameters from ``split`` on.
     """
     row = impression.examination[place]
     logit, past = dot(row, mean[split:]), split + len(row)
@@ -221,7 +229,12 @@ def examination_logit(impression: Impression, place: int, k: int, mean: Floats, 
 def add_features(
     impression: Impression, place: int, k: int, split: int, by_c: float, by_e: float, h: Floats
 ) -> None:
-    """Add to ``h`` the features of an arm at position ``k``: relevance times by_c, examination times by_e."""
+    """Add an arm's relevance features times by_c, and its examination features times by_e, to the gradient
+    ``h``.
+
+    Intercept and position constant, if there are any, count as features of 1. ``place`` is the arm's number
+    on offer, ``k`` its position.
+    """
     relevance, examination = impression.relevance[place], impression.examination[place]
     for i in range(len(relevance)):
         h[i] += by_c * relevance[i]
@@ -238,18 +251,19 @@ def add_features(
 def click_gradient(
     impression: Impression, action: Ints, start: int, k: int, mean: Floats, split: int, h: Floats, g: Floats
 ) -> float:
-    """Fill ``h`` with the gradient of the logit of a click at position ``k``, and return the logit.
+    """Fill ``h`` with the gradient of the logit of a click at position ``k`` by all parameters, and return
+    the logit.
 
     ``g`` is a workspace, which must be 0 before. The click is conditional on the clicks above: the last one
-    is at position ``start`` − 1, so the user reached that far. There w = 1 is the probability that all
-    positions above ``start`` were seen, and the click at a position has probability f = w·e·p. Without a
-    click, w becomes w′ = w·e·(1 − p)/(1 − f) at the next position. So with g = ∇ln w
+    is at position ``start`` − 1, so the user reached position ``start``. There w, the probability that the
+    user comes so far, is 1. The click at a position has probability f = w·e·p. Without a click, w becomes w′
+    = w·e·(1 − p)/(1 − f) at the next position. So with g = ∇ln w
 
-        ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
-        ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
+      ∇logit f = (g + (1 − p)·x_C + (1 − e)·x_E)/(1 − f),
+      ∇ln w′ = (g + (1 − e)·x_E)/(1 − f) − (1 − w′)·p·x_C,
 
-    and 1 − f and 1 − w′ are computed as sums of positive numbers, to avoid cancellation. For
-    k = ``start`` this is the click of :class:`~tacit.policies.LaplaceEC`.
+    and 1 − f and 1 − w′ are computed as sums of positive numbers, to avoid cancellation. For k = ``start``
+    this is the click of :class:`~tacit.policies.LaplaceEC`.
     """
     reach_chance, exit_chance, logit = 1.0, 0.0, 0.0
     for j in range(start, k + 1):
@@ -391,9 +405,9 @@ class CascadeEC(ClickModel, SlatePolicy):
         return CascadeState(Gaussian.prior(lanes, width, self.prior_variance), workspace)
 
     def posterior(self, state: CascadeState, lane: int) -> Beliefs:
-        """Return a key's posterior of each block of parameters, and of all jointly.
+        """Return the posteriors of a key's parameters: of relevance, of examination, and of all jointly.
 
-        Positions' constants come last.
+        Constants of positions come last among the parameters.
         """
         gaussian = state.posterior
         return split_beliefs(gaussian.mean[lane], gaussian.root[lane], self.split)
@@ -401,7 +415,9 @@ class CascadeEC(ClickModel, SlatePolicy):
     def reward_draws(
         self, state: CascadeState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the arms' click probabilities at the top of the list; shape (draws, arms on offer)."""
+        """Return ``draws`` posterior draws of each arm's click probability at the top of a list; shape
+        (draws, arms on offer).
+        """
         gaussian, split = state.posterior, self.split
         theta = draw_samples(gaussian.mean[lane], gaussian.root[lane], rng, draws)
         first = split + self.examination_dim + int(self.position_constants)
@@ -420,7 +436,7 @@ class CascadeEC(ClickModel, SlatePolicy):
         rng: Generator,
         action: Ints,
     ) -> None:
-        """Write the best list under one posterior draw of the parameters into ``action``."""
+        """Draw the parameters from the posterior, and fill ``action`` with the best list under this draw."""
         gaussian, workspace = state.posterior, state.posterior.room[lane]
         draw_gaussian(gaussian.mean[lane], gaussian.root[lane], 1.0, rng, workspace[0], workspace[1])
         fill_list(impression, workspace[1], params.split, params.one_click, state.room[lane], action)
@@ -429,7 +445,8 @@ class CascadeEC(ClickModel, SlatePolicy):
 
     @staticmethod
     def learn(params: CascadeEC, state: CascadeState, lane: int, outcome: Outcome) -> None:
-        """Discount earlier evidence, and update the posterior with the clicks on a list, from the top down.
+        """Discount earlier evidence, then update the posterior with each position's click or skip, from the
+        top down.
 
         With ``one_click``, positions below the first click are ignored.
         """
@@ -457,7 +474,9 @@ class CascadeEC(ClickModel, SlatePolicy):
     def believed(
         params: CascadeEC, state: CascadeState, lane: int, impression: Impression, arm: int
     ) -> float:
-        """Return the click probability of an arm at the top of the list, at the posterior mean."""
+        """Return the click probability of an arm at the top of the list, with all parameters at the posterior
+        mean.
+        """
         place, mean = find_place(impression.arms, arm), state.posterior.mean[lane]
         relevance = relevance_logit(impression, place, mean, params.split)
         examination = examination_logit(impression, place, 0, mean, params.split)

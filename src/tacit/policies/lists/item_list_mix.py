@@ -54,9 +54,9 @@ GOLDEN = 0.6180339887498949
 
 
 def count_stored_lists(positions: int, users: int) -> int:
-    """Return how many of the first lists to store, 8 to 32, or to 64 with a user context.
+    """Return the number of first lists to store: 8 to 32, or to 64 with a user context.
 
-    They are learned again whenever features are rescaled. The limit aims at 640 stored items in all.
+    Stored lists are learned again whenever features are rescaled. The number aims at 640 stored items in all.
     """
     return int(min(64 if users else 32, max(MIN_STORED_LISTS, MAX_STORED_ITEMS // positions)))
 
@@ -104,7 +104,7 @@ class ItemListState(NamedTuple):
 
 @kernel
 def hash_weights(dim: int) -> Floats:
-    """Return ``dim`` different weights in [½, 1½) for the numbers of an item, to hash them."""
+    """Return ``dim`` different weights in [½, 1½), by which the numbers of an item are hashed."""
     weights = np.empty(dim)
     for j in range(dim):
         # A low-discrepancy sequence.
@@ -117,8 +117,9 @@ def hash_weights(dim: int) -> Floats:
 def find_effect(item: Floats, weights: Floats) -> int:
     """Return the index, 0 to 4,095, of an item's effect: a hash of all its numbers in single precision.
 
-    It is 0 if the weighted sum of the numbers is 0 or not finite. Different items may share an index.
+    Different items may share an index. It is 0 if the weighted sum of the numbers is 0 or not finite.
     """
+    # Four parallel sums are faster than one.
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     whole = len(item) // 4 * 4
     for j in range(0, whole, 4):
@@ -152,9 +153,10 @@ def click_base(state: ItemListState, model: int) -> Base:
 
 @kernel
 def reward_likelihood(chance: float, reward: float) -> float:
-    """Return the likelihood of a reward in [0, 1] under a click probability.
+    """Return the likelihood of a reward in [0, 1] under a click probability, ``chance``.
 
-    Fractional rewards interpolate geometrically. The probability is clipped away from 0 and 1.
+    A fraction is weighed as a geometric mean of click and no click. The probability is kept away from 0 and
+    1, so that no user model is ruled out.
     """
     chance = min(max(chance, MIN_CHANCE), 1.0 - MIN_CHANCE)
     if 0.0 < reward < 1.0:
@@ -166,11 +168,12 @@ def reward_likelihood(chance: float, reward: float) -> float:
 def fill_learned_examination(
     state: ItemListState, model: int, last: int, k: int, examination: Floats
 ) -> tuple[float, float]:
-    """Fill in the probability that the last user model, learned from clicks, sees a position.
+    """Write the probability that position ``k`` is seen, by the last user model, into
+    ``examination[LEARNED_MODEL]``.
 
-    The probability is written into ``examination[LEARNED_MODEL]``; the other entries must hold the
-    probabilities by the other user models. ``k`` is the position, from 0, and ``last`` is 1 + the position of
-    the last click above, or 0.
+    That model learns it from clicks. The other entries must hold the probabilities by the other user models.
+    Returns their mean, and the mean over all user models, both by weight. ``k`` counts from 0; ``last`` is 1
+    + the position of the last click above, or 0.
 
     Returns
     -------
@@ -190,9 +193,10 @@ def fill_learned_examination(
 
 @kernel
 def advance_examination(k: int, attraction: float, reward: float, examination: Floats) -> None:
-    """Fill in the probability that each user model but the last sees the position below position ``k``.
+    """Overwrite ``examination`` with each user model's probability, except the last one's, to see the
+    position after ``k``.
 
-    It overwrites ``examination``, given the item's click probability if seen (``attraction``) and its reward.
+    It depends on the item at position ``k``: its click probability if seen (``attraction``) and its reward.
     """
     for r in range(LEARNED_MODEL):
         if r < POSITION_MODELS:
@@ -210,10 +214,10 @@ def learn_item(
     effect_index: int,
     observation: Observation,
 ) -> float:
-    """Learn from the feedback on an item; return the click probability, if seen, predicted before that.
+    """Learn from the feedback on one item; return the click probability, if seen, that was predicted before.
 
-    Updates the models and weights of all hypotheses and the item's effect. The item's features must be in the
-    workspace of ``learning``.
+    Updates the models and weights of all hypotheses, and the item's effect. The item's features must be in
+    the workspace of ``learning``.
     """
     weights, effects, base = learning.tally.weights[model], state.own[model], click_base(state, model)
     offset, variance = np.float64(effects[0, effect_index]), np.float64(effects[1, effect_index])
@@ -226,12 +230,14 @@ def learn_item(
             learning.models, learning.room, model, 0, h, layout, offset_observation
         )
         chance = context_weights.click_probability(logit + offset, s + variance)
+        # Averages over hypotheses: the click probability, and gain and precision of this observation.
         mean += weights[h] * chance
         if h != context_models.NO_EFFECT:
             gain += weights[h] * g
             precision += weights[h] * c
         weights[h] *= reward_likelihood(observation.examination * chance, observation.reward)
     context_weights.share_weights(weights, 0.0)
+    # A Gaussian update of the item's effect by the averaged precision and gain.
     part = variance / (1.0 + variance * precision)
     effects[0, effect_index] += np.float32(part * gain)
     effects[1, effect_index] -= np.float32(part * variance * precision)
@@ -251,10 +257,12 @@ def learn_position(
     examination: Floats,
     first: bool,
 ) -> None:
-    """Update item and user models, and ``examination`` for the next position, with the reward of one item.
+    """Learn the reward of the item at position ``k``: update item and user models, and prepare the next
+    position.
 
-    ``first`` is False if the item is learned again, from a stored list; then the total clicks are not
-    counted. ``last`` is 1 + the position of the last click above, or 0.
+    ``examination`` has each user model's probability that the position is seen, and is overwritten with those
+    of the next. ``first`` is False if the item is learned again from a stored list: then total clicks are not
+    counted again. ``last`` is 1 + the position of the last click above, or 0.
     """
     expected, mean_examination = fill_learned_examination(state, model, last, k, examination)
     chance = learn_item(
@@ -262,6 +270,7 @@ def learn_position(
     )
     weights, cells = state.readers[model], state.cells[model]
     for r in range(USER_MODELS):
+        # Each user model is weighed by its probability of the reward.
         weights[r] *= reward_likelihood(examination[r] * chance, reward)
     context_weights.share_weights(weights, 0.0)
     cells[0, last, k] += reward
@@ -277,9 +286,9 @@ def learn_position(
 
 @kernel
 def forget_lists(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Reset the models of items and users to the prior, except feature scales and the overall click rate.
+    """Reset the models of items and users, the effects of items included, to the prior.
 
-    This includes the effects of items and the weights of user models.
+    Feature scales and the overall click rate stay.
     """
     context_weights.forget_all(learning, model, layout, None)
     state.readers[model, :] = 1.0 / USER_MODELS
@@ -296,9 +305,10 @@ def forget_effects(state: ItemListState, model: int) -> None:
 
 @kernel
 def end_list(state: ItemListState, learning: ContextState, model: int, layout: Design) -> None:
-    """Count a learned list, raise small weights of hypotheses and user models, and raise variances a little.
+    """Count a learned list, and give small weights and variances a little more, so that changes can be
+    followed.
 
-    The recent hypothesis is restarted if it is due; if it was far ahead, all item effects are reset.
+    Restarts the hypothesis of recent data if that is due; if it was far ahead, all item effects are reset.
     """
     tally = learning.tally
     tally.rounds[model] += 1.0
@@ -317,7 +327,9 @@ def end_list(state: ItemListState, learning: ContextState, model: int, layout: D
 
 @kernel
 def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, user: Floats) -> None:
-    """Store a list as number ``number``: the user, and each item's numbers, place on offer and reward."""
+    """Store a list as number ``number``: the user context, and each item's numbers, place on offer and
+    reward.
+    """
     impression, action, relevance = outcome.impression, outcome.shown, state.relevance
     weights = hash_weights(impression.relevance.shape[1])
     store_event(relevance.kept_users, model, number, user, 0, 0.0)
@@ -343,9 +355,9 @@ def learn_list(
     stored: int,
     first: bool,
 ) -> None:
-    """Learn from all items of a list: of stored list ``stored``, or, if negative, of ``outcome``.
+    """Learn from all items of a list: of the stored list ``stored`` or, if that is negative, of ``outcome``.
 
-    Updates item and user models and the count of lists; ``first`` is False if the list is learned again.
+    Updates item and user models and counts the list. ``first`` is False if the list is learned again.
     """
     impression, action, relevance, workspace = (
         outcome.impression,
@@ -380,9 +392,10 @@ def learn_list(
 
 @kernel
 def learn_outcome(state: ItemListState, model: int, outcome: Outcome, layout: Design) -> None:
-    """Learn from a list; store it if it is one of the first ones, else note changes of the features.
+    """Learn from a list; store it if it is one of the first, else note how its features have changed.
 
-    After 1, 2, 4, … stored lists, rescale the features, forget all and learn all stored lists again.
+    After 1, 2, 4, … stored lists, the features are rescaled, and all stored lists are learned again from the
+    prior.
     """
     relevance, impression = state.relevance, outcome.impression
     workspace = embedding_items.make_workspace(layout)
@@ -410,9 +423,10 @@ def learn_outcome(state: ItemListState, model: int, outcome: Outcome, layout: De
 
 @kernel
 def score_lines(state: ItemListState, model: int, impression: Impression, layout: Design) -> Lines:
-    """Return mean and deviation of the score (log-odds of a click) of each item on offer, by arm index.
+    """Return the mean and deviation of the score, the log-odds of a click once seen, of each item on offer.
 
-    Deviations are 0 before the first list; ``rank`` is an arm's place on offer, −1 for arms not on offer.
+    They are the :class:`Lines` by which a list is drawn. ``rank`` is an item's place on offer, −1 for arm
+    indices that are not on offer. Before the first list, deviations are 0.
     """
     arms, tally = impression.arms, state.relevance.tally
     moments = embedding_items.candidate_moments(
@@ -529,7 +543,7 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @param
     def layout(self) -> Design:
-        """The layout of features of an item for a user: numbers, products and constants."""
+        """How the numbers of an item and a user become features: numbers, products of both, and constants."""
         return embedding_items.list_layout(
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
@@ -543,13 +557,17 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         )
 
     def init(self, lanes: int) -> ItemListState:
-        """Return the initial state: one model for all keys, or one for each lane with ``per_key``."""
+        """Return the initial state of one model for all keys, or, with ``per_key``, of one model for each
+        lane.
+        """
         return ItemListState.blank(lanes if self.per_key else 1, self.layout, self.positions)
 
     def reward_draws(
         self, state: ItemListState, lane: int, impression: Impression, rng: Generator, draws: int
     ) -> Floats:
-        """Draw the candidates' click probabilities, if seen, from the posterior: shape (draws, items)."""
+        """Return posterior draws of each item's click probability once it is seen: shape (draws, items on
+        offer).
+        """
         model, count, chances = lane if self.per_key else 0, len(impression.arms), []
         base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])
         effect_indices = [find_effect(item, weights) for item in impression.relevance]
@@ -564,14 +582,18 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
 
     @staticmethod
     def arrange(params: ItemListMix, state: ItemListState, lane: int, impression: Impression) -> Lines:
-        """Return the scores of the items on offer as lines mean + z·deviation."""
+        """Return the scores of the items on offer as lines mean + z·deviation, of which a draw of z makes a
+        list.
+        """
         return score_lines(state, lane if params.per_key else 0, impression, params.layout)
 
     @staticmethod
     def clear(params: ItemListMix, state: ItemListState, lane: int) -> None:
-        """Do nothing: ``arrange`` writes into arrays of its own, not into the state."""
+        """Do nothing: ``arrange`` leaves nothing in the state that needs a reset."""
 
     @staticmethod
     def learn(params: ItemListMix, state: ItemListState, lane: int, outcome: Outcome) -> None:
-        """Update the model with the rewards of a list, by :func:`learn_outcome`."""
+        """Update the lane's model, or the model of all keys, with the rewards of a list, by
+        :func:`learn_outcome`.
+        """
         learn_outcome(state, lane if params.per_key else 0, outcome, params.layout)

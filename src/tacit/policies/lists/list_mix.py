@@ -103,7 +103,9 @@ class ListMix(LinePolicy):
     doubt: Flag = True
 
     def init(self, lanes: int) -> UserModels:
-        """Return the user models of ``lanes`` keys before the first list, with equal weights."""
+        """Return the state of ``lanes`` keys before the first list: no clicks, and equal weights of the user
+        models.
+        """
         return UserModels.blank(lanes, self.arm_count)
 
     def beliefs(self, state: UserModels, lane: int) -> ArmBeliefs:
@@ -112,13 +114,15 @@ class ListMix(LinePolicy):
 
     @staticmethod
     def arrange(params: ListMix, state: UserModels, lane: int, impression: Impression) -> Lines:
-        """Fill in the workspace and return the scores of the arms on offer as lines mean + z·deviation."""
+        """Return the scores of the arms on offer as lines mean + z·deviation; they are kept in the state's
+        workspace.
+        """
         update_beliefs(state, lane, impression.arms, params.doubt)
         return Lines(state.mean[lane], state.spread[lane], state.rank[lane])
 
     @staticmethod
     def clear(params: ListMix, state: UserModels, lane: int) -> None:
-        """Reset the workspace of a lane, which ``arrange`` filled in."""
+        """Reset the workspace of a lane, which ``arrange`` filled."""
         clear_beliefs(state, lane)
 
     @staticmethod
@@ -140,7 +144,7 @@ NO_ARM = -1
 
 
 class State(NamedTuple):
-    """State of SafeListMix.
+    """State of SafeListMix: its user models and, for each lane, the standing list that draws start from.
 
     Attributes
     ----------
@@ -161,10 +165,10 @@ class State(NamedTuple):
 
 @kernel
 def order_arms(state: State, lane: int, arms: Ints) -> int:
-    """Fill the workspace ``order`` with the standing list and new arms on offer; return its length.
+    """Fill the workspace ``order`` with the standing list, extended by new arms on offer; return its length.
 
-    A new arm is inserted behind the arm that precedes it on offer. The ranks must be filled in before; they
-    are the same afterwards.
+    A new arm is inserted behind the arm that precedes it on offer. ``readers.rank`` must hold the ranks of
+    the arms on offer, −1 for others; it is changed while the function runs, and restored.
     """
     order, rank = state.order[lane], state.readers.rank[lane]
     count = 0
@@ -173,13 +177,16 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
         order[count] = standing_arm
         count += 1
         if rank[standing_arm] >= 0:
+            # Marks an arm on offer that is in the standing list already.
             rank[standing_arm] = -2 - rank[standing_arm]
     for i in range(len(arms)):
         arm = arms[i]
         if rank[arm] < 0:
+            # It is in the list: remove the mark.
             rank[arm] = -2 - rank[arm]
             continue
         place = count
+        # Shift the arms behind its predecessor on offer; without one, all of them.
         while place > 0 and (i == 0 or order[place - 1] != arms[i - 1]):
             order[place] = order[place - 1]
             place -= 1
@@ -190,9 +197,11 @@ def order_arms(state: State, lane: int, arms: Ints) -> int:
 
 @kernel
 def pair_range(learned: int, positions: int, offered: int) -> tuple[int, int]:
-    """Return the range of places where compared pairs of neighbours may start: first, end (exclusive).
+    """Return where the first pair of neighbours to compare in this list begins, and before which place pairs
+    begin.
 
-    Every second place counts; the first is 0 or 1, by the parity of the number of learned lists.
+    Every second place from the first one on begins a pair. The first is 0 or 1 in turn, by the number of
+    learned lists.
     """
     return learned % 2, min(positions, offered - 1)
 
@@ -266,7 +275,9 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def arrange(params: SafeListMix, state: State, lane: int, impression: Impression) -> State:
-        """Fill in beliefs and the order of the arms on offer in the workspace, and return the state."""
+        """Write beliefs, and the arms on offer in standing order, into the workspace; return the state, which
+        holds it.
+        """
         update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
         for i in range(order_arms(state, lane, impression.arms)):
@@ -288,10 +299,11 @@ class SafeListMix(MixPolicy):
     def line_up(
         params: SafeListMix, state: State, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
-        """Write the list for a draw into ``action``, with neighbours exchanged whose scores it reverses.
+        """Fill ``action`` with the list that a draw of z gives: the standing order, with some neighbours
+        exchanged.
 
-        Only the pairs that are compared in this list are exchanged. A forced arm of the draw is put at its
-        place. The exchanges also change the workspace ``order``.
+        Of the pairs that are compared in this list, those whose scores mean + z·deviation are in reverse
+        order are exchanged, in the workspace ``order``, too. A forced arm of the draw is put at its place.
         """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
@@ -320,9 +332,10 @@ class SafeListMix(MixPolicy):
         count: int,
         without: int,
     ) -> float:
-        """Return the probability that the list begins with the first ``count`` arms of ``begin``.
+        """Return the probability that the order of a draw begins with the first ``count`` arms of ``begin``.
 
-        The arm ``without``, unless −1, is removed from both.
+        Pairs of neighbours are exchanged in an interval of z; the probability is that of the intersection of
+        these intervals. The arm ``without``, unless −1, is removed from the order and from ``begin``.
         """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         start, stop = pair_range(state.learned[lane], params.positions, len(impression.arms))
@@ -331,6 +344,7 @@ class SafeListMix(MixPolicy):
         k = next_place(begin, 0, count, without)
         while k < count:
             upper = order[i]
+            # Two arms of a pair, or one arm twice if it is not paired, or its partner is left out.
             paired = i >= start and i < stop and (i - start) % 2 == 0
             lower = order[i + 1] if paired else upper
             i += 2 if paired else 1
@@ -340,11 +354,13 @@ class SafeListMix(MixPolicy):
                 lower = upper
             if upper == without:
                 continue
+            # An arm without a partner has a fixed place.
             if upper == lower:
                 if begin[k] != upper:
                     return 0.0
                 k = next_place(begin, k + 1, count, without)
                 continue
+            # The pair keeps its order where the upper arm's score is at least as high; else it is exchanged.
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
             if begin[k] == upper:
                 low, high = narrow_interval(low, high, gap, slope, True)
@@ -363,9 +379,11 @@ class SafeListMix(MixPolicy):
 
     @staticmethod
     def learn(params: SafeListMix, state: State, lane: int, outcome: Outcome) -> None:
-        """Learn the clicks on a list, then exchange neighbours in the standing list if means differ enough.
+        """Learn the clicks on a list, then update the standing list: exchange neighbours whose means differ
+        enough.
 
-        New arms on offer join the standing list; the count of learned lists grows by 1.
+        Enough is more than the deviation of their difference. New arms on offer join the standing list; the
+        count of learned lists grows by 1.
         """
         models, arms = state.readers, outcome.impression.arms
         learn_clicks(models, lane, arms, outcome.shown, outcome.reward, False)
@@ -377,6 +395,7 @@ class SafeListMix(MixPolicy):
             if models.rank[lane, lower] < 0:
                 continue
             if upper >= 0:
+                # ``upper`` is the place of the last arm on offer; arms that are not on offer are passed over.
                 above = standing[upper]
                 deviation = math.hypot(spread[above], spread[lower])
                 if mean[lower] - mean[above] > deviation:
@@ -395,7 +414,11 @@ class SafeListMix(MixPolicy):
         without: int,
         chances: Floats,
     ) -> None:
-        """Write the probability that an arm has rank 0, 1, … into ``chances``, with ``without`` removed."""
+        """Fill ``chances`` with the probability that an arm has rank 0, 1, … in the order of a draw.
+
+        An arm has one of two ranks, as only one pair of neighbours contains it. The arm ``without``, unless
+        −1, is removed from the order.
+        """
         order, mean, spread = (state.order[lane], state.readers.mean[lane], state.readers.spread[lane])
         offered = len(impression.arms)
         start, stop = pair_range(state.learned[lane], params.positions, offered)
@@ -416,6 +439,7 @@ class SafeListMix(MixPolicy):
             gap, slope = mean[lower] - mean[upper], spread[lower] - spread[upper]
             low, high = narrow_interval(0.0, np.inf, gap, slope, False)
             exchanged = interval_probability(low, high)
+        # The arm that is left out moves all arms below it up by one.
         moved = 1 if without >= 0 and find_place(order, offered, without) < i else 0
         if i - moved < len(chances):
             chances[i - moved] = 1.0 - exchanged
@@ -425,7 +449,9 @@ class SafeListMix(MixPolicy):
 
 @kernel
 def next_place(begin: Ints, k: int, count: int, without: int) -> int:
-    """Return the first place from ``k`` on whose arm is not ``without``; ``count`` if there is none."""
+    """Return the first place from ``k`` on, below ``count``, whose arm is not ``without``; ``count`` if there
+    is none.
+    """
     while k < count and begin[k] == without:
         k += 1
     return k

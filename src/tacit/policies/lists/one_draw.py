@@ -28,9 +28,9 @@ FULL_INTERVAL = 0.0, np.inf
 
 @kernel
 def narrow_interval(low: float, high: float, gap: float, slope: float, level: bool) -> tuple[float, float]:
-    """Return the part [low, high] of an interval of z in which gap + z·slope is above 0.
+    """Return the part [low, high] of an interval of z in which gap + z·slope > 0; (inf, 0) if there is none.
 
-    If gap and slope are 0, this is the whole interval if ``level`` is True. An empty part is (inf, 0).
+    If gap and slope are 0, it is the whole interval if ``level`` is True, else none.
     """
     if slope > 0.0:
         return max(low, -gap / slope), high
@@ -70,9 +70,8 @@ class MixPolicy(SlatePolicy, abstract=True):
     at_least: Any = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
-        """Validate ``at_least`` and store it in its canonical form.
-
-        Raise InvalidValue if arms are not named.
+        """Validate ``at_least`` and store it as pairs (arm, share); raise InvalidValue if arms have no
+        names.
         """
         super().__post_init__()
         if self.at_least and self.arms is None:
@@ -81,7 +80,7 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @param
     def promises(self) -> Floats:
-        """Share of lists promised to each arm by ``at_least``, by arm index; empty without promises."""
+        """Minimum share of each arm by arm index, from ``at_least``; empty if there are no minimum shares."""
         promised_shares = dict(self.at_least)
         names = (
             () if not promised_shares else range(self.arm_count) if isinstance(self.arms, int) else self.arms
@@ -99,7 +98,11 @@ class MixPolicy(SlatePolicy, abstract=True):
     def shares(
         params: Any, arranged: Any, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        """Return the sum of ``share`` over the arms that are not in ``begin``, each left out in turn."""
+        """Return the sum of ``share`` over the arms on offer that are not in ``begin``, each left out in
+        turn.
+
+        It is the default kernel; :class:`LinePolicy` has a faster one.
+        """
         total = 0.0
         for arm in impression.arms:
             if find_place(begin, count, arm) == count:
@@ -135,9 +138,10 @@ class MixPolicy(SlatePolicy, abstract=True):
 
     @staticmethod
     def cells(params: Any, state: Any, lane: int, impression: Impression, table: Floats) -> None:
-        """Fill ``table`` with the probability that each arm on offer (row) is shown at each position.
+        """Fill ``table`` with the probability that each arm on offer (row) is shown at each position
+        (column).
 
-        Resets the workspace of the state afterwards.
+        Resets the workspace of the state.
         """
         arms, positions = impression.arms, min(params.positions, len(impression.arms))
         chances, places = np.empty(positions + 1), np.empty(positions)
@@ -157,16 +161,18 @@ class MixPolicy(SlatePolicy, abstract=True):
         prefixes: Floats,
         places: Floats,
     ) -> None:
-        """Fill in the propensities of a list's prefixes and of its arms at their positions.
+        """Fill ``prefixes`` and ``places`` with the probabilities of a shown list's beginnings and of its
+        positions.
 
-        ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``;
-        ``places[k]`` is the probability that position k shows its arm, and 1 if it shows none. The workspace
-        of the state is clear afterwards.
+        ``prefixes[k]`` is the probability that a list begins with the first k + 1 arms of ``action``.
+        ``places[k]`` is the probability that position k shows its arm of ``action``, and 1 if it shows none.
+        Resets the workspace of the state.
         """
         positions = min(params.positions, len(impression.arms))
         rank_chances, arm_chances = np.empty(positions + 1), np.empty(positions)
         arranged = arrange(params, state, lane, impression)
         for k in range(len(action)):
+            # An empty position changes no probability.
             prefixes[k] = 1.0 if k == 0 else prefixes[k - 1]
             places[k] = 1.0
             if action[k] >= 0:
@@ -181,14 +187,16 @@ class MixPolicy(SlatePolicy, abstract=True):
     def decide(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> None:
-        """Draw a list of arms and write it into ``action``; then clear the workspace of the state."""
+        """Draw a list of arms, and fill ``action`` with it. Resets the workspace of the state."""
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         clear(params, state, lane)
 
     @staticmethod
     def propensity(params: Any, state: Any, lane: int, impression: Impression, action: Ints) -> float:
-        """Return the probability of showing this list, or one that starts with it if it ends with −1."""
+        """Return the probability of showing the list ``action``; if it ends with −1, of a list that begins
+        with it.
+        """
         count = find_place(action, len(action), -1)
         arranged = arrange(params, state, lane, impression)
         chance = prefix_propensity(params, arranged, lane, impression, action, count)
@@ -200,11 +208,11 @@ class MixPolicy(SlatePolicy, abstract=True):
 def draw_list(
     params: Any, arranged: Any, lane: int, impression: Impression, rng: Generator, action: Ints
 ) -> None:
-    """Draw a list of arms and write it into ``action``, with −1 at positions for which no arm is left.
+    """Draw a list of arms and fill ``action`` with it, with −1 at positions for which no arm is left.
 
-    The policy orders the arms by ``arranged``, which ``arrange`` returned, and one draw z. With the promised
-    probabilities a promised arm, and in a share ``epsilon`` of the remaining lists a uniformly drawn arm, is
-    put at a uniformly drawn position of this order.
+    One draw z orders the arms by the scores in ``arranged``, which ``arrange`` returned. With its minimum
+    share (a promise) an arm, or in a share ``epsilon`` of the remaining lists a uniformly drawn arm, is put
+    at a uniformly drawn position of this order.
     """
     arms = impression.arms
     length = min(len(action), len(arms))
@@ -229,7 +237,7 @@ def draw_list(
 
 @kernel
 def sum_promises(params: Any, arms: Ints) -> float:
-    """Return the sum of the shares promised to ``arms``; 0 without promises."""
+    """Return the sum of the minimum shares of ``arms``; 0 if no arm has one."""
     total = 0.0
     if len(params.promises) > 0:
         for arm in arms:
@@ -239,9 +247,8 @@ def sum_promises(params: Any, arms: Ints) -> float:
 
 @kernel
 def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
-    """Return the promised arm that a uniform number selects, in proportion to promises, or −1.
-
-    It is −1 if the number is above the sum of promises.
+    """Return the arm that ``uniform``, a draw in [0, 1), selects by the arms' minimum shares; −1 if it
+    exceeds their sum.
     """
     promised_arm, reached = -1, 0.0
     for arm in arms:
@@ -253,7 +260,9 @@ def pick_promised_arm(params: Any, arms: Ints, uniform: float) -> int:
 
 @kernel
 def find_place(begin: Ints, count: int, arm: int) -> int:
-    """Return the index of an arm among the first ``count`` entries of ``begin``, or ``count``."""
+    """Return the index of an arm among the first ``count`` entries of ``begin``; ``count`` if it is not
+    there.
+    """
     for k in range(count):
         if begin[k] == arm:
             return k
@@ -266,7 +275,8 @@ def prefix_propensity(
 ) -> float:
     """Return the exact probability that a drawn list begins with the first ``count`` arms of ``begin``.
 
-    It covers the policy's own order, promises and exploration.
+    It is a sum over the ways of :func:`draw_list`: by the order of scores alone, or with an arm that a
+    minimum share or exploration puts at a position.
     """
     # A forced arm that is not in the prefix leaves the prefix as it is if it is put below it; an arm of the
     # prefix does only at the place that it has in it.
@@ -296,9 +306,9 @@ def prefix_propensity(
 def fill_position_chances(
     params: Any, arranged: Any, lane: int, impression: Impression, arm: int, chances: Floats, places: Floats
 ) -> None:
-    """Fill ``places`` with the probability that an arm is shown at each position, promises included.
+    """Fill ``places`` with the probability that an arm is shown at each position, minimum shares included.
 
-    ``chances`` is a workspace for the probabilities of the arm's ranks, one longer than ``places``.
+    ``chances`` is a workspace for the probabilities of the arm's ranks by score, one longer than ``places``.
     """
     arms, positions = impression.arms, len(places)
     promise_share = sum_promises(params, arms)
@@ -320,11 +330,12 @@ def fill_position_chances(
 
 @kernel
 def position_chance(chances: Floats, k: int, arms: int, positions: int, epsilon: float) -> float:
-    """Return the probability that an arm is shown at position ``k``, from the probabilities of its ranks.
+    """Return the probability that an arm is shown at position ``k``, from the probabilities ``chances`` of
+    its ranks.
 
-    Exploration draws one of arms × positions. The arm reaches position k if it is drawn for k itself; or if
-    another arm is drawn and taken from above the arm (rank k + 1 becomes k), put above it (rank k − 1
-    becomes k), or leaves its rank k as it is.
+    It covers exploration, which puts one of ``arms`` arms at one of ``positions`` positions, but no minimum
+    shares. The arm reaches position k if it is drawn for k itself; or if another arm is drawn and taken from
+    above the arm (rank k + 1 becomes k), put above it (rank k − 1 becomes k), or leaves its rank k as it is.
     """
     above = chances[k - 1] if k > 0 else 0.0
     current, below = chances[k], chances[k + 1]
@@ -368,7 +379,9 @@ class LinePolicy(MixPolicy, abstract=True):
     def decide_and_weigh(
         params: Any, state: Any, lane: int, impression: Impression, rng: Generator, action: Ints
     ) -> float:
-        """Draw a list, write it into ``action`` and return its propensity; then clear the workspace."""
+        """Draw a list, fill ``action`` with it, and return its propensity. Resets the workspace of the
+        state.
+        """
         arranged = arrange(params, state, lane, impression)
         draw_list(params, arranged, lane, impression, rng, action)
         chance = prefix_propensity(
@@ -381,11 +394,13 @@ class LinePolicy(MixPolicy, abstract=True):
     def line_up(
         params: Any, arranged: Lines, lane: int, impression: Impression, draw: Draw, action: Ints
     ) -> None:
-        """Write the arms in descending order of mean + z·deviation into ``action``.
+        """Fill ``action`` with the arms in descending order of mean + z·deviation; ties keep the order on
+        offer.
 
         A forced arm of the draw is put at its place.
         """
         arms, (mean, spread, rank), (z, arm, place) = impression.arms, arranged, draw
+        # An arm that is placed, or forced, has the rank −2 − rank until the list is complete.
         if arm >= 0:
             rank[arm] = -2 - rank[arm]
         for k in range(min(len(action), len(arms))):
@@ -406,7 +421,8 @@ class LinePolicy(MixPolicy, abstract=True):
     ) -> float:
         """Return the probability that the order by scores begins with the first ``count`` arms of ``begin``.
 
-        The arm ``without``, unless −1, is removed from both.
+        It is the probability of an interval of z. The arm ``without``, unless −1, is removed from the order
+        and from ``begin``.
         """
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
@@ -433,13 +449,18 @@ class LinePolicy(MixPolicy, abstract=True):
     def shares(
         params: Any, arranged: Lines, lane: int, impression: Impression, begin: Ints, count: int
     ) -> float:
-        """Return the sum of ``share`` over the arms that are not in ``begin``, each as the removed arm."""
+        """Return the sum of ``share`` over the arms on offer that are not in ``begin``, each left out in
+        turn.
+
+        It takes one pass over the arms.
+        """
         # Leaving out an arm changes the interval of z only if that arm sets its lower or upper end; then the
         # next arm does.
         if count == 0:
             return float(len(impression.arms))
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
+        # The interval of z in which the arms of ``begin`` are in their order.
         for k in range(1, count):
             upper, lower = begin[k - 1], begin[k]
             gap, slope = mean[upper] - mean[lower], spread[upper] - spread[lower]
@@ -451,6 +472,7 @@ class LinePolicy(MixPolicy, abstract=True):
                 candidate_count += 1
                 gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
                 least, most = narrow_interval(0.0, np.inf, gap, slope, rank[last] < rank[arm])
+                # The two highest lower ends and the two lowest upper ends that other arms set, with the arms.
                 if least > lowest:
                     low, lowest, low_arm = lowest, least, arm
                 elif least > low:
@@ -459,6 +481,7 @@ class LinePolicy(MixPolicy, abstract=True):
                     high, highest, high_arm = highest, most, arm
                 elif most < high:
                     high = most
+        # Left out, the limiting arms widen the interval to the next end; any other arm leaves it as it is.
         if low_arm == high_arm:
             limiting = 1.0 if low_arm >= 0 else 0.0
             total = limiting * interval_probability(low, high)
@@ -478,9 +501,9 @@ class LinePolicy(MixPolicy, abstract=True):
         without: int,
         chances: Floats,
     ) -> None:
-        """Write the probability that an arm has rank 0, 1, … by score into ``chances``.
+        """Fill ``chances`` with the probability that an arm has rank 0, 1, … by score.
 
-        The arm ``without``, unless −1, is removed.
+        The arm ``without``, unless −1, is removed from the order.
         """
         # With growing z, the arm falls by a rank where another line crosses its own line upwards, and rises
         # where one crosses it downwards; ``crossings`` has the former in front, the latter at the end.
@@ -491,6 +514,7 @@ class LinePolicy(MixPolicy, abstract=True):
         for i in range(len(arms)):
             if arms[i] == without:
                 continue
+            # The other arm's line minus this arm's, at z = 0 and per unit of z.
             gap, slope = mean[arms[i]] - mean[arm], spread[arms[i]] - spread[arm]
             level = slope > 0.0 or (slope == 0.0 and order[arms[i]] < order[arm])
             if gap > 0.0 or (gap == 0.0 and level):
@@ -505,6 +529,7 @@ class LinePolicy(MixPolicy, abstract=True):
         crossings[rises:].sort()
         for k in range(len(chances)):
             chances[k] = 0.0
+        # Go through the crossings from z = 0 on; between two of them the rank is constant.
         low, fall, rise = 0.0, 0, rises
         while fall < falls or rise < len(arms):
             falling = rise == len(arms) or (fall < falls and crossings[fall] <= crossings[rise])

@@ -65,7 +65,9 @@ class UserModels(NamedTuple):
 
     @classmethod
     def blank(cls, lanes: int, arms: int) -> UserModels:
-        """Return the state of lanes before the first list."""
+        """Return the state before the first list: no clicks or examinations, and equal weights of the
+        hypotheses.
+        """
         return cls(
             clicks=np.zeros((lanes, arms)),
             seen=np.zeros((lanes, HYPOTHESES, arms)),
@@ -95,11 +97,12 @@ def position_effect(hypothesis: int, k: int) -> float:
 
 @kernel
 def next_examination(chain: int, examined: float, attraction: float, reward: float) -> float:
-    """Return the probability that a user who reads from the top examines the next position.
+    """Return the probability that a user who reads from the top examines the next position, under a chain
+    model.
 
-    The chain model ``chain`` (0 to 7) gives the continuation probabilities. After a click the result is one
-    of them; after a skip it also depends on the probability ``examined`` that this position is examined and
-    on the arm's ``attraction``.
+    ``chain`` (0 to 7) selects the probabilities of continuing after a skip and after a click. After a skip
+    the result also depends on the probability ``examined`` that this position was examined, and on the arm's
+    ``attraction``.
     """
     if reward > 0.0:
         return AFTER_CLICK[chain % 4]
@@ -108,7 +111,10 @@ def next_examination(chain: int, examined: float, attraction: float, reward: flo
 
 @kernel
 def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> float:
-    """Return the mean attraction of the arms on offer under a hypothesis, from pooled counts; at most 0.9."""
+    """Return the attraction of the arms on offer, from their pooled counts under a hypothesis; at most 0.9.
+
+    One examination with 0.3 clicks is added, as a prior.
+    """
     clicks, examinations = 0.3, 1.0
     for i in range(len(arms)):
         clicks += models.clicks[lane, arms[i]]
@@ -118,9 +124,9 @@ def base_rate(models: UserModels, lane: int, hypothesis: int, arms: Ints) -> flo
 
 @kernel
 def attraction(models: UserModels, lane: int, hypothesis: int, arm: int, base: float, shift: float) -> float:
-    """Return the mean attraction of an arm under a hypothesis.
+    """Return the posterior mean of an arm's attraction under a hypothesis.
 
-    Its prior counts as four examinations at the base rate times 1 + ``shift``; see :func:`prior_shift`.
+    The prior counts as four examinations, at the rate ``base`` times 1 + ``shift``; see :func:`prior_shift`.
     """
     clicks = models.clicks[lane, arm] + 4.0 * base * (1.0 + shift)
     return float(min(clicks / (models.seen[lane, hypothesis, arm] + 4.0), 1.0 - MIN_CHANCE))
@@ -134,18 +140,20 @@ def rank_score(rank: int, arms: int) -> float:
 
 @kernel
 def prior_shift(rank: int, arms: int, doubted: bool) -> float:
-    """Return how far an arm's prior is above the base rate, as a share of it, by its rank on offer."""
+    """Return how far an arm's prior is above the base rate, as a share of it, by the arm's rank on offer;
+    below 0 for the last ranks.
+    """
     return (DOUBTED_SHIFT if doubted else PRIOR_SHIFT) * rank_score(rank, arms)
 
 
 @kernel
 def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> None:
-    """Write mean and deviation of the attraction of the arms on offer, over all hypotheses, and their ranks.
+    """Fill ``mean``, ``spread`` and ``rank`` of ``models`` for the arms on offer, averaged over all
+    hypotheses.
 
-    They go into ``mean``, ``spread`` and ``rank`` of ``models``, which must be clear before. ``doubted`` says
-    that the order on offer may be a weak guess of the arms' quality: this widens the deviation, most for arms
-    that were examined least. Attractions under a hypothesis are scaled to the best hypothesis's base rate, as
-    they are identified only up to a factor.
+    The three must be clear before. ``doubted`` says that the order on offer may be a weak guess of the arms'
+    quality: this widens the spread, most for arms that were examined least. Under each hypothesis,
+    attractions are scaled to the best hypothesis's base rate, as they are identified only up to a factor.
     """
     weights = models.weights[lane]
     mean, spread = models.mean[lane], models.spread[lane]
@@ -163,15 +171,15 @@ def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> 
         for i in range(len(arms)):
             arm = arms[i]
             examinations = models.seen[lane, h, arm]
-            m = attraction(models, lane, h, arm, base, prior_shift(i, len(arms), doubted))
-            variance = m * (1.0 - m) / (examinations + 5.0)
+            arm_mean = attraction(models, lane, h, arm, base, prior_shift(i, len(arms), doubted))
+            variance = arm_mean * (1.0 - arm_mean) / (examinations + 5.0)
             if doubted:
                 distance = 4.0 * base * rank_score(i, len(arms))
                 variance += (
                     SHIFT_VARIANCE * distance * distance / ((examinations + 4.0) * (examinations + 5.0))
                 )
-            mean[arm] += weight * scale * m
-            spread[arm] += weight * scale * scale * (variance + m * m)
+            mean[arm] += weight * scale * arm_mean
+            spread[arm] += weight * scale * scale * (variance + arm_mean * arm_mean)
     for i in range(len(arms)):
         arm = arms[i]
         spread[arm] = math.sqrt(max(spread[arm] - mean[arm] * mean[arm], 0.0))
@@ -179,9 +187,9 @@ def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> 
 
 
 def summarize_beliefs(models: UserModels, lane: int, doubted: bool) -> ArmBeliefs:
-    """Return a key's posteriors of the attraction of all its arms, as :func:`update_beliefs` computes them.
+    """Return the Beta posteriors of the attraction of all arms of a key; the state does not change.
 
-    Each is the Beta distribution of the same mean and variance; plays are the expected examinations.
+    They have the means and variances of :func:`update_beliefs`. Plays are expected examinations.
     """
     lane_models = UserModels._make(field[lane : lane + 1].copy() for field in models)
     update_beliefs(lane_models, 0, np.arange(lane_models.clicks.shape[1]), doubted)
@@ -194,7 +202,9 @@ def summarize_beliefs(models: UserModels, lane: int, doubted: bool) -> ArmBelief
 
 @kernel
 def clear_beliefs(models: UserModels, lane: int) -> None:
-    """Reset the workspace of a lane: mean and spread to 0, ranks to −1, for all arms."""
+    """Reset the workspace of a lane, which :func:`update_beliefs` filled: mean and spread to 0, ranks to
+    −1.
+    """
     for arm in range(models.mean.shape[1]):
         models.mean[lane, arm] = 0.0
         models.spread[lane, arm] = 0.0
@@ -205,16 +215,16 @@ def clear_beliefs(models: UserModels, lane: int) -> None:
 def learn_clicks(
     models: UserModels, lane: int, arms: Ints, action: Ints, feedback: Floats, doubted: bool
 ) -> None:
-    """Update counts and weights of all hypotheses with the clicks on a list, from the top.
+    """Update the counts and weights of all hypotheses with the clicks on a list, from the top.
 
-    Adds to the arms' clicks and expected examinations, and to the log weights, rescaled to 0 for the best
-    hypothesis; hypotheses far below the best one are dropped. Empty positions (−1) are skipped. Ranks are −1
-    after the call.
+    Adds clicks and expected examinations to the arms, and log-likelihoods to the hypotheses' log weights,
+    which are rescaled to 0 for the best; hypotheses far below it are dropped. Empty positions (−1) are
+    skipped. Ranks are −1 after the call.
     """
     weights, rank = models.weights[lane], models.rank[lane]
     for i in range(len(arms)):
         rank[arms[i]] = i
-    best = -np.inf
+    best_weight = -np.inf
     for h in range(HYPOTHESES):
         if weights[h] == -np.inf:
             continue
@@ -227,18 +237,18 @@ def learn_clicks(
                 continue
             if h < POSITION_MODELS:
                 examined = position_effect(h, k)
-            m = attraction(models, lane, h, arm, base, prior_shift(rank[arm], len(arms), doubted))
-            p = min(max(examined * m, MIN_CHANCE), 1.0 - MIN_CHANCE)
+            mean = attraction(models, lane, h, arm, base, prior_shift(rank[arm], len(arms), doubted))
+            click_chance = min(max(examined * mean, MIN_CHANCE), 1.0 - MIN_CHANCE)
             reward = feedback[k]
             if reward > 0.0:
-                weights[h] += reward * math.log(p)
+                weights[h] += reward * math.log(click_chance)
             if reward < 1.0:
-                weights[h] += (1.0 - reward) * math.log(1.0 - p)
+                weights[h] += (1.0 - reward) * math.log(1.0 - click_chance)
             models.seen[lane, h, arm] += examined
-            examined = next_examination(chain, examined, m, reward)
-        best = max(best, weights[h])
+            examined = next_examination(chain, examined, mean, reward)
+        best_weight = max(best_weight, weights[h])
     for h in range(HYPOTHESES):
-        weights[h] -= best
+        weights[h] -= best_weight
         if weights[h] < DROP_BELOW:
             weights[h] = -np.inf
     for k in range(len(action)):

@@ -142,9 +142,9 @@ class RestartLog(NamedTuple):
 
 @kernel
 def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
-    """Start a lane's next phase: raise its number and reset its round and play counts.
+    """Start a lane's next phase: raise its number, and reset its counts of rounds and plays.
 
-    If ``fresh``, also restart the bandit and count an epoch; else the bandit of the last phase continues.
+    If ``fresh``, also restart the inner policy and count this as an epoch; else the inner policy continues.
     """
     phases = state.phases
     # Odd numbers are testing phases, even ones adapting; an audit also leads from adapting to testing.
@@ -158,10 +158,10 @@ def begin_phase(params: Any, state: Any, lane: int, fresh: bool) -> None:
 
 @kernel
 def record_restart(state: Any, lane: int, context: Floats) -> None:
-    """Add a restart to the log, and store its context to be labelled at the end of the testing phase.
+    """Add a restart to the log, and store its context, which is labelled at the end of the testing phase.
 
-    The log's oldest entry is overwritten. The context also fills the places of all witnesses, until
-    :func:`store_witness` replaces them.
+    The log's oldest entry is overwritten. Until :func:`store_witness` stores others, the same context stands
+    for all witnesses.
     """
     phases, log = state.phases, state.diary
     entry = log.restarts[0, 0] % log.lane.shape[1]
@@ -179,7 +179,8 @@ def record_restart(state: Any, lane: int, context: Floats) -> None:
 
 @kernel
 def store_witness(params: Any, phases: Phases, lane: int, context: Floats) -> None:
-    """Store every (L/4n)-th context of the testing phase as a witness, up to n, to share its label.
+    """Store every (L/4n)-th context of a testing phase of L rounds, up to n, as witnesses, which share its
+    label.
 
     In other rounds, do nothing.
     """
@@ -194,7 +195,10 @@ def store_witness(params: Any, phases: Phases, lane: int, context: Floats) -> No
 
 @kernel
 def detect_change(params: Any, state: Any, lane: int) -> bool:
-    """Update a lane's good arms G⁺ from the present phase; return whether a formerly good arm is bad now."""
+    """Update a lane's good arms G⁺ from the present phase; return True if an arm that was good is bad now.
+
+    An arm is judged by its mean reward against v*, the most played arm of the phase's later half.
+    """
     phases = state.phases
     most = 0
     for arm in range(1, phases.late.shape[1]):
@@ -212,9 +216,9 @@ def detect_change(params: Any, state: Any, lane: int) -> bool:
 
 @kernel
 def label_trigger(params: Any, state: Any, lane: int, changed: bool) -> None:
-    """Write the label ``changed`` of the context that began the testing phase to the log.
+    """Write the label ``changed`` to the log for the context that began the testing phase.
 
-    If it is false, the classifier learns this context and the witnesses as no event.
+    If it is False, the classifier learns that this context and its witnesses announce nothing.
     """
     phases, log = state.phases, state.diary
     if not changed:
@@ -344,7 +348,7 @@ class BWC(Restarting):
         return self.policy
 
     def with_arms(self, arms: int | tuple[str, ...]) -> Self:
-        """Return a copy of the policy whose inner policy has other arms."""
+        """Return a copy of the policy with other arms, also in its inner policy."""
         return replace(self, arms=arms, policy=self.inner.with_arms(arms))
 
     context_dim = delegate_property("dim", part="classifier")
@@ -354,7 +358,7 @@ class BWC(Restarting):
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints(*shape: int) -> Ints:
-            """Return zeros of int64 in a shape."""
+            """Return an array of zeros, of type int64, of a shape."""
             return np.zeros(shape, np.int64)
 
         phases = Phases(
@@ -380,7 +384,7 @@ class BWC(Restarting):
         return self.State(self.inner.init(lanes), self.classifier.init(rows), phases, log)
 
     def restarts(self, state: State, lane: int) -> list[Restart]:
-        """Return the lane's restarts among the latest 1024 of all lanes, oldest first."""
+        """Return a lane's restarts, oldest first, as far as they are among the latest 1024 of all lanes."""
         log = state.diary
         count, size = int(log.restarts[0, 0]), log.lane.shape[1]
         entries = [i % size for i in range(max(0, count - size), count)]
@@ -392,9 +396,10 @@ class BWC(Restarting):
         ]
 
     def diagnostics(self, state: State) -> Diagnostics:
-        """Return counts of the restarts and labels in the log, with warnings.
+        """Return counts of the restarts and labels in the log, and warnings where they contradict the
+        policy's assumptions.
 
-        The warnings say where the log contradicts the policy's assumptions.
+        ``outside`` is 0; the learner sets it.
         """
         log = state.diary
         count, size = int(log.restarts[0, 0]), log.lane.shape[1]
@@ -429,14 +434,18 @@ class BWC(Restarting):
         )
 
     def _count_close_events(self, log: RestartLog, events: Ints) -> int:
-        """Return the number of events less than 2·``test_rounds`` rounds after another one of their lane."""
+        """Return the number of ``events`` (indices of the log) less than 2·``test_rounds`` rounds after
+        another of their lane.
+        """
         lanes, rounds = log.lane[0, events], log.round[0, events]
         order = np.lexsort((rounds, lanes))
         same = np.diff(lanes[order]) == 0
         return int((same & (np.diff(rounds[order]) < 2 * self.test_rounds)).sum())
 
     def _count_contradictions(self, state: State, events: Ints) -> int:
-        """Return the number of event contexts that the classifier now takes for no event."""
+        """Return the number of ``events`` (indices of the log) whose context the classifier takes for no
+        event now.
+        """
         params, log = self.classifier.params, state.diary
         return sum(
             not predict(
@@ -447,9 +456,10 @@ class BWC(Restarting):
 
     @staticmethod
     def observe(params: BWC, state: State, lane: int, impression: Impression) -> None:
-        """Count the impression; begin a testing phase if the context announces an event or an audit is due.
+        """Count the impression, and begin a testing phase if its context announces an event.
 
-        The first round of a key also begins one. During a testing phase, only witnesses are stored.
+        A testing phase also begins with a key's first round, and after ``audit_rounds`` of an adapting phase.
+        In a testing phase, contexts are only stored as witnesses.
         """
         phases = state.phases
         phases.seen[lane] += 1
@@ -468,10 +478,10 @@ class BWC(Restarting):
 
     @staticmethod
     def learn(params: BWC, state: State, lane: int, outcome: Outcome) -> None:
-        """Let the inner policy learn the outcome, and count the round in the phase.
+        """Let the inner policy learn the outcome, and count the round in its phase.
 
-        After ``test_rounds`` rounds the arms are classified; at the end of a testing phase its context is
-        labelled and the adapting phase begins.
+        In round ``test_rounds`` of a phase, the arms are classified. That ends a testing phase: its context
+        is labelled, and an adapting phase begins.
         """
         learn(params.policy, state.policy, lane, outcome)
         phases = state.phases

@@ -70,9 +70,9 @@ class Memory(NamedTuple):
 
 @kernel
 def memory_posterior(state: Any, lane: int, arm: int, factor: float) -> tuple[float, float]:
-    """Return the two parameters of an arm's Beta posterior under the lane's fading memory.
+    """Return the two parameters, a and b, of an arm's Beta posterior under the lane's fading memory.
 
-    Counts are multiplied by ``factor``.
+    ``factor`` is the number of clicks that a play counts as.
     """
     memory, beta = state.memory, state.shared.priors.beta
     a = beta[0, 1 + arm, 0] + factor * (memory.scale[lane] * float(memory.counts[lane, arm, 0]))
@@ -82,9 +82,11 @@ def memory_posterior(state: Any, lane: int, arm: int, factor: float) -> tuple[fl
 
 @kernel
 def posterior(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float]:
-    """Return the two parameters of an arm's Beta posterior under a hypothesis or the memory (``h``).
+    """Return the two parameters, a and b, of an arm's Beta posterior under hypothesis ``h``, or under the
+    memory if ``h`` is ``MEMORY``.
 
-    Counts of a key that was last learned in a smaller width of an open range are rescaled.
+    In an open range of rewards, a key's counts may be in an older, smaller unit: they are rescaled, but the
+    state does not change.
     """
     factor, ends = 1.0, params.ends
     if params.by_arm:
@@ -105,7 +107,9 @@ def posterior(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[flo
 
 @kernel
 def rescale_lane(state: Any, lane: int, ends: int) -> None:
-    """Bring all counts of a lane to the present width of an open range."""
+    """Rescale all counts of a lane, in place, if the width of an open range has grown since the lane last
+    learned.
+    """
     ratio = graded_rewards.enter_width(state.graded, lane)
     if ratio == 1.0:
         return
@@ -120,18 +124,21 @@ def rescale_lane(state: Any, lane: int, ends: int) -> None:
 
 @kernel
 def rescale_pair(counts: Any, ratio: float, ends: int) -> None:
-    """Rescale successes and failures, an array of two, in place."""
+    """Rescale an array of successes and failures, in place, to a width that is larger by ``ratio``."""
     counts[0], counts[1] = graded_rewards.rescale_counts(float(counts[0]), float(counts[1]), ratio, ends)
 
 
 @kernel
 def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) -> Evidence:
-    """Add a reward to the state that all keys share; return its evidence by the spread of its arm and key.
+    """Add a graded reward to the statistics that all keys share; return the evidence that it is for its arm
+    and key.
 
-    The reward is added to the surprises and, until the key's first accepted change, to the data of the arm's
-    prior. In an open range, the width may grow.
+    Evidence is how many clicks the reward counts as, by the spread of the rewards of this arm and key. The
+    reward is added to the squared surprises; before the key's first accepted change also to the data of the
+    arm's prior. In an open range, the width may grow.
     """
     lanes, shared, graded, ends = state.own, state.shared, state.graded, params.ends
+    # ``size`` is the reward in the caller's unit, ``scaled`` in [0, 1].
     size = reward
     if ends < 2:
         size = graded_rewards.grow_width(graded, arm, reward, ends)
@@ -141,6 +148,7 @@ def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) ->
     a, b = posterior(params, state, lane, leading, arm)
     mean = a / (a + b)
     clicks = graded_rewards.count_equivalents(graded, lane, arm, ends)
+    # Priors are fitted to data from before a key's first change.
     if lanes.found[lane] == 0 and ends == 2:
         counts = lanes.counts[lane, leading, arm]
         count_play(shared.priors, arm, float(counts[0]), float(counts[1]), scaled, 1.0 - scaled)
@@ -150,7 +158,7 @@ def record_grade(params: Any, state: Any, lane: int, arm: int, reward: float) ->
 
 @kernel
 def fit_open_priors(state: Any, ends: int) -> None:
-    """Set the priors of all arms to that of an open range."""
+    """Set the Beta priors of all arms, in place, to the one prior of an open range."""
     a, b = graded_rewards.open_prior(state.graded, ends)
     beta = state.shared.priors.beta[0]
     for row in range(beta.shape[0]):
@@ -159,9 +167,11 @@ def fit_open_priors(state: Any, ends: int) -> None:
 
 @kernel
 def update_memory(memory: Memory, lane: int, arm: int, hits: float, misses: float) -> None:
-    """Discount the lane's memory by one round, and add the successes and failures of the arm played.
+    """Discount the lane's memory by one round, and add successes (``hits``) and failures (``misses``) of the
+    arm played.
 
-    An arm's counts are limited to 30 plays.
+    Counts are stored divided by ``scale``, so that a discount changes one number. An arm's counts are scaled
+    down if they exceed 30 plays.
     """
     memory.scale[lane] *= MEMORY_DISCOUNT
     scale, counts = memory.scale[lane], memory.counts[lane, arm]
@@ -180,9 +190,10 @@ def update_memory(memory: Memory, lane: int, arm: int, hits: float, misses: floa
 
 @kernel
 def silent_change_share(params: Any, state: Any, lane: int) -> float:
-    """Return the estimated share of changes that are not announced, from the changes found in all lanes.
+    """Return the estimated share of changes that no signal announces, from the changes accepted in all lanes.
 
-    It is 1 while a warning is pending, as the announced change may be in an arm that is not shown.
+    It is 1 without signals that announce changes, and while a warning is pending, as the announced change may
+    be in an arm that is not shown.
     """
     if params.announced == 0.0 or state.warned[lane] > 0:
         return 1.0
@@ -200,9 +211,10 @@ def weigh_memory(
     share: float,
     prior_weight: float,
 ) -> None:
-    """Update the memory's weight by the likelihoods of a reward under the memory and under the hypotheses.
+    """Update the memory's weight by Bayes' rule, from a reward's likelihood under the memory and under the
+    hypotheses.
 
-    Then a ``share`` of all weight is redistributed, of which the memory gets ``prior_weight``.
+    Then a ``share`` of all weight is redistributed: ``prior_weight`` of it goes to the memory.
     """
     weight = memory.weight[lane] * memory_likelihood
     weight /= weight + (1.0 - memory.weight[lane]) * mixture_likelihood
@@ -211,9 +223,10 @@ def weigh_memory(
 
 @kernel
 def settle_warning(state: Any, lane: int) -> None:
-    """Count the lane's pending warning and clear it.
+    """Count the lane's pending warning as right or wrong, and clear it.
 
-    It counts as right by the weight of the hypotheses of a change since the warning.
+    In the lane's counts it is right if the hypotheses of a change since the warning have more than half of
+    the weight; the counts of all lanes add this weight itself.
     """
     lanes, changes, support = state.own, state.shared.found, 0.0
     for h in range(hypotheses.HYPOTHESES):
@@ -228,11 +241,12 @@ def settle_warning(state: Any, lane: int) -> None:
 
 @kernel
 def start_warning(params: Any, state: Any, lane: int) -> float:
-    """Add hypotheses for a context that announces a change; return the probability of the change.
+    """Add hypotheses of a change that an unusual context announces; return the probability of the change.
 
-    The probability follows from earlier warnings. One hypothesis is that the best arm stayed as it was, which
-    only plays of other arms can confirm. A context soon after another warning, or a probability below 0.002,
-    is ignored: the result is 0. An older pending warning is settled first.
+    The probability is estimated from earlier warnings: how many there were, and how many were right. One of
+    the hypotheses keeps the best arm's counts, as only plays of other arms can confirm such a change. Returns
+    0 and adds nothing soon after another warning, or if the probability is below 0.002. An older pending
+    warning is settled first.
     """
     lanes, changes = state.own, state.shared.found
     if state.warned[lane] > 0:
@@ -257,9 +271,9 @@ def start_warning(params: Any, state: Any, lane: int) -> float:
 def check_drift_signals(
     params: Any, state: Any, lane: int, impression: Impression, margin: float | None
 ) -> None:
-    """Start a warning if the context is unusual, and lower the memory's weight by its probability.
+    """If the context is unusual, start a warning and multiply the memory's weight by 1 − its probability.
 
-    The context is added to the usual ranges. Without a margin, do nothing.
+    The context is added to the usual ranges. Without a margin (None), do nothing.
     """
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         state.memory.weight[lane] *= 1.0 - start_warning(params, state, lane)
@@ -269,10 +283,11 @@ def check_drift_signals(
 def find_closest_pair(
     lanes: hypotheses.Hypotheses, priors: Priors, lane: int, means: Floats
 ) -> tuple[int, int]:
-    """Return the two hypotheses of a lane that can be merged at the least loss, the first into the second.
+    """Return the two hypotheses of a lane whose merging loses least: the first is to be merged into the
+    second.
 
-    The first is neither the heaviest nor the accepted one. Overwrites ``means``, of shape (8, arms), with
-    each arm's mean.
+    The loss is the smaller weight times the squared distance of their mean rewards. The first is neither the
+    heaviest nor the accepted hypothesis. ``means``, of shape (8, arms), is a workspace that is overwritten.
     """
     arms, heaviest, first, second = lanes.counts.shape[2], hypotheses.find_heaviest(lanes, lane), -1, -1
     for h in range(hypotheses.HYPOTHESES):
@@ -288,6 +303,7 @@ def find_closest_pair(
             distance = 0.0
             for arm in range(arms):
                 distance += (means[i, arm] - means[j, arm]) ** 2
+            # Merging replaces the lighter hypothesis's means by the other's.
             loss = min(lanes.weight[lane, i], lanes.weight[lane, j]) * distance
             if loss < least:
                 least, first, second = loss, i, j
@@ -402,32 +418,34 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @param
     def by_arm(self) -> bool:
-        """Whether each arm and key has a spread of rewards of its own."""
+        """Whether each arm of each key has its own estimate of the spread of its rewards."""
         return self.spread == "arm"
 
     @param
     def counts_open(self) -> bool:
-        """Whether decisions not yet learned count in beliefs: if rewards range from 0 to a highest one."""
+        """Whether decisions that are not learned yet count in posteriors: only for rewards from 0 to a
+        highest one.
+        """
         return bool(self.ends == 2 and self.reward_range.low == 0.0)
 
     @param
     def ends(self) -> int:
-        """Number of known ends of the range of rewards."""
+        """Number of known ends of the reward range: 2, or fewer for an open range."""
         return int(self.reward_range.ends)
 
     @param
     def idle(self) -> float:
-        """Minimum weight of an active hypothesis, one that can be drawn for a decision."""
+        """Weight below which a hypothesis is not drawn for decisions."""
         return 0.03
 
     @param
     def pace(self) -> float:
-        """Factor on the estimated rate of changes."""
+        """Factor by which the estimated rate of changes is multiplied."""
         return 0.5
 
     @param
     def floor(self) -> float:
-        """Minimum of a fitted prior's parameters."""
+        """Minimum of each parameter of a fitted Beta prior."""
         return 0.5
 
     def init(self, lanes: int) -> Any:
@@ -447,9 +465,10 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def count_open(params: Any, state: Any, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+        """Add clicks (``hits``) and plays to the arm's counts of decisions that are not learned yet.
 
-        They are integers in units of 1/OPEN_UNIT.
+        They are integers in units of 1/OPEN_UNIT, and negative when a decision is learned. Does nothing for
+        rewards that do not start at 0 or have no highest one.
         """
         if params.counts_open:
             state.open[lane, arm, 0] += hits
@@ -457,30 +476,35 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def odds(params: Any, state: Any, lane: int, h: int, arm: int) -> tuple[float, float, float]:
-        """Return an arm's two Beta parameters and the deviation of its log-odds under a hypothesis.
+        """Return an arm's two Beta parameters and the standard deviation of its log-odds under hypothesis
+        ``h`` or the memory.
 
-        ``h`` is a hypothesis or the memory. Decisions that are not yet learned count. The deviation accounts
-        for skew and shrinks with the rate of changes.
+        Decisions that are not learned yet count. The deviation is an approximation that accounts for skew; it
+        is reduced where changes are frequent, as exploration pays off less.
         """
         a, b = posterior(params, state, lane, h, arm)
         hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
         if plays > 0 or hits > 0:
             a += hits / OPEN_UNIT
             b += max(plays - hits, 0) / OPEN_UNIT
+        # Approximates the variance of ln(p/(1 − p)), p of Beta(a, b), with account of its skew.
         variance = 1.0 / (a + 0.85 * np.sqrt(a) + 0.5) + (b + 1.6 + 0.9 * np.sqrt(b)) / (b * b)
+        # Expected number of changes while each arm is played once.
         turns = state.own.counts.shape[2] * hypotheses.change_rate(state.own, lane)
         return a, b, float(np.sqrt(variance)) / (1.0 + turns)
 
     @staticmethod
     def enter(params: Any, state: Any, lane: int, weight: float, kind: int, epoch: int) -> None:
-        """Add a hypothesis of a change just now to a lane, in place of its lightest one or of a merged one.
+        """Add a hypothesis of a change just now to a lane, of a ``weight`` and ``kind``.
 
-        If the lightest one has at least its ``weight``, the two most similar hypotheses are merged to make
-        place. The counts are those of the stored ``epoch``, or, if that is negative, a part of the heaviest
-        hypothesis's.
+        It replaces the lightest hypothesis; if that has at least this weight, the two most similar hypotheses
+        are merged and it takes the place of one. Its counts are those stored for an ``epoch``. With a
+        negative ``epoch`` they are a part of the heaviest hypothesis's: TAKEOVER_TURNS plays per arm and
+        expected change; with ``EXCEPT_LEADER`` the leader's are taken over in full.
         """
         lanes = state.own
         source, h = hypotheses.find_heaviest(lanes, lane), hypotheses.find_lightest(lanes, lane)
+        # No hypothesis is lighter than the new one: make a place by merging.
         if lanes.weight[lane, h] >= weight:
             h, target = find_closest_pair(lanes, state.shared.priors, lane, state.means[0])
             lanes.weight[lane, target] += lanes.weight[lane, h]
@@ -492,6 +516,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
                 float(lanes.counts[lane, source, arm, 0]),
                 float(lanes.counts[lane, source, arm, 1]),
             )
+            # The part of the arm's counts that is taken over.
             part = min(1.0, most / max(hits + misses, 1.0))
             if epoch == EXCEPT_LEADER and arm == leader:
                 part = 1.0
@@ -507,7 +532,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def choose(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the best arm under the memory or a hypothesis, drawn by weight.
+        """Draw the memory or an active hypothesis by weight, and return an arm drawn from its posteriors.
 
         With probability ``exploration``, return an arm drawn uniformly.
         """
@@ -531,12 +556,13 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def learn(params: Any, state: Any, lane: int, outcome: Outcome) -> None:
-        """Weigh hypotheses and memory by the reward and add it to their counts.
+        """Weigh hypotheses and memory by the reward's likelihood, and add the reward to their counts.
 
-        Then accept a change that has become likely, add hypotheses, settle a warning, and fit the shared
-        priors, each when due.
+        Then, each when due: accept a change that has become likely, add hypotheses, settle a pending warning,
+        and fit the priors and spreads that all keys share.
         """
         arm, lanes, shared = outcome.shown, state.own, state.shared
+        # The share of weight that is redistributed between memory and hypotheses.
         share = min(MOST_SHARE, SHARE * float(np.sqrt(hypotheses.change_rate(lanes, lane))))
         if params.by_arm:
             evidence = record_grade(params, state, lane, arm, outcome.reward)
@@ -568,7 +594,7 @@ class DriftMixture(shift_mixture.ShiftMixture):
     def beliefs(self, state: Any, lane: int) -> ArmBeliefs:
         """Return the posteriors of a lane's arms under the heaviest of its memory and its hypotheses.
 
-        Plays are those of the counts, of which each counts as one or more clicks in a posterior.
+        Plays are counts of rewards; in the posteriors, a graded reward may count as several clicks.
         """
         memory, lanes = state.memory, state.own
         heaviest = int(lanes.weight[lane].argmax())
@@ -581,7 +607,9 @@ class DriftMixture(shift_mixture.ShiftMixture):
         return ArmBeliefs.from_posteriors(counts.sum(axis=1), *posteriors.T)
 
     def read_unit(self, state: Any) -> RewardRange:
-        """Return the range whose ends are 0 and 1 in a state; an open one before any reward but 0."""
+        """Return the range whose ends are 0 and 1 in a state; the policy's open range before the first reward
+        that is not 0.
+        """
         exponent = int(state.graded.exponent[0])
         if exponent == graded_rewards.NO_WIDTH:
             return self.reward_range  # type: ignore[no-any-return]
@@ -604,7 +632,9 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def refit(params: Any, state: Any) -> None:
-        """Compute the priors of arms and the evidence of their rewards from the statistics of all keys."""
+        """Recompute the priors of arms and how many clicks a reward counts as, from the statistics of all
+        keys.
+        """
         graded = state.graded
         if params.ends == 2:
             fit_all(state.shared.priors, params.prior_betas, params.floor)
@@ -617,7 +647,9 @@ class DriftMixture(shift_mixture.ShiftMixture):
 
     @staticmethod
     def restart(params: Any, state: Any, lane: int) -> None:
-        """Reset hypotheses, memory and pending warning of a lane; state shared by all keys stays."""
+        """Reset the hypotheses, the memory and the pending warning of a lane; state that all keys share
+        stays.
+        """
         hypotheses.reset_lane(state.own, lane)
         state.memory.counts[lane] = 0.0
         state.memory.scale[lane] = 1.0

@@ -126,9 +126,10 @@ class Evidence(NamedTuple):
 
 @kernel
 def scale_reward(reward: float, exponent: int, ends: int) -> float:
-    """Return the place in [0, 1] of a reward in a range of width 2**exponent.
+    """Return a reward scaled to [0, 1] in a range of width 2**exponent.
 
-    With two known ends the reward is there already; with none, 0 is in the middle.
+    With two known ends (``ends``) the reward is in [0, 1] already. With one, 0 stays 0; with none, 0 becomes
+    ½.
     """
     if ends == 2:
         return reward
@@ -138,9 +139,11 @@ def scale_reward(reward: float, exponent: int, ends: int) -> float:
 
 @kernel
 def grow_width(graded: GradedRewards, arm: int, reward: float, ends: int) -> float:
-    """Return a reward of an open range, at most the arm's former record, and widen the range if it is larger.
+    """Record a reward of an open range, widen the range if needed, and return the reward, limited by earlier
+    ones.
 
-    An arm's first two rewards other than 0 are returned as they are.
+    The result lies within the highest (and, if neither end is known, the lowest) earlier reward of the arm,
+    so that one outlier does not widen the range. An arm's first two rewards other than 0 are not limited.
     """
     records, size = graded.records[0, arm], reward
     if records[NONZERO] >= 2.0:
@@ -160,7 +163,9 @@ def grow_width(graded: GradedRewards, arm: int, reward: float, ends: int) -> flo
 
 @kernel
 def width_ratio(graded: GradedRewards, lane: int) -> float:
-    """Return the width in which a key's counts are, divided by the present one."""
+    """Return the width in which a key's counts are stored, divided by the present width; 0 before the key's
+    first reward.
+    """
     if graded.key_exponent[lane] == NO_WIDTH:
         return 0.0
     return float(np.ldexp(1.0, graded.key_exponent[lane] - graded.exponent[0]))
@@ -168,7 +173,11 @@ def width_ratio(graded: GradedRewards, lane: int) -> float:
 
 @kernel
 def rescale_counts(hits: float, misses: float, ratio: float, ends: int) -> tuple[float, float]:
-    """Return successes and failures as they are in a width that is 1/``ratio`` times as large."""
+    """Return successes and failures for a width that is 1/``ratio`` times as large; their sum stays.
+
+    A success is a share of the width, so successes shrink, towards 0 or, if neither end is known, towards
+    half of the plays.
+    """
     total = hits + misses
     hits = ratio * hits
     if ends == 0:
@@ -178,7 +187,9 @@ def rescale_counts(hits: float, misses: float, ratio: float, ends: int) -> tuple
 
 @kernel
 def enter_width(graded: GradedRewards, lane: int) -> float:
-    """Bring a key's sums to the present width and return the ratio by which its counts must be rescaled."""
+    """Rescale a key's sums in place to the present width; return the ratio by which the caller rescales its
+    counts.
+    """
     ratio = width_ratio(graded, lane)
     graded.key_exponent[lane] = graded.exponent[0]
     if ratio != 1.0:
@@ -193,7 +204,7 @@ def enter_width(graded: GradedRewards, lane: int) -> float:
 
 @kernel
 def click_variance(sums: Any, width: float, ends: int) -> float:
-    """Return the sum of the variances that clicks of the same expectations would have, in units of width²."""
+    """Return the sum of the variances that clicks of the same means would have, in units of width²."""
     if ends == 0:
         return 0.25 * (float(sums[PLAYS]) - float(sums[MEAN_SQUARES]) / width**2)
     return float(sums[MEANS]) / width - float(sums[MEAN_SQUARES]) / width**2
@@ -201,21 +212,27 @@ def click_variance(sums: Any, width: float, ends: int) -> float:
 
 @kernel
 def variance_share(sums: Any, width: float, ends: int) -> tuple[float, float, float, float]:
-    """Return the share of the variance of clicks that rewards have, and the number of squares it rests on.
+    """Return how variable rewards are compared with clicks of the same means, and how much data this rests
+    on.
 
-    Then the sum of squared surprises and the variance of clicks; squares are in units of the range.
+    The four numbers are the share of the clicks' variance, at most 1; the effective number of squared
+    surprises; their sum; and the clicks' variance. Squares are in units of the range.
     """
     span = width if ends > 0 else 2.0 * width
     squares, fourths = float(sums[SQUARES]) / span**2, float(sums[FOURTHS]) / span**4
     variance = click_variance(sums, width, ends)
     if fourths <= 0.0 or variance <= 0.0:
         return 1.0, 0.0, squares, max(variance, 0.0)
+    # Squares² over fourth powers is about the number of squares that matter.
     return min(squares / variance, 1.0), squares * squares / fourths, squares, variance
 
 
 @kernel
 def prior_share(graded: GradedRewards, width: float, ends: int) -> float:
-    """Return the share of the variance of clicks that is assumed of an unknown arm."""
+    """Return the share of the clicks' variance that is assumed for an arm without data.
+
+    Without a known highest reward, the largest reward so far tells what a typical event is worth.
+    """
     if ends == 2 or graded.largest[0] == 0.0:
         return 1.0
     ratio = graded.largest[0] / width
@@ -224,7 +241,11 @@ def prior_share(graded: GradedRewards, width: float, ends: int) -> float:
 
 @kernel
 def mean_share(sums: Floats, width: float, ends: int, unknown: float) -> float:
-    """Return the mean over arms of the share of variance, with the prior share ``unknown`` as half an arm."""
+    """Return the mean over arms of the share of the clicks' variance; ``unknown``, the prior share, counts as
+    half an arm.
+
+    Arms count more the more data they have.
+    """
     total, weight = PRIOR_ARMS * unknown, PRIOR_ARMS
     for arm in range(len(sums)):
         share, number, _, _ = variance_share(sums[arm], width, ends)
@@ -235,12 +256,14 @@ def mean_share(sums: Floats, width: float, ends: int, unknown: float) -> float:
 
 @kernel
 def arm_equivalents(sums: Any, width: float, ends: int, unknown: float, mean: float) -> float:
-    """Return the number of clicks that a play of an arm counts as.
+    """Return the number of clicks that a play of an arm counts as, at least 1.
 
-    The arm's share of variance, from its ``sums``, is shrunk to the ``mean`` over arms, is at most that of
-    unseen events of the prior share (``unknown``), and is raised by two standard deviations.
+    It is 1/(share of the clicks' variance). The arm's share, from its ``sums``, is shrunk to the ``mean``
+    over arms; it is at most the share if five events of the prior share (``unknown``) had come, and is then
+    raised by two standard deviations, so that evidence is rather too weak than too strong.
     """
     share, number, squares, variance = variance_share(sums, width, ends)
+    # An upper value of the share: shrunk, bounded, then raised by two deviations.
     upper = (number * share + ARM_WEIGHT * mean) / (number + ARM_WEIGHT)
     bound = (UNSEEN_EVENTS * unknown**2 + squares) / (UNSEEN_EVENTS * unknown + variance)
     upper = min(upper, bound) * (1.0 + DEVIATIONS / np.sqrt(number + ARM_WEIGHT))
@@ -249,25 +272,28 @@ def arm_equivalents(sums: Any, width: float, ends: int, unknown: float, mean: fl
 
 @kernel
 def are_clicks(graded: GradedRewards, ends: int) -> bool:
-    """True if each reward was an end of a range with two ends, or each was 0 in an open range."""
+    """True if rewards so far carry no grades: each was an end of a range with two ends, or 0 in an open
+    range.
+    """
     return bool(graded.fractions[0] == 0.0 if ends == 2 else graded.exponent[0] == NO_WIDTH)
 
 
 @kernel
 def read_width(graded: GradedRewards, ends: int) -> float:
-    """Return the width of the range."""
+    """Return the present width of an open range, or 1 if both ends are known."""
     return float(np.ldexp(1.0, graded.exponent[0])) if ends < 2 else 1.0
 
 
 @kernel
 def is_fit_due(graded: GradedRewards) -> bool:
-    """True after each of the first 200 rewards, then after every eighth."""
+    """True after each of the first 200 rewards of all keys, then after every eighth."""
     return bool(graded.totals[0, 0] <= FIRST_FITS or graded.totals[0, 0] % FIT_STEP == 0.0)
 
 
 @kernel
 def fit_equivalents(graded: GradedRewards, ends: int) -> None:
-    """Compute, in place, the number of clicks that a play of each arm counts as, over all keys.
+    """Recompute, in place, the number of clicks that a play of each arm counts as, from the sums over all
+    keys.
 
     It stays 1 as long as rewards are clicks.
     """
@@ -282,7 +308,10 @@ def fit_equivalents(graded: GradedRewards, ends: int) -> None:
 
 @kernel
 def count_equivalents(graded: GradedRewards, lane: int, arm: int, ends: int) -> float:
-    """Return the number of clicks that a play of an arm in a key counts as; 1 while rewards are clicks."""
+    """Return the number of clicks that a play of an arm counts as for a key; 1 while rewards are clicks.
+
+    The key's share of the clicks' variance is shrunk to the arm's share over all keys.
+    """
     if are_clicks(graded, ends):
         return 1.0
     share, number, _, _ = variance_share(graded.key_sums[lane, arm], 1.0, ends)
@@ -292,7 +321,11 @@ def count_equivalents(graded: GradedRewards, lane: int, arm: int, ends: int) -> 
 
 @kernel
 def weigh_reward(reward: float, mean: float, clicks: float) -> Evidence:
-    """Return the evidence of a reward in [0, 1] of expectation ``mean``, whose plays count as ``clicks``."""
+    """Return the evidence of a reward in [0, 1] whose expectation is ``mean`` and whose plays count as
+    ``clicks``.
+
+    For the weights of hypotheses, the reward is limited to three standard deviations from its expectation.
+    """
     likely = reward
     if clicks > 1.0:
         most = max(1.0, MOST_DEVIATIONS * np.sqrt(clicks * mean * (1.0 - mean))) / clicks
@@ -302,7 +335,11 @@ def weigh_reward(reward: float, mean: float, clicks: float) -> Evidence:
 
 @kernel
 def add_surprise(sums: Any, surprise: float, mean: float) -> None:
-    """Add a surprise and its expectation to sums, of which older ones fade as memory exceeds 33 surprises."""
+    """Add a surprise (reward − expectation) and its expectation, ``mean``, to an arm's sums, in place.
+
+    All sums fade by 0.99 until they rest on at most 33 surprises; as fourth powers count outliers, one large
+    surprise does not make them fade.
+    """
     # Fourth powers of tiny surprises are 0 in single precision, and the smallest numbers never fade.
     while float(sums[SQUARES]) ** 2 > SURPRISES * float(sums[FOURTHS]) > 0.0:
         for k in range(5):
@@ -318,7 +355,8 @@ def add_surprise(sums: Any, surprise: float, mean: float) -> None:
 def record_surprise(graded: GradedRewards, lane: int, arm: int, size: float, mean: float, ends: int) -> None:
     """Add a reward to the sums of its arm, over all keys and of its key.
 
-    ``size`` is the reward and ``mean`` its expectation in [0, 1].
+    ``size`` is the reward in the caller's unit, ``mean`` its expectation in [0, 1]. While an open range has
+    no width, because all rewards were 0, only their number and sum are counted.
     """
     if ends == 2:
         graded.fractions[0] += 1.0 if 0.0 < size < 1.0 else 0.0
@@ -334,13 +372,15 @@ def record_surprise(graded: GradedRewards, lane: int, arm: int, size: float, mea
 
 @kernel
 def open_prior(graded: GradedRewards, ends: int) -> tuple[float, float]:
-    """Return the Beta prior of arms in an open range: one typical event at the mean over all arms.
+    """Return the parameters of the Beta prior of every arm in an open range.
 
-    Where both ends are open, it is one play.
+    If the lowest reward is known, it is one success at the mean reward of all arms; otherwise one play at
+    that mean. Before the first reward other than 0, it is Beta(1, 1).
     """
     if graded.exponent[0] == NO_WIDTH:
         return 1.0, 1.0
     number, total = graded.totals[0, 0], graded.totals[0, 1]
+    # The mean of all rewards, and of one reward of half the largest, if the lowest is known.
     mean = scale_reward(
         (total + (0.5 * graded.largest[0] if ends == 1 else 0.0)) / (number + 1.0), graded.exponent[0], ends
     )

@@ -128,10 +128,11 @@ class ChangeTotals(NamedTuple):
 def posterior(
     lanes: Hypotheses, priors: Priors, lane: int, h: int, arm: int, factor: float
 ) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm under a hypothesis, whose counts are multiplied.
+    """Return the parameters, a and b, of the Beta posterior of an arm under hypothesis ``h``.
 
-    Only the hypothesis that nothing has changed starts with the arm's own prior: a change of all keys at once
-    would make that prior wrong.
+    Counts are multiplied by ``factor``, the number of clicks that a play counts as. Only the hypothesis that
+    nothing has changed starts with the arm's own prior; the others start with the common prior of all arms,
+    as a change of all keys at once would make the arm's prior wrong.
     """
     # Row 0 is the common prior of all arms, row 1 + arm the prior of this arm.
     row = 1 + arm if lanes.kind[lane, h] == INITIAL else 0
@@ -169,7 +170,11 @@ def active_weight(lanes: Hypotheses, lane: int, idle: float) -> float:
 
 @kernel
 def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
-    """Return the likelihood, under Beta(a, b), of a reward worth ``scale`` clicks; at least 1e-100."""
+    """Return the likelihood of a reward in [0, 1] under Beta(a, b), raised to ``scale``, the clicks it counts
+    as.
+
+    A fraction is weighed as a geometric mean of success and failure. The result is at least 1e-100.
+    """
     if reward == 1.0:
         likelihood = a / (a + b)
     elif reward == 0.0:
@@ -186,8 +191,8 @@ def reward_likelihood(a: float, b: float, reward: float, scale: float) -> float:
 def update_weights(lanes: Hypotheses, priors: Priors, lane: int, arm: int, evidence: Evidence) -> float:
     """Multiply each hypothesis's weight by its likelihood of a reward, and add the reward to its counts.
 
-    Weights are normalized to a sum of 1, and those below 1e-12 become 0. Returns the sum of weights
-    before normalization, the likelihood of the reward.
+    Weights are normalized to a sum of 1, and those below 1e-12 become 0, except the accepted hypothesis's.
+    Returns the sum of weights before normalization, which is the likelihood of the reward under the mixture.
     """
     total = 0.0
     hit, miss = evidence.plays * evidence.reward, evidence.plays * (1.0 - evidence.reward)
@@ -212,10 +217,11 @@ def update_weights(lanes: Hypotheses, priors: Priors, lane: int, arm: int, evide
 
 @kernel
 def accept_change(params: Any, state: Any, lane: int) -> None:
-    """Accept a newer change than the accepted one if its weight is above ½; otherwise do nothing.
+    """Accept a change that is newer than the accepted one and has a weight above ½; if there is none, do
+    nothing.
 
-    The change is counted for the lane and over all keys, the counts before it are stored as an epoch, and
-    after a change to new rates, hypotheses of recalled epochs are added.
+    The counts before the change are stored as an epoch, and the change is counted for the lane and over all
+    keys. After a change to new rates, hypotheses that it was to the rates of a stored epoch are added.
     """
     lanes, changes = state.own, state.shared.found
     old = lanes.leading[lane]
@@ -249,10 +255,11 @@ def accept_change(params: Any, state: Any, lane: int) -> None:
 
 @kernel
 def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
-    """Add hypotheses that the change just accepted was to the rates of a stored epoch, except the latest.
+    """Add hypotheses that the change just accepted was to the rates of a stored epoch, other than the latest
+    one.
 
-    They get the share of earlier changes that were such; the weights of all others fall. With fewer than two
-    epochs, do nothing.
+    Together they get the share of accepted changes that were to earlier rates; all other weights are reduced.
+    With fewer than two epochs, do nothing.
     """
     lanes, changes = state.own, state.shared.found
     epochs = lanes.epochs[lane] - 1
@@ -268,7 +275,7 @@ def add_recalled_epochs(params: Any, state: Any, lane: int) -> None:
 def find_leader(lanes: Hypotheses, priors: Priors, lane: int, counts: Any, scale: float) -> int:
     """Return the arm of the highest posterior mean under the common prior.
 
-    ``counts`` are in units of 1/scale plays.
+    ``counts``, of shape (arms, 2), are successes and failures times ``scale``.
     """
     leader, best = 0, -1.0
     a, b = priors.beta[0, 0, 0], priors.beta[0, 0, 1]
@@ -282,7 +289,7 @@ def find_leader(lanes: Hypotheses, priors: Priors, lane: int, counts: Any, scale
 
 @kernel
 def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
-    """Store the counts of hypothesis ``h`` as the lane's latest epoch.
+    """Store the counts of hypothesis ``h`` as the lane's latest epoch, and move the other epochs back.
 
     It replaces the epoch with the same best arm or, if four are stored, the oldest one. An arm's counts are
     scaled down to at most 60 plays.
@@ -290,21 +297,23 @@ def store_epoch(lanes: Hypotheses, priors: Priors, lane: int, h: int) -> None:
     leader = find_leader(lanes, priors, lane, lanes.counts[lane, h], 1.0)
     # One epoch per best arm is stored: four suffice to recognize an intent that recurs.
     place = lanes.epochs[lane]
-    for e in range(lanes.epochs[lane]):
-        if find_leader(lanes, priors, lane, lanes.remembered[lane, e], THOUSANDTHS) == leader:
-            place = e
+    for epoch in range(lanes.epochs[lane]):
+        if find_leader(lanes, priors, lane, lanes.remembered[lane, epoch], THOUSANDTHS) == leader:
+            place = epoch
             break
     if place == lanes.epochs[lane] and place < EPOCHS:
         lanes.epochs[lane] += 1
     arms = lanes.counts.shape[2]
-    for e in range(min(place, EPOCHS - 1), 0, -1):
+    # Epochs before the replaced one move back by one place; the latest comes first.
+    for epoch in range(min(place, EPOCHS - 1), 0, -1):
         for arm in range(arms):
             for k in range(2):
-                lanes.remembered[lane, e, arm, k] = lanes.remembered[lane, e - 1, arm, k]
+                lanes.remembered[lane, epoch, arm, k] = lanes.remembered[lane, epoch - 1, arm, k]
     for arm in range(arms):
         plays = float(lanes.counts[lane, h, arm, 0]) + float(lanes.counts[lane, h, arm, 1])
         scale = THOUSANDTHS * min(1.0, RECALLED_PLAYS / max(plays, 1.0))
         for k in range(2):
+            # Rounded to thousandths of a play.
             part = int(scale * float(lanes.counts[lane, h, arm, k]) + 0.5)
             lanes.remembered[lane, 0, arm, k] = part
 
@@ -317,10 +326,11 @@ def change_rate(lanes: Hypotheses, lane: int) -> float:
 
 @kernel
 def advance_round(params: Any, state: Any, lane: int, unannounced: float) -> None:
-    """Count a round of the lane, in which the rates may have changed without an announcement.
+    """Count a round of the lane; every ``params.spawn`` rounds, add hypotheses that the rates changed in
+    these rounds.
 
-    The rate of changes is at least ``params.hazard``; every ``params.spawn`` rounds, hypotheses of a change
-    are added. ``unannounced`` is the share of changes without an announcement.
+    Their weight is the rate of changes, at least ``params.hazard``, summed over the rounds. ``unannounced``
+    is the share of changes without an announcement.
     """
     lanes = state.own
     rate = params.pace * change_rate(lanes, lane) * unannounced
@@ -335,10 +345,10 @@ def advance_round(params: Any, state: Any, lane: int, unannounced: float) -> Non
 
 @kernel
 def weigh_warning(params: Any, state: Any, lane: int) -> float:
-    """Add hypotheses for a context that announces a change; return the probability of the change.
+    """Count a context that announces a change, and add hypotheses of that change; return its probability.
 
-    The probability follows from earlier announcements, and this one is counted. It is 0, and none are added,
-    if it is below 0.002 or another announcement was less than 20 rounds ago.
+    The probability follows from how many earlier announcements were right. If it is below 0.002, or if
+    another announcement was less than 20 rounds ago, no hypotheses are added, and 0 is returned.
     """
     lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
@@ -359,10 +369,11 @@ def weigh_warning(params: Any, state: Any, lane: int) -> float:
 
 @kernel
 def add_hypotheses(params: Any, state: Any, lane: int, change: float, flag: int) -> None:
-    """Add hypotheses that the rates have just changed, to new rates or to each stored epoch's rates.
+    """Add hypotheses that the rates have just changed: to new rates, and back to the rates of each stored
+    epoch.
 
-    ``change`` is the probability of the change, by which the weights of all others fall; ``flag`` is added to
-    their kind.
+    ``change`` is the probability of the change: all other weights are multiplied by 1 − ``change``. ``flag``
+    (0 or ANNOUNCED) is added to the kind of the new hypotheses.
     """
     lanes, changes = state.own, state.shared.found
     for h in range(HYPOTHESES):
@@ -400,7 +411,7 @@ def find_lightest(lanes: Hypotheses, lane: int) -> int:
 def add_hypothesis(lanes: Hypotheses, lane: int, weight: float, kind: int, epoch: int) -> None:
     """Replace the lightest hypothesis by a new one, if the new one has more weight; otherwise do nothing.
 
-    Its counts are the stored ``epoch``'s, or 0 if ``epoch`` is −1.
+    Its counts are those of the stored ``epoch``, or 0 if ``epoch`` is −1.
     """
     lightest = find_lightest(lanes, lane)
     # The number of hypotheses is fixed, so a new one must be likelier than the one that it replaces.
@@ -419,7 +430,9 @@ def epoch_count(lanes: Hypotheses, lane: int, epoch: int, arm: int, k: int) -> f
 
 @kernel
 def set_hypothesis(lanes: Hypotheses, lane: int, h: int, weight: float, kind: int) -> None:
-    """Write weight, kind and the present round of a hypothesis to place ``h``, but no counts."""
+    """Write weight, kind and the present round to place ``h`` of a lane's hypotheses; the caller writes the
+    counts.
+    """
     lanes.weight[lane, h] = weight
     lanes.kind[lane, h] = kind
     lanes.born[lane, h] = 1 + lanes.rounds[lane]

@@ -132,7 +132,7 @@ class ProbationBandit(Policy):
         arms, dim = self.arm_count, self.classifier.dim
 
         def ints() -> Ints:
-            """Return zeros of int64 in a shape."""
+            """Return zeros of int64, one for each lane."""
             return np.zeros(lanes, np.int64)
 
         state = probation_odds.ProbationLanes(
@@ -157,8 +157,9 @@ class ProbationBandit(Policy):
     def observe(params: ProbationBandit, state: State, lane: int, impression: Impression) -> None:
         """Count the round; if the classifier takes the context for an event, weigh this warning.
 
-        A probable event starts a probation, or raises the event's probability in a present one that favours
-        "no change". If an event is almost excluded, the classifier learns that the context was none.
+        The probability of an event follows from how often warnings come and how many were right. A probable
+        event starts a probation; in a probation that favours "no change" it raises the event's probability
+        instead. If an event is almost excluded, the classifier learns that the context announces nothing.
         """
         lanes, record = state.lanes, state.record
         row = lane if params.per_key else 0
@@ -168,11 +169,13 @@ class ProbationBandit(Policy):
         context = impression.context[: lanes.context.shape[1]]
         if not predict(params.classifier, state.classifier, row, context):
             return
+        # Present rate of warnings, this one included; then both counts are discounted.
         rate = (record.warnings[row] + 1.0) / record.span[row]
         record.warnings[row] = probation_odds.FORGET * (record.warnings[row] + 1.0)
         record.span[row] *= probation_odds.FORGET
         rounds = probation_odds.ANNOUNCED_WEIGHT / params.announced + record.rounds[row]
         announced_rate = (probation_odds.ANNOUNCED_WEIGHT + record.announced[row]) / rounds
+        # Probability that the warning is right, for an average lane and then for this one.
         event = min(announced_rate / rate, 0.9)
         odds = event / (1.0 - event) * probation_odds.relative_event_rate(lanes, lane)
         event = odds / (1.0 + odds)
@@ -197,16 +200,17 @@ class ProbationBandit(Policy):
 
     @staticmethod
     def learn(params: ProbationBandit, state: State, lane: int, outcome: Outcome) -> None:
-        """Add the outcome to the arm's new counts and its Bayes factor.
+        """Add the outcome to the arm's new counts, and update its Bayes factor.
 
-        Ends a probation when its odds are clear or its time is over. Without a probation, merges the arm's
-        counts if they favour "no change", and drops its old counts, with a restart, if they favour a change
-        clearly.
+        In a probation, end it if its odds are clear or its rounds are over. Without one, merge the arm's new
+        counts into the old ones if they favour "no change"; if they clearly favour a change, drop its old
+        counts, count a restart, and determine in further rounds whether the other arms changed, too.
         """
         arm, reward = outcome.shown, outcome.reward
         lanes, record = state.lanes, state.record
         new, old = lanes.new[lane, arm], lanes.old[lane, arm]
         plays, before = new[0] + new[1], old[0] + old[1]
+        # Predicted reward by the new counts alone (changed), and by all counts (unchanged).
         fresh = (1.0 + new[0]) / (2.0 + plays)
         steady = (1.0 + new[0] + old[0]) / (2.0 + plays + before)
         lanes.factor[lane, arm] += reward * np.log(fresh / steady) + (1.0 - reward) * np.log(
@@ -229,6 +233,7 @@ class ProbationBandit(Policy):
                 probation_odds.end_mode(params, state, lane)
             return
         row = lane if params.per_key else 0
+        # In mode ``QUIET``: the prior odds of a change without a warning, and its Bayes factor.
         rate = probation_odds.surprise_rate(params, record, row)
         odds_of_change = rate * probation_odds.relative_event_rate(lanes, lane)
         lanes.due[lane] += rate

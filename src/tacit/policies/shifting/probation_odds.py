@@ -112,34 +112,36 @@ class Odds(NamedTuple):
 
 @kernel
 def relative_event_rate(lanes: ProbationLanes, lane: int) -> float:
-    """Return the lane's rate of events, as a multiple of the average over all lanes; at most 20."""
+    """Return the lane's rate of events divided by the rate of all lanes; at most 20."""
     events, expected = LANE_WEIGHT + lanes.found[lane], LANE_WEIGHT + lanes.due[lane]
     return float(min(events / expected, 20.0))
 
 
 @kernel
 def surprise_rate(params: Any, record: EventRecord, row: int) -> float:
-    """Return the rate of events without a warning, per round of any lane."""
+    """Return the estimated rate of events without a warning, per round of any lane; ``row`` is the event
+    record's.
+    """
     rounds = SURPRISE_WEIGHT / params.surprise + record.rounds[row]
     return float((SURPRISE_WEIGHT + record.surprises[row]) / rounds)
 
 
 @kernel
 def whole_share(record: EventRecord, row: int) -> float:
-    """Return the share of the events that change all arms."""
+    """Return the estimated share of events that change all arms; the others change one."""
     whole = WHOLE_WEIGHT + record.whole[row]
     return float(whole / (whole + SINGLE_WEIGHT + record.single[row]))
 
 
 @kernel
 def bayes_factor(lanes: ProbationLanes, lane: int, arm: int) -> float:
-    """Return the Bayes factor for a change of the arm, at most exp(100)."""
+    """Return the Bayes factor of "this arm has changed" against "it has not"; at most exp(100)."""
     return float(np.exp(min(lanes.factor[lane, arm], 100.0)))
 
 
 @kernel
 def sum_of_factors(lanes: ProbationLanes, lane: int) -> float:
-    """Return the sum over all arms of the Bayes factors for a change."""
+    """Return the sum of all arms' Bayes factors for a change."""
     total = 0.0
     for arm in range(lanes.factor.shape[1]):
         total += bayes_factor(lanes, lane, arm)
@@ -158,16 +160,18 @@ def weigh_explanations(params: Any, state: Any, lane: int) -> Odds:
     prior, together, factors = lanes.prior[lane], 0.0, 0.0
     for arm in range(arms):
         factor = bayes_factor(lanes, lane, arm)
+        # If all arms changed, each arm changed with probability ``changes``, independently.
         together += np.log(params.changes * factor + 1.0 - params.changes)
         factors += factor
     whole = prior * share * np.exp(min(together, 300.0))
+    # If one arm changed, each is equally likely; without a warning, the one that changed is known.
     single = prior * (1.0 - share) * factors / arms if lanes.mode[lane] == WARNED else 0.0
     return Odds(float(whole), float(single), float(1.0 - prior))
 
 
 @kernel
 def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Add an arm's new counts to the old ones, reset its Bayes factor, and start its next window."""
+    """Add an arm's new counts to the old ones, and start a new window: counts and log Bayes factor of 0."""
     for k in range(2):
         lanes.old[lane, arm, k] += lanes.new[lane, arm, k]
         lanes.new[lane, arm, k] = 0.0
@@ -177,14 +181,16 @@ def merge_counts(lanes: ProbationLanes, lane: int, arm: int) -> None:
 
 @kernel
 def forget_old(lanes: ProbationLanes, lane: int, arm: int) -> None:
-    """Set an arm's old counts and log Bayes factor to zero, so that earlier rewards no longer count."""
+    """Drop an arm's old counts, as after a change, and reset its log Bayes factor to 0."""
     lanes.old[lane, arm] = 0.0
     lanes.factor[lane, arm] = 0.0
 
 
 @kernel
 def set_mode(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
-    """Set a lane's mode and the prior probability of its event, and reset its length to 0."""
+    """Set a lane's mode and the prior probability of the event that it weighs, and begin to count the mode's
+    rounds.
+    """
     lanes.mode[lane] = mode
     lanes.prior[lane] = prior
     lanes.length[lane] = 0
@@ -192,9 +198,9 @@ def set_mode(lanes: ProbationLanes, lane: int, mode: int, prior: float) -> None:
 
 @kernel
 def record_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
-    """Add the outcome of a lane's probation, or of an event without a warning, to the event statistics.
+    """Add how a lane's probation ended, or what kind an event without a warning was, to the event statistics.
 
-    If the warning was probably false, the classifier learns that its context was no event.
+    If the warning was probably false, the classifier learns that its context announces nothing.
     """
     lanes, record = state.lanes, state.record
     row = lane if params.per_key else 0
@@ -216,10 +222,11 @@ def record_outcome(params: Any, state: Any, lane: int, odds: Odds) -> None:
 
 @kernel
 def end_mode(params: Any, state: Any, lane: int) -> None:
-    """End a lane's mode: record its outcome, drop the counts before probable changes, and make it quiet.
+    """End a probation: record its outcome, drop the counts from before probable changes, and make the lane
+    quiet.
 
-    Old counts of an arm are dropped if it changed with a probability above one half; if any arm did, a
-    restart is counted. Then the new counts of all arms are merged into the old ones.
+    An arm's old counts are dropped if it changed with a probability above ½; if any arm's are, a restart is
+    counted. Then the new counts of all arms are merged into the old ones.
     """
     lanes = state.lanes
     odds = weigh_explanations(params, state, lane)
@@ -280,9 +287,10 @@ class QuietRates(NamedTuple):
 
 @kernel
 def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
-    """Return the rates at which arms change without the classifier's warning, for a lane in no probation.
+    """Return the rates at which arms change without a warning, for a lane in mode ``QUIET``.
 
-    They are estimated from the recorded events. The round of the latest test is returned with them.
+    They are estimated from the recorded events. The round in which an arm was tested last is returned with
+    them.
     """
     lanes = state.lanes
     arms = lanes.factor.shape[1]
@@ -297,10 +305,10 @@ def quiet_change_rates(params: Any, state: Any, lane: int) -> QuietRates:
 
 @kernel
 def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: QuietRates) -> Any:
-    """Return two weights, proportional to the probabilities that the arm has changed and that it has not.
+    """Return two weights, proportional to the probabilities that an arm has changed and that it has not.
 
-    Arms change independently. Outside of a probation, the prior weight of a change is the sum of
-    ``rates`` since the last tests.
+    Arms are taken to change independently. In mode ``QUIET``, the prior weight of a change grows by ``rates``
+    with the rounds since the last tests; else it is ``params.changes``.
     """
     factor = bayes_factor(lanes, lane, arm)
     if lanes.mode[lane] == QUIET:
@@ -312,7 +320,9 @@ def arm_odds(params: Any, lanes: ProbationLanes, lane: int, arm: int, rates: Qui
 
 @kernel
 def total_plays(lanes: ProbationLanes, lane: int, impression: Impression, whole: bool) -> float:
-    """Return the number of plays of all arms on offer: old and new ones, or new ones only if ``whole``."""
+    """Return the number of plays of all arms on offer: the new ones and, unless ``whole`` (all arms changed),
+    the old ones.
+    """
     total = 0.0
     for arm in impression.arms:
         for k in range(2):
@@ -334,7 +344,11 @@ def upper_bound(successes: float, failures: float, total: float) -> float:
 
 @kernel
 def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impression, rng: Generator) -> int:
-    """Draw an explanation of the clicks by its posterior weight, and return the best arm under it."""
+    """Draw an explanation of the clicks by its posterior weight, and return the best arm under it.
+
+    Arms that changed by this explanation are ranked by their new counts alone: by draws from their
+    posteriors, or by upper bounds, as ``base`` says. Ties are broken at random.
+    """
     lanes = state.lanes
     quiet = lanes.mode[lane] == QUIET
     whole, single = False, -1
@@ -344,6 +358,7 @@ def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impres
         rates = quiet_change_rates(params, state, lane)
     else:
         odds = weigh_explanations(params, state, lane)
+        # Which explanation ``uniform`` selects: all arms, one arm, or nothing changed.
         point = uniform * (odds.whole + odds.single + odds.nothing)
         whole = point < odds.whole
         if odds.whole <= point < odds.whole + odds.single:
@@ -353,6 +368,7 @@ def choose_by_explanation(params: Any, state: Any, lane: int, impression: Impres
     for arm in impression.arms:
         changed = arm == single
         if quiet or whole:
+            # Each arm may have changed on its own.
             change, unchanged = arm_odds(params, lanes, lane, arm, rates)
             changed = rng.random() * (change + unchanged) < change
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]
@@ -399,10 +415,11 @@ def fill_scores(
     rates: QuietRates,
     scores: ArmScores,
 ) -> None:
-    """Fill ``scores`` with each offered arm's score by all its counts, and by its new counts alone.
+    """Fill ``scores`` for one explanation: each offered arm's score by all its counts, and by its new counts
+    alone.
 
-    Each gets its probability under an explanation: the arm at ``place`` has changed, each arm may have (−1),
-    or none has (any other number).
+    Each score gets the probability that it is the arm's. If ``place`` is −1, each arm may have changed; if it
+    is an arm's place, this arm has; if it is the number of arms, none has.
     """
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET
@@ -427,10 +444,11 @@ def fill_scores(
 
 @kernel
 def choice_chance(params: Any, state: Any, lane: int, impression: Impression, shown: int) -> float:
-    """Return the probability that :func:`choose_by_explanation` returns an arm.
+    """Return the probability that :func:`choose_by_explanation` returns the arm ``shown``.
 
-    It is summed over the explanations: each arm may have changed independently, the arm at one
-    place has changed, or nothing has. Under each the scores of the arms are independent.
+    It is summed over the explanations: each arm may have changed independently, one arm has changed, or
+    nothing has. Under each, the scores of arms are independent. Explanations of a probability below 1e-12 are
+    left out.
     """
     lanes, arms, count = state.lanes, impression.arms, len(impression.arms)
     odds, rates = Odds(1.0, 0.0, 0.0), QuietRates(0.0, 0.0, 0.0)
@@ -445,6 +463,7 @@ def choice_chance(params: Any, state: Any, lane: int, impression: Impression, sh
     scores = ArmScores(np.empty(2 * count), np.empty(2 * count), np.empty(2 * count))
     total = odds.whole + odds.single + odds.nothing
     remaining, chance = total, 0.0
+    # −1 stands for "all arms changed", an arm's place for "this arm changed".
     for place in range(-1, count + 1):
         # The last weight is that of "nothing has changed" and of a change in an arm that is not on offer.
         weight = remaining

@@ -47,7 +47,9 @@ class Restarting(Wrapper, abstract=True):
 
 
 def check_restartable(policy: Any, *, estimates: bool = True) -> None:
-    """Raise InvalidValue if a policy cannot be restarted, or has no estimates although they are needed."""
+    """Raise InvalidValue if a policy has no ``restart``, or, with ``estimates``, no estimate of an arm's mean
+    reward.
+    """
     restarts = isinstance(policy, Policy) and hasattr(policy, "restart")
     if restarts and (hasattr(policy, "estimate") or not estimates):
         return
@@ -126,7 +128,7 @@ class OracleRestart(Restarting):
 
     @property
     def context_dim(self) -> int:  # type: ignore[override]
-        """Length of the context: up to and including the signal."""
+        """Length of the context: the signal is its last number."""
         return self.signal + 1
 
     def init(self, lanes: int) -> State:
@@ -244,8 +246,9 @@ class CUSUMRestart(Restarting):
     def learn(params: CUSUMRestart, state: State, lane: int, outcome: Outcome) -> None:
         """Add the residual of the reward to both walks, then let the inner policy learn the outcome.
 
-        If a walk exceeds the threshold, restart the inner policy, reset the walks, count the restart, and do
-        not learn this outcome. No test takes place in the first ``armed`` rewards.
+        If a walk then exceeds the threshold, the inner policy is restarted instead and does not learn this
+        outcome; the walks are reset, and the restart is counted. The first ``armed`` rewards after a start
+        are not tested.
         """
         state.rounds[lane] += 1
         if state.rounds[lane] > params.armed:

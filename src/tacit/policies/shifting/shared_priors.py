@@ -62,9 +62,9 @@ class Priors(NamedTuple):
 
 
 def beta_priors(policy: PriorsPolicy) -> Floats:
-    """Return the parameters of the Beta priors for a policy's prior successes and failures of arms.
+    """Return the parameters of arms' Beta priors from the policy's configured successes and failures.
 
-    Each is counts + 1, scaled down to a sum of at most 500.
+    Each is the count + 1; a pair with a sum above 500 is scaled down to 500.
 
     Parameters
     ----------
@@ -84,9 +84,10 @@ def beta_priors(policy: PriorsPolicy) -> Floats:
 
 @kernel
 def raise_tail(priors: Priors, arm: int, column: int, before: float, after: float) -> None:
-    """Update the tails of an arm and of all arms when a key's count grows from ``before`` to ``after``.
+    """Count in the tails of an arm, and of all arms, that a key's count grew from ``before`` to ``after``.
 
-    ``column`` is SUCCESSES, FAILURES or PLAYS.
+    Tail j is the number of keys whose count exceeds j; a fraction of a step counts in part. ``column`` is
+    SUCCESSES, FAILURES or PLAYS.
     """
     low, level = before, int(before)
     while low < after:
@@ -98,10 +99,11 @@ def raise_tail(priors: Priors, arm: int, column: int, before: float, after: floa
 
 @kernel
 def count_play(priors: Priors, arm: int, successes: float, failures: float, hit: float, miss: float) -> None:
-    """Add a play of an arm to the tails of ``priors``; ignore it if the key then has more than 256 plays.
+    """Add a play of an arm by a key to the tails; ignore it if the key then has more than 256 plays of the
+    arm.
 
-    ``successes`` and ``failures`` are the key's counts of the arm before the play. ``hit`` and ``miss`` are
-    the play's success and failure, which may be fractions.
+    ``successes`` and ``failures`` are the key's counts of the arm before the play, ``hit`` and ``miss`` the
+    play's; they may be fractions.
     """
     plays = successes + failures
     # The likelihood covers a key's first plays: a later play must not count in part.
@@ -114,9 +116,10 @@ def count_play(priors: Priors, arm: int, successes: float, failures: float, hit:
 
 @kernel
 def fill_imaginary_tails(priors: Priors, a: float, b: float) -> None:
-    """Set the imaginary key's tails (``priors.imagined``) to those expected under Beta(a, b).
+    """Set ``priors.imagined`` to the expected tails of an imaginary key: 32 plays whose rate follows Beta(a,
+    b).
 
-    They are beta-binomial tails of 32 plays.
+    Its successes are beta-binomial.
     """
     mass, cumulative = 1.0, 0.0
     for i in range(IMAGINARY_PLAYS):
@@ -131,10 +134,11 @@ def fill_imaginary_tails(priors: Priors, a: float, b: float) -> None:
 
 @kernel
 def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None:
-    """Fit the Beta prior of a row, in place, by ``steps`` steps towards the maximum of the likelihood.
+    """Fit the Beta prior of a row, in place, by ``steps`` fixed-point steps towards the maximum of the
+    likelihood.
 
-    ``keys`` is the number of imaginary keys that are added to the data. The smaller parameter becomes at
-    least ``floor``; the mean stays.
+    The steps are Minka's (2000, equation 55). ``keys`` is the number of imaginary keys that are added to the
+    data. If a parameter is below ``floor``, both are scaled up so that it equals ``floor``.
     """
     a, b = priors.beta[0, row, 0], priors.beta[0, row, 1]
     for _ in range(steps):
@@ -162,9 +166,9 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
 
 @kernel
 def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
-    """Set the imaginary key's tails to the tails of an arm's configured prior (``betas``).
+    """Set the imaginary key's tails to the tails expected under the arm's configured prior.
 
-    Without a configured prior, they are the common prior's tails.
+    ``betas`` has the configured priors; 0 for an arm without one, for which the common prior is used.
     """
     if betas[arm, 0] > 0.0:
         fill_imaginary_tails(priors, betas[arm, 0], betas[arm, 1])
@@ -174,10 +178,10 @@ def fill_prior_tails(priors: Priors, betas: Floats, arm: int) -> None:
 
 @kernel
 def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Fit the common prior, then the prior of each arm, in place, and set the time of the next fit.
+    """Fit the common prior of all arms, then each arm's prior, in place, and set the round of the next fit.
 
-    For an arm with a configured prior (``betas``), the imaginary keys follow that prior. ``floor`` is the
-    minimum of the parameters.
+    Imaginary keys pull the common prior to Beta(1, 1), and an arm's prior to the configured one (``betas``)
+    or to the common prior. ``floor`` is the minimum of each parameter.
     """
     fill_imaginary_tails(priors, 1.0, 1.0)
     fit(priors, 0, COMMON_KEYS, STEPS, floor)
@@ -191,7 +195,7 @@ def fit_all(priors: Priors, betas: Floats | None, floor: float) -> None:
 
 @kernel
 def count_round(priors: Priors, betas: Floats | None, floor: float) -> None:
-    """Count a learned reward of any key, and fit all priors when a fit is due."""
+    """Count a reward of any key; if a fit is due, fit all priors."""
     priors.rounds[0] += 1.0
     if priors.rounds[0] >= priors.due[0]:
         fit_all(priors, betas, floor)

@@ -91,111 +91,120 @@ def click_equivalents(spread: RewardSpread, mean: float, reward: float) -> float
 
 @kernel
 def log_odds_deviation(a: float, b: float) -> float:
-    """Return the standard deviation of the log-odds of Beta(a, b), in a normal approximation."""
+    """Return the approximate standard deviation of the log-odds of a mean that is distributed as Beta(a,
+    b).
+    """
     return float(np.sqrt((a + b) / (a * b)))
 
 
 @kernel
 def find_leader_place(params: Any, state: Any, lane: int, h: int, impression: Impression) -> int:
-    """Return the place among the offered arms of the leader, which is never left out.
+    """Return the place of the leader among the offered arms: the arm of the highest odds a/b under hypothesis
+    ``h``.
 
-    It is the arm of the highest odds under hypothesis ``h``; among equal ones, that of the larger deviation.
+    Among arms of equal odds, the one of the larger deviation (the smaller a) leads.
     """
-    leader, top, least = 0, -1.0, 0.0
+    leader, highest_odds, leader_a = 0, -1.0, 0.0
     for i in range(len(impression.arms)):
         a, b, _ = odds(params, state, lane, h, impression.arms[i])
-        if a / b > top or (a / b == top and a < least):
-            leader, top, least = i, a / b, a
+        if a / b > highest_odds or (a / b == highest_odds and a < leader_a):
+            leader, highest_odds, leader_a = i, a / b, a
     return leader
 
 
 @kernel
 def draw_arm(params: Any, state: Any, lane: int, h: int, impression: Impression, rng: Generator) -> int:
-    r"""Return a random arm to play under hypothesis ``h``: the highest mean + z·deviation of log-odds.
+    r"""Return a random arm under hypothesis ``h``: of the arms that take part, the one of the highest score.
 
-    z = \|N(0, 1)\| is the same for all arms. Each arm but the leader is left out with probability ½.
+    A score is the mean of the arm's log-odds + z·deviation, with the same z = \|N(0, 1)\| for all arms. The
+    leader takes part always, each other arm with probability ½. Equal arms win with equal probability.
     """
-    z, coins = abs(rng.standard_normal()), rng.random()
+    z, coin_bits = abs(rng.standard_normal()), rng.random()
     score_tie = rng.random()
-    lead_tie = score_tie
-    lead, first, leads, leader = -1.0, 0.0, 0.0, 0
-    best, wide, high, low, ties, winner = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
+    leader_tie = score_tie
+    leader_odds, leader_a, leader_ties, leader = -1.0, 0.0, 0.0, 0
+    best, top_sd, top_odds, top_a, ties, winner = -np.inf, 0.0, 0.0, 0.0, 0.0, 0
     for i in range(len(impression.arms)):
         arm = impression.arms[i]
         a, b, deviation = odds(params, state, lane, h, arm)
         ratio = a / b
-        if ratio == lead and a == first:
-            leads += 1.0
-            replaces, lead_tie = break_tie(leads, lead_tie)
+        if ratio == leader_odds and a == leader_a:
+            leader_ties += 1.0
+            replaces, leader_tie = break_tie(leader_ties, leader_tie)
             leader = arm if replaces else leader
-        elif ratio > lead or (ratio == lead and a < first):
-            lead, first, leads, leader = ratio, a, 1.0, arm
-        coins += coins
-        if coins >= 1.0:
-            coins -= 1.0
+        elif ratio > leader_odds or (ratio == leader_odds and a < leader_a):
+            leader_odds, leader_a, leader_ties, leader = ratio, a, 1.0, arm
+        # Each binary digit of coin_bits is the fair coin of one arm.
+        coin_bits += coin_bits
+        if coin_bits >= 1.0:
+            coin_bits -= 1.0
             score = np.log(ratio) + z * deviation
-            if score == best and ratio == high and a == low:
+            if score == best and ratio == top_odds and a == top_a:
                 ties += 1.0
                 replaces, score_tie = break_tie(ties, score_tie)
                 winner = arm if replaces else winner
-            elif score > best or (score == best and (deviation, ratio, -a) > (wide, high, -low)):
-                best, wide, high, low, ties, winner = score, deviation, ratio, a, 1.0, arm
+            elif score > best or (score == best and (deviation, ratio, -a) > (top_sd, top_odds, -top_a)):
+                best, top_sd, top_odds, top_a, ties, winner = score, deviation, ratio, a, 1.0, arm
         if i % 52 == 51:
             # A draw has 53 fair bits.
-            coins = rng.random()
+            coin_bits = rng.random()
     a, b, deviation = odds(params, state, lane, h, leader)
     score = np.log(a / b) + z * deviation
-    if score > best or (score == best and deviation >= wide):
+    if score > best or (score == best and deviation >= top_sd):
         return int(leader)
     return int(winner)
 
 
 @kernel
 def arm_chance(params: Any, state: Any, lane: int, h: int, impression: Impression, arm: int) -> float:
-    """Return the probability that :func:`draw_arm` returns an arm under hypothesis ``h``.
+    """Return the probability that :func:`draw_arm` returns an arm under hypothesis ``h``, exact to 1e-12.
 
-    The arm must score above the leader, which is never left out, and all other arms above it must be left
-    out.
+    It integrates over z: the arm must score at least as high as the leader, and all other arms that score
+    higher must not take part.
     """
     crossings = state.shared.crossings[0]
     leader = impression.arms[find_leader_place(params, state, lane, h, impression)]
-    a, b, lead_deviation = odds(params, state, lane, h, leader)
-    lead, first = a / b, a
+    a, b, leader_deviation = odds(params, state, lane, h, leader)
+    leader_odds, leader_a = a / b, a
     a, b, deviation = odds(params, state, lane, h, arm)
-    ratio = a / b
-    leads = ratio == lead and a == first
-    if not leads and deviation <= lead_deviation:
+    arm_odds = a / b
+    is_leader = arm_odds == leader_odds and a == leader_a
+    if not is_leader and deviation <= leader_deviation:
         return 0.0
-    mean, low = np.log(ratio), 0.0
-    if not leads:
-        low = (np.log(lead) - mean) / (deviation - lead_deviation)
+    arm_log_odds, lowest_z = np.log(arm_odds), 0.0
+    if not is_leader:
+        # From this z on the arm scores at least as high as the leader.
+        lowest_z = (np.log(leader_odds) - arm_log_odds) / (deviation - leader_deviation)
     above, count, ties = 0, 0, 0
     for i in range(len(impression.arms)):
-        if impression.arms[i] == leader and not leads:
+        if impression.arms[i] == leader and not is_leader:
             continue
         rival_a, rival_b, rival_deviation = odds(params, state, lane, h, impression.arms[i])
-        rival_ratio = rival_a / rival_b
+        rival_odds = rival_a / rival_b
+        # Count the arms that score higher at ``lowest_z``, and collect the points where an arm's line crosses
+        # this arm's.
         slope = rival_deviation - deviation
-        if rival_ratio == ratio and rival_a == a:
+        if rival_odds == arm_odds and rival_a == a:
             ties += 1
         elif slope == 0.0:
-            above += 1 if rival_ratio > ratio or (rival_ratio == ratio and rival_a < a) else 0
+            above += 1 if rival_odds > arm_odds or (rival_odds == arm_odds and rival_a < a) else 0
         else:
-            crossing = (mean - np.log(rival_ratio)) / slope
-            if (slope > 0.0) == (crossing <= low):
+            crossing = (arm_log_odds - np.log(rival_odds)) / slope
+            if (slope > 0.0) == (crossing <= lowest_z):
                 above += 1
-            if low < crossing < FAR:
+            if lowest_z < crossing < FAR:
                 insert_crossing(crossings, count, crossing, slope > 0.0)
                 count += 1
-    entry_chance = 1.0 if leads else 1.0 - math.ldexp(1.0, -ties)
-    return probability_alone(crossings, count, low, above) * entry_chance / ties
+    # The probability that this arm, or one that is equal to it, takes part.
+    entry_chance = 1.0 if is_leader else 1.0 - math.ldexp(1.0, -ties)
+    return probability_alone(crossings, count, lowest_z, above) * entry_chance / ties
 
 
 @kernel
 def mixture_chance(
     params: Any, state: Any, lane: int, impression: Impression, arm: int, weight: float
 ) -> float:
-    """Return ``weight`` times the probability that an arm is drawn, averaged over the active hypotheses."""
+    """Return the probability that an arm is drawn, averaged over the active hypotheses, times ``weight``."""
     lanes, total = state.own, 0.0
     for h in range(hypotheses.HYPOTHESES):
         if lanes.weight[lane, h] >= params.idle:
@@ -205,10 +214,10 @@ def mixture_chance(
 
 @kernel
 def record_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -> Evidence:
-    """Add a reward to the state that all keys share; return its evidence by the spread of all rewards.
+    """Add a reward to the statistics that all keys share; return the evidence that it is.
 
-    It counts as 1 to 20 clicks, above 1 if fractional rewards vary less than clicks. The reward is added
-    to the spread of rewards and, until the key's first accepted change, to the data of the arm's prior.
+    It counts as 1 to 20 clicks: more than 1 if fractional rewards vary less than clicks. The reward is added
+    to the spread of rewards and, before the key's first accepted change, to the data of the arm's prior.
     """
     lanes, shared = state.own, state.shared
     a, b = hypotheses.posterior(lanes, shared.priors, lane, lanes.leading[lane], arm, 1.0)
@@ -222,16 +231,18 @@ def record_reward(params: Any, state: Any, lane: int, arm: int, reward: float) -
 
 @kernel
 def check_signals(params: Any, state: Any, lane: int, impression: Impression, margin: float | None) -> None:
-    """Add hypotheses of an announced change if the context is unusual; without a margin, do nothing.
+    """Add hypotheses of an announced change if the context is unusual; without a margin (None), do nothing.
 
-    The context is added to the usual ranges.
+    The context is added to the usual ranges, too.
     """
     if margin is not None and is_unusual(state.shared.usual, margin, impression.context):
         hypotheses.weigh_warning(params, state, lane)
 
 
 def count_explorations(policy: ShiftMixture) -> int:
-    """Return the number of exploring impressions that are needed to notice a change in time."""
+    """Return the number of exploring impressions of a key that are needed to notice a change with probability
+    0.9.
+    """
     return (NOTICE_PLAYS + NOTICE_ARM_PLAYS * policy.arm_count) * policy.arm_count
 
 
@@ -376,7 +387,9 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def hazard(self) -> float:
-        """Minimum rate of shifts that is assumed, per impression of a key."""
+        """Minimum of the assumed rate of shifts, per impression of a key; 0 unless ``notice_within`` is
+        set.
+        """
         return 0.0 if self.notice_within is None else HAZARD / self.notice_within
 
     @param
@@ -387,17 +400,17 @@ class ShiftMixture(PriorsPolicy):
 
     @param
     def idle(self) -> float:
-        """Minimum weight of an active hypothesis, one that can be drawn for a decision."""
+        """Weight below which a hypothesis is not drawn for decisions."""
         return 1e-3
 
     @param
     def pace(self) -> float:
-        """Factor on the estimated rate of changes, by which new hypotheses get their weight."""
+        """Factor by which the estimated rate of changes is multiplied."""
         return 1.0
 
     @param
     def floor(self) -> float:
-        """Minimum of a fitted prior's parameters."""
+        """Minimum of each parameter of a fitted Beta prior."""
         return 0.0
 
     @param
@@ -426,7 +439,9 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def enter(params: ShiftMixture, state: State, lane: int, weight: float, kind: int, epoch: int) -> None:
-        """Add a hypothesis of a change just now, in place of the lightest one if it has more weight."""
+        """Add a hypothesis of a change just now, in place of the lightest one, if it has more weight than
+        that; else do nothing.
+        """
         hypotheses.add_hypothesis(state.own, lane, weight, kind, epoch)
 
     @staticmethod
@@ -436,7 +451,7 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def choose(params: ShiftMixture, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the best arm under a hypothesis drawn by weight.
+        """Draw an active hypothesis by weight, and return an arm drawn under it.
 
         With probability ``exploration``, return an arm drawn uniformly.
         """
@@ -454,9 +469,10 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def learn(params: ShiftMixture, state: State, lane: int, outcome: Outcome) -> None:
-        """Weigh the hypotheses by the reward and add it to their counts.
+        """Weigh the hypotheses by the reward's likelihood, and add the reward to their counts.
 
-        Then accept a change that has become likely, add hypotheses, and fit the shared priors, each when due.
+        Then, each when due: accept a change that has become likely, add hypotheses, and fit the priors that
+        all keys share.
         """
         arm, reward = outcome.shown, outcome.reward
         lanes, shared = state.own, state.shared
@@ -470,7 +486,7 @@ class ShiftMixture(PriorsPolicy):
 
     @staticmethod
     def refit(params: ShiftMixture, state: State) -> None:
-        """Fit the priors of arms, in place, to the statistics of all keys."""
+        """Recompute the priors of arms, in place, from the statistics of all keys."""
         fit_all(state.shared.priors, params.prior_betas, params.floor)
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:

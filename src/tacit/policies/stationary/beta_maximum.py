@@ -60,10 +60,11 @@ def beta_tail(a: float, b: float, x: float) -> float:
 
 @kernel
 def draw_above(a: float, b: float, x: float, rng: Generator) -> float:
-    """Return a draw from Beta(a, b), a and b at least 1, given that the draw exceeds x.
+    """Return a draw from Beta(a, b), a and b at least 1, under the condition that it exceeds x.
 
-    Far in the tail, by rejection from the exponential that touches the log-concave density at x and
-    lies above it; otherwise by drawing until a draw exceeds x.
+    Near the mode, draws are repeated until one exceeds x. Far in the upper tail, where that would take long,
+    a draw from an exponential is accepted or rejected; the exponential touches the log-concave density at x
+    and lies above it.
     """
     slope = (b - 1.0) / (1.0 - x) - (a - 1.0) / x
     far = slope * slope > (a + b) * 4.0 and slope > 0.0
@@ -115,12 +116,13 @@ POINTS = len(NODES)
 
 
 def _running_integrals() -> tuple[Floats, Floats]:
-    """Return weights of sums and differences of node pairs for the integrals from an upper node up to 1.
+    """Return two arrays of weights, (8, 9) and (8, 8), that turn a function's values at the nodes into its
+    integrals from each node up to 1.
 
-    The shapes are (8, 9) and (8, 8). The integral from upper node i is the sums weighed by column i of the
-    first array, plus the differences weighed by column i of the second; from its mirror image it is the
-    total, minus the former, plus the latter. The total is the sums weighed by the last column of the first
-    array.
+    Values enter as sums and differences of node pairs. The integral from upper node i is the sums weighed by
+    column i of the first array, plus the differences weighed by column i of the second; from its mirror image
+    it is the total, minus the former, plus the latter. The total is the sums weighed by the last column of
+    the first array.
     """
     lagrange = np.linalg.inv(np.vander(NODES, increasing=True))
     powers = np.arange(1, POINTS + 1)
@@ -131,7 +133,9 @@ def _running_integrals() -> tuple[Floats, Floats]:
 
 
 def _stirling_remainders(most: int) -> Floats:
-    """Return the remainders of Stirling's formula for ln Γ at 1, …, ``most`` (NaN at 0)."""
+    """Return the remainders of Stirling's formula for ln Γ(k) for k from 1 to ``most``, indexed by k; NaN at
+    0.
+    """
     x = range(1, most + 1)
     return np.array([math.nan, *(math.lgamma(k) - (k - 0.5) * math.log(k) + k - HALF_LOG_2PI for k in x)])
 
@@ -152,19 +156,23 @@ BENT = 3.5
 """Width of a panel in log-odds near 0, where softplus bends; its singularities are at distance π."""
 MANY = 1e7
 """Counts from which on the exponent of a density is computed relative to its mode."""
+MANY_VARIABLES = 32
+"""Number of variables from which on those with equal parameters are merged: so many arms have few counts."""
 LEAST = 1e-12
 """Least probability that is returned: an arm that was drawn has some, and weights divide by it."""
 
 # Rows of ``variables``, with a column for each variable, and of ``work``, with a column for each node.
 SUCCESSES, FAILURES, MODE, LOW, HIGH, VARIANCE, PEAK, TOTAL, ABOVE = range(9)
-CORE, TAIL_ABOVE, TAIL_BELOW, FACTS = range(9, 13)
+CORE, TAIL_ABOVE, TAIL_BELOW, TIMES, FACTS = range(9, 14)
 NODE, SOFTPLUS, PRODUCT, SUM, DIFFERENCE, DENSITY = range(6)
 """Rows of ``work``; those from DENSITY on are the densities of the variables."""
 
 
 @kernel
 def decay(x: float) -> float:
-    """Return exp(x) for x ≤ 0, with an absolute error below 1e-14."""
+    """Return exp(x) for x ≤ 0, with an absolute error below 1e-14, by a polynomial in x/32 that is squared
+    five times.
+    """
     r = (x if x > -44.0 else -44.0) / 32.0
     p = 1 / 40320 + r * (1 / 362880 + r / 3628800)
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * (1 / 120 + r * (1 / 720 + r * (
@@ -178,7 +186,7 @@ def decay(x: float) -> float:
 
 @kernel
 def decay_of_density(x: float) -> float:
-    """Return exp(x) for x ≤ 0, with an absolute error below 2e-10: half the work of ``decay``."""
+    """Return exp(x) for x ≤ 0, with an absolute error below 2e-10; it takes half the time of ``decay``."""
     r = (x if x > -44.0 else -44.0) / 32.0
     p = 1 / 6 + r * (1 / 24 + r * (1 / 120 + r / 720))
     p = 1.0 + r * (1.0 + r * (1 / 2 + r * p))
@@ -213,16 +221,16 @@ def stirling_remainder(x: float) -> float:
 
 @kernel
 def describe(variables: Floats, b: int, s: float, f: float, level: float) -> None:
-    """Fill column b of ``variables``: mode, limits and scales of the log-odds of a Beta(s, f) variable.
+    """Fill column b of ``variables`` with mode, limits and scales of the log-odds of a Beta(s, f) variable.
 
-    The mass outside of the limits LOW and HIGH is at most exp(−``level``) on each side. TOTAL and ABOVE are
+    The mass beyond each of the limits LOW and HIGH is at most exp(−``level``). The rows TOTAL and ABOVE are
     not filled in.
 
-    By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)),
-    with n = s + f, p = s/n, and likewise above. As h'' falls by no more than exp(−d),
-    h(d) ≥ v·(exp(−d) − 1 + d) ≥ v·d²/(2 + d), where v = n·p·(1 − p); and h(d) ≥ s·d + n·ln(1 − p).
-    If d is small against 1, the first terms of the inverse of h are below both bounds; t³/24 exceeds
-    the remaining terms, as a search over s and f from 0.05 to 1e7 has shown.
+    By Chernoff's inequality, P(y < mode − d) ≤ exp(−h(d)), h(d) = s·d + n·ln(1 − p + p·exp(−d)), with n = s +
+    f, p = s/n, and likewise above. As h'' falls by no more than exp(−d), h(d) ≥ v·(exp(−d) − 1 + d) ≥ v·d²/(2
+    + d), where v = n·p·(1 − p); and h(d) ≥ s·d + n·ln(1 − p). If d is small against 1, the first terms of the
+    inverse of h are below both bounds; t³/24 exceeds the remaining terms, as a search over s and f from 0.05
+    to 1e7 has shown.
     """
     n = s + f
     p, q, inverse_s, inverse_f = s / n, f / n, 1.0 / s, 1.0 / f
@@ -237,13 +245,15 @@ def describe(variables: Floats, b: int, s: float, f: float, level: float) -> Non
     variables[VARIANCE, b], variables[PEAK, b] = variance, -s * log_s - f * log_f
     variables[CORE, b] = CORE_WIDTH * min(deviation, 1.5)
     variables[TAIL_ABOVE, b], variables[TAIL_BELOW, b] = STEEPEST * inverse_f, STEEPEST * inverse_s
+    variables[TIMES, b] = 1.0
 
 
 @kernel
 def normalise(variables: Floats, b: int) -> None:
-    """Set TOTAL of variable b to the factor by which its density, 1 at its mode, integrates to 1.
+    """Set TOTAL of variable b to the factor that makes its density, which is computed as 1 at its mode,
+    integrate to 1.
 
-    Set ABOVE to 0.
+    Its mass ABOVE the panel becomes 0.
     """
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     remainder = stirling_remainder(s + f) - stirling_remainder(s) - stirling_remainder(f)
@@ -253,12 +263,12 @@ def normalise(variables: Floats, b: int) -> None:
 
 @kernel
 def find_lower_limit(variables: Floats, count: int, low: float, high: float, level: float) -> float:
-    """Return the log-odds, from ``low`` to below ``high``, up to which the product of all F is negligible.
+    """Return the log-odds, from ``low`` to below ``high``, below which the product of all F is negligible.
 
-    Negligible is at most exp(−``level``), by the bound of :func:`describe` on each distribution function F.
-    Five bisections of the interval find the point; it is ``low`` if they find none above it. Variable v of
-    ``count`` has the columns v, v + ``count``, … of ``variables``. Several columns are a mixture of Betas,
-    whose F is at most the largest F of its Betas.
+    F is a variable's distribution function. Negligible is at most exp(−``level``), by the bound of
+    :func:`describe` on each F. Five bisections of the interval find the point; it is ``low`` if they find
+    none above it. Variable v of ``count`` has the columns v, v + ``count``, … of ``variables``. Several
+    columns are a mixture of Betas, whose F is at most the largest F of its Betas.
     """
     for _ in range(5):
         y = 0.5 * (low + high)
@@ -268,7 +278,7 @@ def find_lower_limit(variables: Floats, count: int, low: float, high: float, lev
             for b in range(variable, variables.shape[1], count):
                 d = max(variables[MODE, b] - y, 0.0)
                 least = min(least, variables[VARIANCE, b] * d * d / (2.0 + d))
-            exponent += least
+            exponent += least * variables[TIMES, variable]
         if exponent > level:
             low = y
         else:
@@ -277,21 +287,22 @@ def find_lower_limit(variables: Floats, count: int, low: float, high: float, lev
 
 
 @kernel
-def widest_panel(contenders: int) -> float:
+def widest_panel(contenders: float) -> float:
     """Return the largest width of a panel, in cores of a density, for a number of contending variables.
 
     It falls with their number: the product of many distribution functions is steeper than each. The exponent
-    keeps the error of up to 80 equal variables below 5e-9.
+    keeps the error of up to 80 equal variables below 5e-9, and the least width that of 10,000 below 1e-9.
     """
-    return float(min(WIDEST, contenders**-0.3))
+    return float(min(WIDEST, max(contenders**-0.3, 0.25)))
 
 
 @kernel
 def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: float, widest: float) -> float:
-    """Return the width of the next panel below y (log-odds), so narrow that all densities in it are smooth.
+    """Return the width of the next panel below y (log-odds), narrow enough that all densities in it are
+    smooth.
 
     It is at most y − ``bottom``. ``variables`` has a column for each of ``count`` densities. Within ``reach``
-    of 0 the bend of softplus limits the width; ``widest`` is its limit in cores of a density.
+    of 0 the bend of softplus limits the width. ``widest`` is the largest width in cores of a density.
     """
     width = y - bottom
     if y > -reach:
@@ -311,9 +322,10 @@ def panel_width(y: float, variables: Floats, count: int, bottom: float, reach: f
 
 @kernel
 def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
-    """Fill in the nodes of a panel from ``middle`` and ``half``-width, their softplus and their weights.
+    """Fill the nodes of a panel into ``work``, from its ``middle`` and ``half``-width, with softplus at each
+    node.
 
-    The weights are the initial PRODUCT.
+    PRODUCT is set to the nodes' weights; :func:`multiply_below` multiplies it by each variable's F.
     """
     for i in range(points):
         work[NODE, i] = middle + half * NODES[i]
@@ -323,10 +335,10 @@ def lay_nodes(work: Floats, points: int, middle: float, half: float) -> None:
 
 @kernel
 def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
-    """Return s·y − (s + f)·softplus(y), minus its value at the mode.
+    """Return s·y − (s + f)·softplus(y), minus its value at the mode, accurately for large s and f.
 
-    Both terms are of the order of s + f, with rounding errors of that order; their differences from
-    the mode, computed from the smaller of s and f, are of the order of its root.
+    Both terms are of the order of s + f, with rounding errors of that order; their differences from the mode,
+    computed from the smaller of s and f, are of the order of its root.
     """
     fewer, d = (s, y - mode) if s < f else (f, mode - y)
     return float(fewer * d - (s + f) * np.log1p(fewer / (s + f) * np.expm1(d)))
@@ -334,7 +346,7 @@ def exponent_of_many(y: float, s: float, f: float, mode: float) -> float:
 
 @kernel
 def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
-    """Fill row DENSITY + b of ``work`` with the density of variable b at the nodes."""
+    """Fill row DENSITY + b of ``work`` with the density of variable b at the panel's nodes."""
     s, f = variables[SUCCESSES, b], variables[FAILURES, b]
     n, peak, total = s + f, variables[PEAK, b], variables[TOTAL, b]
     if n > MANY:
@@ -349,7 +361,9 @@ def fill_density(work: Floats, points: int, variables: Floats, b: int) -> None:
 
 @kernel
 def first_half(work: Floats, row: int) -> tuple[float, ...]:
-    """Return the first eight numbers of a row of ``work``."""
+    """Return the first eight numbers of a row of ``work`` as a tuple, which compiled code holds in
+    registers.
+    """
     return (
         work[row, 0], work[row, 1], work[row, 2], work[row, 3],
         work[row, 4], work[row, 5], work[row, 6], work[row, 7],
@@ -382,11 +396,11 @@ def weigh_differences(i: int, differences: tuple[float, ...]) -> float:
 
 
 @kernel
-def multiply_below(work: Floats, points: int, row: int, half: float, above: float) -> float:
-    """Multiply the product at each node, in place, by F, which is 1 − the mass of a variable above the node.
+def multiply_below(work: Floats, points: int, row: int, half: float, above: float, times: int) -> float:
+    """Multiply PRODUCT at each node, in place, by F to the power ``times``; F is 1 − the mass above the node.
 
-    ``row`` of ``work`` holds its density, ``above`` its mass above the panel. Overwrites the rows SUM and
-    DIFFERENCE. Return the mass above the panel's lower end.
+    ``row`` of ``work`` holds the density of a variable, ``above`` its mass above the panel. Overwrites the
+    rows SUM and DIFFERENCE. Return the mass above the panel's lower end.
     """
     pairs = points // 2
     for i in range(pairs):
@@ -397,9 +411,16 @@ def multiply_below(work: Floats, points: int, row: int, half: float, above: floa
     below_top, below_bottom = 1.0 - above, 1.0 - above - mass
     for i in range(pairs):
         even, odd = weigh_sums(i, sums), weigh_differences(i, differences)
-        work[PRODUCT, i] *= below_top - even - odd
-        work[PRODUCT, PAIRS + i] *= below_bottom + even - odd
-    return above + mass
+        work[SUM, i], work[SUM, PAIRS + i] = below_top - even - odd, below_bottom + even - odd
+    while True:
+        if times % 2 == 1:
+            for i in range(points):
+                work[PRODUCT, i] *= work[SUM, i]
+        times //= 2
+        if times == 0:
+            return above + mass
+        for i in range(points):
+            work[SUM, i] *= work[SUM, i]
 
 
 @kernel
@@ -422,30 +443,66 @@ def probability_largest(successes: Floats, failures: Floats, chosen: int) -> flo
     >>> round(p, 9) == round(2 / 3, 9)
     True
     """
-    variables = borrow_array(FACTS, len(successes))
-    work = borrow_array(DENSITY + len(successes), POINTS)
-    probability = integrate_largest(successes, failures, chosen, variables, work)
+    merged = borrow_array(3, len(successes))
+    count, place = merge_equal(successes, failures, chosen, merged)
+    variables = borrow_array(FACTS, count)
+    work = borrow_array(DENSITY + count, POINTS)
+    probability = integrate_largest(merged, place, len(successes), variables, work)
     release_array(work)
     release_array(variables)
+    release_array(merged)
     return probability
 
 
 @kernel
-def integrate_largest(
-    successes: Floats, failures: Floats, chosen: int, variables: Floats, work: Floats
-) -> float:
-    """Return the probability that Beta variable ``chosen`` is the largest; overwrite the two work arrays."""
-    count = len(successes)
-    level = NEGLIGIBLE + np.log(float(count))
+def merge_equal(successes: Floats, failures: Floats, chosen: int, merged: Floats) -> tuple[int, int]:
+    """Write distinct pairs of parameters into rows 0 and 1 of ``merged``, and their frequencies into row 2.
+
+    Return the number of pairs and the column of variable ``chosen``. Below MANY_VARIABLES nothing is merged.
+    """
+    count, place, slots = 0, chosen, 2 * len(successes)
+    columns = borrow_array(1, slots)  # a hash table of columns of ``merged``, −1 where it is empty
+    columns[0, :] = -1.0
+    for b in range(len(successes)):
+        s, f = successes[b], failures[b]
+        column = count
+        if len(successes) >= MANY_VARIABLES:
+            key = s * 0.6180339887498949 + f * 0.7548776662466927
+            slot = int((key - np.floor(key)) * slots)
+            while columns[0, slot] >= 0.0:
+                column = int(columns[0, slot])
+                if merged[0, column] == s and merged[1, column] == f:
+                    break
+                slot, column = (slot + 1) % slots, count
+            columns[0, slot] = column
+        if column == count:
+            merged[0, count], merged[1, count], merged[2, count] = s, f, 0.0
+            count += 1
+        merged[2, column] += 1.0
+        if b == chosen:
+            place = column
+    release_array(columns)
+    return count, place
+
+
+@kernel
+def integrate_largest(merged: Floats, chosen: int, total: int, variables: Floats, work: Floats) -> float:
+    """Return the probability that one Beta variable of column ``chosen`` is the largest of ``total``.
+
+    ``merged`` is as :func:`merge_equal` fills it; the two work arrays are overwritten.
+    """
+    count = variables.shape[1]
+    level = NEGLIGIBLE + np.log(float(total))
     bottom, fewest, most, same = -np.inf, np.inf, 0.0, True
     for b in range(count):
-        s, f = successes[b], failures[b]
+        s, f = merged[0, b], merged[1, b]
         describe(variables, b, s, f, level)
+        variables[TIMES, b] = merged[2, b]
         bottom = max(bottom, variables[LOW, b])
         fewest, most = min(fewest, s, f), max(most, s, f)
-        same = same and s == successes[0] and f == failures[0]
+        same = same and s == merged[0, 0] and f == merged[1, 0]
     if same:
-        return 1.0 / count
+        return 1.0 / total
     ceiling = variables[HIGH, chosen]
     if ceiling <= bottom:
         return LEAST
@@ -453,13 +510,13 @@ def integrate_largest(
     # Where a count is small, the bend of softplus is sharper than the deviation says.
     reach = 0.0
     if fewest < 1.5:
-        reach = max(np.log(most), -np.log(fewest)) + np.log(2.0 * count) + 8.0
-    y, contenders = bottom, 0
+        reach = max(np.log(most), -np.log(fewest)) + np.log(2.0 * total) + 8.0
+    y, contenders = bottom, 0.0
     for b in range(count):
         if variables[HIGH, b] > bottom:
             normalise(variables, b)
             y = max(y, variables[HIGH, b])
-            contenders += 1
+            contenders += variables[TIMES, b]
     widest = widest_panel(contenders)
     # The number of points is hidden from LLVM: it would unroll the loops instead of vectorising them.
     points = POINTS if bottom < y else 0
@@ -473,9 +530,10 @@ def integrate_largest(
             if variables[HIGH, b] > y:
                 fill_density(work, points, variables, b)
         for b in range(count):
-            if b != chosen and variables[HIGH, b] > y:
+            times = int(variables[TIMES, b]) - (b == chosen)
+            if times > 0 and variables[HIGH, b] > y:
                 above = variables[ABOVE, b]
-                variables[ABOVE, b] = multiply_below(work, points, DENSITY + b, half, above)
+                variables[ABOVE, b] = multiply_below(work, points, DENSITY + b, half, above, times)
         if ceiling > y:
             for i in range(POINTS):
                 integral += work[PRODUCT, i] * work[DENSITY + chosen, i]

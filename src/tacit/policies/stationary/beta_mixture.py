@@ -16,9 +16,8 @@ from tacit.policies.stationary import beta_maximum
 
 @kernel
 def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) -> float:
-    """Return the probability that variable ``chosen`` is the largest; ties are broken uniformly.
-
-    It costs O(count²).
+    """Return the probability that variable ``chosen`` is the largest; ties are broken uniformly. It costs
+    O(count²).
 
     Parameters
     ----------
@@ -37,11 +36,11 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
     >>> round(two_valued_largest(values, shares, 2, 0), 9)   # 0.2 + 0.8·(0.5/2 + 0.5)
     0.8
     """
-    tied = np.empty(count)
+    tie_chance = np.empty(count)
     probability = 0.0
     for outcome in range(chosen, 2 * count, count):
         # Probability that none of the other variables so far is larger and that n are equal.
-        tied[0], most = 1.0, 0
+        tie_chance[0], rivals = 1.0, 0
         for rival in range(count):
             if rival == chosen:
                 continue
@@ -51,13 +50,13 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
                     below += shares[k]
                 elif values[k] == values[outcome]:
                     level += shares[k]
-            most += 1
-            tied[most] = tied[most - 1] * level
-            for n in range(most - 1, 0, -1):
-                tied[n] = tied[n] * below + tied[n - 1] * level
-            tied[0] *= below
-        for n in range(most + 1):
-            probability += shares[outcome] * tied[n] / (n + 1.0)
+            rivals += 1
+            tie_chance[rivals] = tie_chance[rivals - 1] * level
+            for n in range(rivals - 1, 0, -1):
+                tie_chance[n] = tie_chance[n] * below + tie_chance[n - 1] * level
+            tie_chance[0] *= below
+        for n in range(rivals + 1):
+            probability += shares[outcome] * tie_chance[n] / (n + 1.0)
     return float(probability)
 
 
@@ -71,7 +70,8 @@ def two_valued_largest(values: Floats, shares: Floats, count: int, chosen: int) 
 def sum_densities(
     work: Floats, points: int, variables: Floats, count: int, variable: int, lowest: float
 ) -> None:
-    """Fill in the density of one mixture variable at the nodes, a row of ``work``, as the sum over its Betas.
+    """Fill a row of ``work`` with the density of one mixture variable at the panel's nodes, the sum over its
+    Betas.
 
     Betas without mass above ``lowest`` (log-odds) are left out. ``count`` is the number of variables.
     """
@@ -93,7 +93,8 @@ def sum_densities(
 
 @kernel
 def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: int, chosen: int) -> float:
-    """Return the probability that the mixture ``chosen`` is the largest of ``count``; at least 1e-12.
+    """Return the probability that variable ``chosen`` is the largest of ``count`` mixtures of Betas; at least
+    1e-12.
 
     The error is below 1e-8 where all parameters are at least 0.5.
 
@@ -157,7 +158,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
             if variable != chosen:
                 above, row = variables[beta_maximum.ABOVE, variable], beta_maximum.DENSITY + variable
                 variables[beta_maximum.ABOVE, variable] = beta_maximum.multiply_below(
-                    work, points, row, half, above
+                    work, points, row, half, above, 1
                 )
         for i in range(beta_maximum.POINTS):
             integral += work[beta_maximum.PRODUCT, i] * work[beta_maximum.DENSITY + chosen, i]

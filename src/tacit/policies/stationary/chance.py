@@ -129,7 +129,7 @@ class UniformRandom(Policy):
     )
 
     def init(self, lanes: int) -> State:
-        """Return zero rounds for each lane."""
+        """Return the initial state: 0 rounds for each lane."""
         return self.State(np.zeros(lanes))
 
     @staticmethod
@@ -190,7 +190,7 @@ class ExponentialWeights(NamedTuple):
 
 @kernel
 def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -> float:
-    """Return the sum of the relative weights of the offered arms."""
+    """Return the sum of the weights, relative to the lane's base, of the offered arms."""
     total = 0.0
     for i in range(len(impression.arms)):
         total += state.weights[lane, impression.arms[i]]
@@ -199,7 +199,8 @@ def total_weight(state: ExponentialWeights, lane: int, impression: Impression) -
 
 @kernel
 def gain(gamma: float, outcome: Outcome) -> float:
-    """Return the increment of a log weight by an outcome, γ·reward/(propensity·offered arms).
+    """Return the amount that an outcome adds to the log weight of the shown arm: γ·reward/(propensity·offered
+    arms).
 
     It is at most MOST_GAIN, and 0 if the propensity is unknown.
     """
@@ -211,9 +212,9 @@ def gain(gamma: float, outcome: Outcome) -> float:
 
 @kernel
 def reweigh(state: ExponentialWeights, lane: int, arm: int) -> None:
-    """Recompute an arm's relative weight from its logarithm, in place.
+    """Recompute the weight of an arm from its logarithm, in place, after the logarithm has changed.
 
-    If the weight would be too large, move the base and recompute all weights of the lane.
+    If the weight would be too large, the base is moved and all weights of the lane are recomputed.
     """
     if state.logs[lane, arm] - state.base[lane] > 200.0:
         state.base[lane] = state.logs[lane, arm]
@@ -231,7 +232,7 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
 
     @property
     def least_share(self) -> float:  # type: ignore[override]
-        """Lower bound of an arm's propensity times the arms on offer: γ."""
+        """Lower bound of (an arm's propensity) × (number of arms on offer): γ."""
         return self.gamma
 
     def init(self, lanes: int) -> ExponentialWeights:
@@ -252,9 +253,9 @@ class ExponentialWeightsPolicy(Policy, abstract=True):
     def choose(
         params: Any, state: ExponentialWeights, lane: int, impression: Impression, rng: Generator
     ) -> int:
-        """Return an arm drawn uniformly with probability γ, else in proportion to the weights.
+        """Return an arm: with probability γ drawn uniformly, else drawn in proportion to the weights.
 
-        It is always uniform if all offered weights are 0.
+        If the weights of all offered arms are 0, it is drawn uniformly. One random number decides all.
         """
         arms, gamma = impression.arms, params.gamma
         last = len(arms) - 1
@@ -321,7 +322,7 @@ class EXP3(ExponentialWeightsPolicy):
 
     @classmethod
     def from_horizon(cls, arms: int | tuple[str, ...], horizon: int) -> Self:
-        """Return the policy with γ of corollary 3.2 for at most ``horizon`` rounds, which is at most 1."""
+        """Return the policy with the γ, at most 1, that corollary 3.2 recommends for ``horizon`` rounds."""
         count = cls(arms).arm_count
         rounds = checks.integer("horizon", horizon, 1)
         return cls(arms, min(1.0, math.sqrt(count * math.log(max(count, 2)) / ((math.e - 1) * rounds))))

@@ -19,7 +19,11 @@ from tacit.policies.stationary.beta_maximum import probability_largest
 
 @kernel
 def posterior_with_open(params: Any, state: Any, lane: int, arm: int) -> tuple[float, float]:
-    """Return the parameters of the Beta posterior of an arm, including decisions that are not yet learned."""
+    """Return the parameters of the Beta posterior of an arm, to which decisions that are not learned yet
+    contribute.
+
+    Their clicks and plays were added by ``count_open``, in units of 1/OPEN_UNIT.
+    """
     a = params.prior_successes + state.successes[lane, arm]
     b = params.prior_failures + state.failures[lane, arm]
     hits, plays = state.open[lane, arm, 0], state.open[lane, arm, 1]
@@ -98,7 +102,7 @@ class Thompson(PriorsPolicy):
 
     @staticmethod
     def choose(params: Thompson, state: State, lane: int, impression: Impression, rng: Generator) -> int:
-        """Return the arm with the highest draw from its Beta posterior."""
+        """Draw from the Beta posterior of each offered arm, and return the arm of the highest draw."""
         best, leader = -1.0, -1
         for arm in impression.arms:
             a, b = posterior_with_open(params, state, lane, arm)
@@ -113,22 +117,22 @@ class Thompson(PriorsPolicy):
         count = len(impression.arms)
         if count == 1:
             return 1.0
-        room, place = borrow_array(2, count), 0
-        successes, failures = room[0], room[1]
+        workspace, place = borrow_array(2, count), 0
+        successes, failures = workspace[0], workspace[1]
         for i in range(count):
             offered = impression.arms[i]
             successes[i], failures[i] = posterior_with_open(params, state, lane, offered)
             if offered == arm:
                 place = i
         probability = probability_largest(successes, failures, place)
-        release_array(room)
+        release_array(workspace)
         return probability
 
     @staticmethod
     def count_open(params: Thompson, state: State, lane: int, arm: int, hits: int, plays: int) -> None:
-        """Add clicks and plays of decisions not yet learned to an arm's open counts.
+        """Add clicks (``hits``) and plays of decisions that are not learned yet to an arm's open counts.
 
-        They are integers in units of 1/OPEN_UNIT.
+        They are integers in units of 1/OPEN_UNIT, and negative when a decision is learned.
         """
         state.open[lane, arm, 0] += hits
         state.open[lane, arm, 1] += plays
@@ -160,18 +164,21 @@ class Thompson(PriorsPolicy):
 
     @property
     def forgets(self) -> bool:
-        """Whether the policy discounts earlier rewards."""
+        """Whether earlier rewards are discounted, so that beliefs rest on fewer rewards than were learned."""
         return self.discount < 1.0
 
     def beliefs(self, state: State, lane: int) -> ArmBeliefs:
         """Return the Beta posteriors of the arms of one lane, without decisions that are not yet learned."""
-        clicks, none = state.successes[lane], state.failures[lane]
-        a, b = clicks + self.prior_successes, none + self.prior_failures
-        return ArmBeliefs.from_posteriors(clicks + none, a, b)
+        clicks, misses = state.successes[lane], state.failures[lane]
+        a, b = clicks + self.prior_successes, misses + self.prior_failures
+        return ArmBeliefs.from_posteriors(clicks + misses, a, b)
 
     @staticmethod
     def restart(params: Thompson, state: State, lane: int) -> None:
-        """Set successes and failures of a lane to zero; priors are not restored and open counts stay."""
+        """Set the successes and failures of a lane to zero.
+
+        Priors of arms (``priors``) are lost; counts of decisions that are not learned yet stay.
+        """
         state.successes[lane, :] = 0.0
         state.failures[lane, :] = 0.0
 

@@ -73,7 +73,9 @@ class UCB1(CountingPolicy, RadiusPolicy):
 
     @staticmethod
     def confidence(params: UCB1, state: Counts, lane: int) -> float:
-        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane, by which the radius of each arm is scaled."""
+        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane; an arm's radius is this over the root of its
+        plays.
+        """
         return float(params.alpha * np.sqrt(8.0 * np.log(params.t0 + state.rounds[lane] + 1.0)))
 
 
@@ -82,9 +84,8 @@ class UCB1(CountingPolicy, RadiusPolicy):
 
 @kernel
 def bernoulli_kl(p: float, q: float) -> float:
-    """Return the Kullback–Leibler divergence kl(p, q) of Bernoulli(p) from Bernoulli(q).
-
-    It may be infinite.
+    """Return the Kullback–Leibler divergence kl(p, q) of Bernoulli(p) from Bernoulli(q), which may be
+    infinite.
     """
     divergence = 0.0
     if p > 0.0:
@@ -136,7 +137,9 @@ def kl_index(counts: Any, lane: int, arm: int, budget: float) -> float:
 
 @kernel
 def kl_budget(counts: Counts, lane: int, c: float) -> float:
-    """Return ln t + c·ln ln t in round t of a lane; ln t alone while that is at most 1."""
+    """Return ln t + c·ln ln t in round t of a lane, the bound on plays·kl; only ln t while that is at
+    most 1.
+    """
     log_t = np.log(counts.rounds[lane] + 1.0)
     return float(log_t + c * np.log(log_t)) if log_t > 1.0 else float(log_t)
 
@@ -186,12 +189,14 @@ class KLUCB(CountingPolicy):
 
     @staticmethod
     def confidence(params: KLUCB, state: Counts, lane: int) -> float:
-        """Return ln t + c·ln ln t in round t of the lane, the bound on plays·kl."""
+        """Return ln t + c·ln ln t in round t of the lane, the bound on plays·kl for the index."""
         return kl_budget(state, lane, params.c)
 
     @staticmethod
     def index(params: KLUCB, state: Counts, lane: int, arm: int, confidence: float) -> float:
-        """Return the Kullback–Leibler upper bound of an arm's mean; infinity before its first play."""
+        """Return the largest q with plays·kl(mean, q) ≤ ``confidence``; infinity before the arm's first
+        play.
+        """
         return kl_index(state, lane, arm, confidence)
 
 
@@ -304,7 +309,7 @@ class TestableUCB1(IndexPolicy):
 
     @param
     def rounds_before(self) -> float:
-        """Number of rounds that the index adds to the clock: ``t0``, or ``horizon`` if that is None."""
+        """Number of rounds that are added to t in the index: ``t0``, or ``horizon`` if ``t0`` is None."""
         return self.horizon if self.t0 is None else self.t0
 
     @classmethod
@@ -371,7 +376,9 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def confidence(params: TestableUCB1, state: State, lane: int) -> float:
-        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane, by which the radius of each arm is scaled."""
+        """Return α·sqrt(8·ln(t0 + t)) in round t of the lane; an arm's radius is this over sqrt(plays +
+        prior_plays).
+        """
         return float(
             params.alpha * np.sqrt(8.0 * np.log(params.rounds_before + state.counts.rounds[lane] + 1.0))
         )
@@ -380,7 +387,7 @@ class TestableUCB1(IndexPolicy):
     def index(params: TestableUCB1, state: State, lane: int, arm: int, confidence: float) -> float:
         """Return mean + confidence/sqrt(plays + prior_plays); infinity if the divisor is 0.
 
-        An unplayed arm's mean is 0.
+        The mean of an arm without plays is 0.
         """
         plays = state.counts.plays[lane, arm]
         if plays + params.prior_plays == 0.0:
@@ -390,7 +397,11 @@ class TestableUCB1(IndexPolicy):
 
     @staticmethod
     def learn(params: TestableUCB1, state: State, lane: int, outcome: Outcome) -> None:
-        """Add the outcome to the counts and to the window of latest plays, which drops its oldest rounds."""
+        """Add the outcome to the counts, and the play to the window of latest plays, from which its oldest
+        play may drop.
+
+        The window is the last ⌊t/2⌋ rounds of t, at most the last ⌊horizon/2⌋.
+        """
         arm = outcome.shown
         count(state.counts, lane, arm, outcome.reward)
         round, size = int(state.counts.rounds[lane]), state.recent.shape[1]
@@ -398,8 +409,8 @@ class TestableUCB1(IndexPolicy):
         state.late[lane, arm] += 1
         # The window loses its oldest round in every second round, and in every round once it is full.
         if round % 2 == 1 or round > params.horizon:
-            gone = round - min(round, params.horizon) // 2
-            state.late[lane, state.recent[lane, gone % size]] -= 1
+            dropped_round = round - min(round, params.horizon) // 2
+            state.late[lane, state.recent[lane, dropped_round % size]] -= 1
 
     @staticmethod
     def restart(params: TestableUCB1, state: State, lane: int) -> None:

@@ -138,9 +138,9 @@ class TargetingKeyMissing(InvalidValue):
 
 
 async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
-    """Decide for one impression, log the decision, and return the evaluation of the flag.
+    """Decide for one impression, log the decision, and return the evaluation of the flag, or a failure.
 
-    If the decision is refused, a failure of the protocol is returned.
+    A failure of the protocol is returned if the decision is refused.
     """
     try:
         return await _evaluate_flag(engine, call.id, call.request.context)
@@ -149,7 +149,7 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
 
 
 async def _evaluate_flag(engine: Service, flag: str, context: dict[str, Any]) -> EvaluationAnswer:
-    """Decide for the placement that the flag names, log the decision, and return the evaluation.
+    """Decide for the placement that a flag names, log the decision, and return the evaluation.
 
     Raises ``InvalidValue`` for placements that compare rankers.
     """
@@ -170,10 +170,11 @@ async def _evaluate_flag(engine: Service, flag: str, context: dict[str, Any]) ->
 
 
 def _make_request(kind: type[msgspec.Struct], context: dict[str, Any], placement: Placement) -> Any:
-    """Return the decision request, of type ``kind``, with the fields that an evaluation context has of it.
+    """Return a decision request of type ``kind`` from the fields of an evaluation context.
 
-    Attributes that the placement's context declares become the request's ``context``, the targeting key its
-    ``user``; other attributes are ignored. Raises ``msgspec.ValidationError`` if a value has a wrong type.
+    Attributes that the placement's context declares become the request's ``context``, the targeting key
+    becomes its ``user``; other attributes are ignored. Raises ``msgspec.ValidationError`` if a value has a
+    wrong type, and ``TargetingKeyMissing`` if the placement needs a user.
     """
     if placement.reader.encoder is not None:
         fields_of_context = {
@@ -196,7 +197,7 @@ def _needs_user(placement: Placement) -> bool:
 
 
 def _read_targeting_key(context: dict[str, Any]) -> str | None:
-    """Return the targeting key of an evaluation context; None if it is left out, null or empty.
+    """Return the valid targeting key of an evaluation context; None if it is left out, null or empty.
 
     Raises
     ------
@@ -212,7 +213,7 @@ def _read_targeting_key(context: dict[str, Any]) -> str | None:
 
 
 def _read_value(placement: Placement, answer: Any) -> Value:
-    """Return the flag's value: a list of arms, a truth value if the arms are true and false, else the arm."""
+    """Return a flag's value: a list of arms, True or False if the arms are named so, else the arm."""
     if placement.kind.showing.listed:
         return list(answer.slate)
     if set(placement.offer.arms) == set(BOOLEANS):
@@ -273,7 +274,7 @@ async def evaluate_all(engine: Service, call: RouteCall) -> Answer:
 async def _evaluate_one_of_all(
     engine: Service, flag: str, context: dict[str, Any]
 ) -> EvaluationAnswer | EvaluationFailure:
-    """Return the evaluation of a flag, or its failure; raise errors of the service as a whole."""
+    """Return the evaluation of a flag, or its failure; raise errors that concern all flags."""
     try:
         return await _evaluate_flag(engine, flag, context)
     except (TacitError, msgspec.ValidationError) as error:
@@ -290,10 +291,10 @@ TAG_DIGITS = 20
 
 
 def make_etag(context: dict[str, Any], placements: Sequence[Placement], time: int) -> str:
-    """Return the entity tag of flags that were evaluated at a time (microseconds).
+    """Return the entity tag of flags evaluated at a time (microseconds).
 
-    It names the context, the flags, and their settings by hand or configuration. Learning does not change
-    it, so that a user sees the same arms.
+    It depends on the context, the flags, and their settings by hand or configuration. Learning does not
+    change it, so that a user sees the same arms.
     """
     terms = [context, time, *map(_list_terms, placements)]
     digest = hashlib.sha256(msgspec.json.encode(terms, order="deterministic")).hexdigest()
@@ -301,9 +302,10 @@ def make_etag(context: dict[str, Any], placements: Sequence[Placement], time: in
 
 
 def is_valid_etag(tag: str, context: dict[str, Any], placements: Sequence[Placement], time: int) -> bool:
-    """True if a tag is that of the same context and flags, and their decisions can still be activated.
+    """True if a tag is of the same context, flags and settings, and its decisions can still be activated.
 
-    A tag is valid for half of the shortest time in which a decision can be activated, and not beyond a pin.
+    It is valid for half of the shortest time in which a decision can be activated, and at most until a pin
+    ends.
     """
     try:
         begin = int(tag.strip('"').partition("-")[2], 16)
@@ -316,9 +318,9 @@ def is_valid_etag(tag: str, context: dict[str, Any], placements: Sequence[Placem
 
 
 def _list_terms(placement: Placement) -> list[Any]:
-    """Return the settings of a placement that decide what its flag may be: arms, items, pin, mode, holdout.
+    """Return the settings of a placement that an entity tag depends on.
 
-    The policy's version is among them.
+    They are arms, items, pin, mode, holdout, and the policy's version; not what was learned.
     """
     version = placement.policy_version
     return [
@@ -343,16 +345,16 @@ CODES: dict[str, ErrorCode] = {
 
 
 def _find_code(error: Error) -> ErrorCode | None:
-    """Return the protocol's code of an error that has one of its own; None for others."""
+    """Return the protocol's code of an error, if it has a special one; None otherwise."""
     return "TARGETING_KEY_MISSING" if isinstance(error, TargetingKeyMissing) else None
 
 
 def _answer_problem(
     problem: Problem, *headers: Header, flag: str = "", code: ErrorCode | None = None
 ) -> Answer:
-    """Return the answer that reports a problem as a failure of the protocol.
+    """Return the answer to a problem, as a failure of the protocol.
 
-    The statuses 409 and 422 become 400, as the protocol says.
+    The statuses 409 and 422 become 400, as the protocol demands.
     """
     status = {422: 400, 409: 400}.get(problem.status, problem.status)
     code = code or CODES.get(problem.kind, "GENERAL")
@@ -361,7 +363,7 @@ def _answer_problem(
 
 
 def _answer_error(error: Error, route: Route, flag: str) -> Answer:
-    """Return the answer that reports an error as a failure of the protocol; ``route`` is not used."""
+    """Return the answer to an error, as a failure of the protocol; ``route`` is not used."""
     return _answer_problem(convert_error(error), flag=flag)
 
 

@@ -54,7 +54,7 @@ BROKEN = 500
 
 
 class UsualAnswers:
-    """Answers usual requests to existing placements, without a framework.
+    """Answers usual requests: decisions and feedback for existing placements, without a framework.
 
     Parameters
     ----------
@@ -78,7 +78,10 @@ class UsualAnswers:
         self._cache: dict[bytes, RouteMatch] = {}
 
     def find(self, address: bytes) -> RouteMatch | None:
-        """Return the route and placement of an undecoded path, and cache it; None if it is not usual."""
+        """Return route and placement of an undecoded address, and cache them.
+
+        None if requests to it are not usual.
+        """
         cached = self._cache.get(address)
         if cached is not None:
             return cached
@@ -90,7 +93,10 @@ class UsualAnswers:
         return None
 
     def size(self, headers: messages.Headers) -> int | None:
-        """Return the body size that headers announce; None if it is invalid or the request is not usual."""
+        """Return the body's size in bytes that headers declare.
+
+        None if it is invalid or the request is not usual.
+        """
         if not PECULIAR.isdisjoint(headers):
             return None
         length = headers.get(b"content-length", b"")
@@ -109,9 +115,10 @@ class UsualAnswers:
         body: bytes,
         connection: Protocol,
     ) -> None:
-        """Check a usual request, and start to answer it on its connection, without waiting.
+        """Check a usual request, and begin to answer it on its connection, without waiting.
 
-        A refused request is answered at once. The head of an admitted one is remembered.
+        A refused request is answered at once. The head of an admitted one is stored, for later requests with
+        the same bytes.
         """
         visit = self.guard.enter(addressed, METHOD, address, headers)
         refusal = self.guard.refusal(visit, connection.client)
@@ -121,17 +128,16 @@ class UsualAnswers:
         work.begin(body, refusal)
 
     def begin_again(self, known: AdmittedHead, body: bytes, connection: Protocol) -> None:
-        """Start to answer a request with a known head; of the guard's checks, only load and rate are made."""
+        """Begin to answer a request with a stored head; the guard checks only load and rate."""
         work = UsualRequest(self, connection, known.route_match, known.address, next(new_ids), known.caller)
         work.begin(body, self.guard.refusal_again(work, connection.client))
 
 
 class UsualRequest(PendingAnswer):
-    """A usual request from its head to its answer.
+    """A usual request from its head to its answer, for connection, guard and engine.
 
-    It implements the connection's answer under way, the guard's
-    :class:`~tacit.service.app.guard.GuardedRequest` and the engine's
-    :class:`~tacit.service.engine.writer.Waiter`.
+    It is the connection's pending answer, the guard's :class:`~tacit.service.app.guard.GuardedRequest` and
+    the engine's :class:`~tacit.service.engine.writer.Waiter`.
     """
 
     __slots__ = (
@@ -166,9 +172,9 @@ class UsualRequest(PendingAnswer):
         self.started = time.perf_counter()
 
     def begin(self, body: bytes, refusal: Answer | None) -> None:
-        """Parse the body and queue the request in the engine, or answer with ``refusal`` if it is not None.
+        """Decode the body and queue the request in the engine, or answer with ``refusal`` if it is not None.
 
-        The engine sets the result now or later. An invalid body is answered with an error.
+        The engine sets the result, now or later. An invalid body is answered with an error.
         """
         token = messages.request_id.set(self.id)
         try:
@@ -187,7 +193,7 @@ class UsualRequest(PendingAnswer):
         return self._done
 
     def set_result(self, result: Any) -> None:
-        """Send a result as the answer; if it cannot be encoded, send an error."""
+        """Send the engine's result as the answer; an error if it cannot be encoded."""
         token = messages.request_id.set(self.id)
         try:
             self._end(make_answer(self._answer(result)))
@@ -196,13 +202,13 @@ class UsualRequest(PendingAnswer):
         messages.request_id.reset(token)
 
     def set_exception(self, error: BaseException) -> None:
-        """Send an error as the answer."""
+        """Send the engine's error as the answer."""
         token = messages.request_id.set(self.id)
         self._fail(error)
         messages.request_id.reset(token)
 
     def _fail(self, error: BaseException) -> None:
-        """Answer with the problem of an error of tacit or of the request; for others with status 500."""
+        """Answer with the problem of an error of tacit or of the body; other errors have status 500."""
         if isinstance(error, TacitError | MsgspecError):
             self._end(self._usual.endpoints[self.addressed.path].refusal(self.route, error))
             return
@@ -211,7 +217,7 @@ class UsualRequest(PendingAnswer):
         self._usual.guard.leave(self, BROKEN)
 
     def _end(self, answer: Answer) -> None:
-        """Send an answer with the request's id, and tell the guard that the request is over."""
+        """Send an answer with the request's id, and count the request as answered in the guard."""
         self._done = True
         self.send(
             answer.status,
@@ -228,9 +234,9 @@ STATIC = pathlib.Path(__file__).parent.parent / "page" / "static"
 
 
 def create_application(engine: Service, connections: Connections | None = None) -> Guard:
-    """Return the ASGI application of an engine behind its guard; its lifespan starts and stops the engine.
+    """Return the ASGI application of an engine, behind its guard; its lifespan starts and stops the engine.
 
-    With ``connections`` and an engine in this process, usual requests are served without a framework.
+    With ``connections`` and an engine in this process, usual requests are answered without a framework.
 
     Parameters
     ----------
@@ -257,8 +263,8 @@ def create_application(engine: Service, connections: Connections | None = None) 
             # Starlette redirects addresses with a slash at the end to these.
             *(Route(path.template, endpoints[path]) for path in SITE.paths.values()),
         ],
-        exception_handlers={HTTPException: _http_problem},
-        lifespan=_lifespan(engine),
+        exception_handlers={HTTPException: _answer_http_error},
+        lifespan=_make_lifespan(engine),
     )
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -277,7 +283,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
     return guard
 
 
-def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _make_lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Return the lifespan of an application, which starts the engine and stops it at the end."""
 
     @asynccontextmanager
@@ -290,8 +296,8 @@ def _lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextMana
     return lifespan
 
 
-async def _http_problem(request: Request, error: Exception) -> Response:
-    """Return the answer to an unknown path (404) or a method that the path does not allow (405)."""
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    """Return the answer to an error of Starlette: unknown paths get 404, methods not allowed get 405."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "GET")

@@ -23,7 +23,7 @@ from tacit.service.placements.placement import Placement
 def compile_served(config: Config) -> tuple[int, int, Path]:
     """Compile the code of a configuration into the cache, by serving it twice from a temporary store.
 
-    Makes one request of each placement. Returns cache hits, compilations and the cache folder.
+    Each placement gets one request and feedback on it. Returns cache hits, compilations and the cache folder.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
             keys={},
             traces=None,
         )
-        placements = _examples(config)
+        placements = _make_examples(config)
         with run_in_thread(config) as address, progress(len(placements), "compiling") as advance:
             connection = http.client.HTTPConnection(address.removeprefix("http://"))
             for example in placements:
@@ -54,10 +54,10 @@ def compile_served(config: Config) -> tuple[int, int, Path]:
     return *cache_statistics(), cache_root()
 
 
-def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
-    """Return, for each placement, its name, the placement, and an example of a request to decide.
+def _make_examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
+    """Create the placements of a configuration in its store.
 
-    Creates the placements in the store.
+    Return name, placement and an example request of each.
     """
     with closing(SqliteStore(config.store.path)) as store:
         return [
@@ -69,7 +69,7 @@ def _examples(config: Config) -> list[tuple[str, Placement, dict[str, Any]]]:
 def _request_once(
     connection: http.client.HTTPConnection, name: str, placement: Placement, request: Any
 ) -> None:
-    """Request one decision of a placement by HTTP and send feedback on it; raise TacitError if one fails."""
+    """Request one decision of a placement by HTTP, and send feedback on it; raise TacitError if one fails."""
 
     def post(path: str, body: Any) -> Any:
         """Send a JSON body to a path of the placement; return the decoded answer, or raise TacitError."""
@@ -86,11 +86,11 @@ def _request_once(
     if decision_id is not None and placement.kind.takes_clicks:
         post("clicks", {"decision_id": decision_id, "clicks": [0]})
     elif decision_id is not None:
-        post("feedback", {"decision_id": decision_id, **_worth(placement.config)})
+        post("feedback", {"decision_id": decision_id, **_make_feedback(placement.config)})
 
 
-def _worth(config: PlacementConfig) -> dict[str, Any]:
-    """Return a feedback body for a placement: a reward of 1, or the lowest amount of its learned metric."""
+def _make_feedback(config: PlacementConfig) -> dict[str, Any]:
+    """Return a body of feedback for a placement: a reward of 1, or its learned metric's least amount."""
     if config.learned is None:
         return {"reward": 1.0}
     return {"metrics": {config.learned: config.metrics[config.learned].low}}

@@ -23,7 +23,7 @@ RETRY = (b"retry-after", b"1")
 
 
 def _encode(answer: Answer) -> bytes:
-    """Return a whole HTTP answer, after which the connection is closed."""
+    """Return an HTTP answer as bytes, with the header that closes the connection."""
     status = HTTPStatus(answer.status)
     line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
     return line + encode_headers(answer) + b"connection: close\r\n\r\n" + answer.body
@@ -63,7 +63,10 @@ class EarlyAnswers:
         self._thread.start()
 
     def stop(self) -> list[socket.socket]:
-        """End the thread; return the connections whose requests wait, which the caller must close."""
+        """End the thread.
+
+        Return the connections whose requests wait for the server, which the caller must close.
+        """
         if self._thread.is_alive():
             self._waker.send(b"\0")
             self._thread.join()
@@ -71,7 +74,7 @@ class EarlyAnswers:
         return connections
 
     def close(self) -> None:
-        """End the thread, and close the connections whose requests wait."""
+        """End the thread, and close the connections whose requests wait for the server."""
         for connection in self.stop():
             connection.close()
 
@@ -99,7 +102,7 @@ class EarlyAnswers:
         self._woken.close()
 
     def _accept(self) -> None:
-        """Accept a connection, if it is still there, and watch it for its request."""
+        """Accept a connection, unless its client has left, and watch it for a request."""
         try:
             connection, _ = self._listener.accept()
         except OSError:
@@ -108,7 +111,10 @@ class EarlyAnswers:
         self._selector.register(connection, selectors.EVENT_READ)
 
     def _answer(self, connection: socket.socket) -> None:
-        """Answer the request of a connection if it is a health check; otherwise hold it."""
+        """Answer the request on a connection if it is a health check; otherwise keep it for the server.
+
+        Beyond ``MOST_HELD`` connections, the answer is that the service is starting.
+        """
         try:
             # Bytes that are only looked at are there for the server.
             head = connection.recv(HEAD_BYTES, socket.MSG_PEEK)

@@ -124,7 +124,7 @@ class Guard:
     def configure(self, config: Config) -> None:
         """Apply a configuration's limits, keys and signed feeds from the next request on.
 
-        Forgets remembered heads and the rates of all clients.
+        Stored heads and the rates of all clients are dropped.
         """
         server, keys = config.server, Keys(config.keys)
         self._server, self._keys = server, keys
@@ -133,13 +133,13 @@ class Guard:
         self._rates = RateLimits(server.rate)
         self._origins = frozenset(origin.encode() for origin in server.allow_origins)
         # Without keys, a foreign page could reach the service by DNS rebinding.
-        self._hosts = None if keys else {b"localhost", b"127.0.0.1", b"[::1]", _host(server.host)}
+        self._hosts = None if keys else {b"localhost", b"127.0.0.1", b"[::1]", _choose_host(server.host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, answer it by the application or with its refusal, and count and log the answer.
+        """Check a request, answer it by the application or with a refusal, and count and log the answer.
 
-        Adds a request id and headers for pages of other origins to the answer, and answers their preflight
-        requests.
+        The answer gets a request id, and headers for pages of other origins; their preflight requests are
+        answered here.
         """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -180,14 +180,14 @@ class Guard:
     def enter(self, addressed: RouteMatch, method: str, address: bytes, headers: messages.Headers) -> Visit:
         """Count a request as running, until :meth:`leave`, and return it as a visit with a request id.
 
-        The id is that of the ``x-request-id`` header, or a new one.
+        The id is the ``x-request-id`` header, if it is valid, or a new one.
         """
         self.running += 1
         shared = messages.make_cors_headers(headers, self._origins)
-        return Visit(addressed, method, address, headers, shared, _id(headers.get(b"x-request-id")))
+        return Visit(addressed, method, address, headers, shared, _choose_id(headers.get(b"x-request-id")))
 
     def refusal_again(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Answer | None:
-        """Check only load and rate for a request with a known head; return its refusal, or None.
+        """Check load and rate for a request with a stored head; return the answer that refuses it, or None.
 
         Counts the request as running, and marks it as admitted if it is not refused.
         """
@@ -198,10 +198,11 @@ class Guard:
         return None
 
     def remember_head(self, head: bytes, visit: Visit, body_size: int) -> None:
-        """Store the parsed head of an admitted request, so that its key is not checked again for equal heads.
+        """Store the parsed head of an admitted request, so that equal heads pass without a check of the key.
 
-        Their heads are not parsed, and host, origin and key not checked, again; load and rate are. Heads
-        that are long or have a header unique to the request are not stored; the oldest of 1024 is dropped.
+        Equal heads are not parsed again, and host and origin not checked either; load and rate are. Heads
+        that are long or have a header unique to the request are not stored; of more than 1024, the oldest is
+        dropped.
 
         Parameters
         ----------
@@ -219,21 +220,24 @@ class Guard:
         self.heads[head] = AdmittedHead(visit.addressed, visit.address, body_size, visit.caller)
 
     def refusal(self, visit: Visit, client: tuple[str, int] | None) -> Answer | None:
-        """Check all that a request's head says; return its refusal, or None and mark it as admitted.
+        """Check a request by its head; return the answer that refuses it, or None if it is admitted.
 
-        Sets ``visit.caller`` to the client of the request's key.
+        Marks an admitted request, and sets ``visit.caller`` to the client of its key.
         """
         return self._admit(visit, self._find_refusal(visit, client))
 
     def _admit(self, visit: GuardedRequest, refusal: Refusal | None) -> Answer | None:
-        """Return a refusal as an answer of the request's API; without one, mark the request as admitted."""
+        """Return a refusal as an answer of the request's API.
+
+        None, and mark the request as admitted, without one.
+        """
         if refusal is not None:
             return visit.addressed.path.api.refusals.answer_problem(*refusal)
         visit.admitted = True
         return None
 
     def leave(self, visit: GuardedRequest, status: int) -> None:
-        """Count a request as answered, with its status and duration; log it if the access log is on."""
+        """Count a running request as answered, with status and duration; log it if the access log is on."""
         self.running -= 1
         seconds = time.perf_counter() - visit.started
         # Clients can request any path, so metrics distinguish only existing ones.
@@ -252,16 +256,21 @@ class Guard:
         return None
 
     def _check_rate(self, visit: GuardedRequest, client: tuple[str, int] | None) -> Refusal | None:
-        """Count a request for its key, or else its address, and return a refusal if the rate is exceeded."""
+        """Count a request for its key, or else its client's address.
+
+        Return a refusal if the rate is exceeded.
+        """
         who = visit.caller.name
         if not self._rates.allow((client or ("",))[0] if who is None else who):
             return _refuse("too-many-requests", "service", "slow down", RETRY)
         return None
 
     def _find_refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
-        """Check load, host, origin, key, scope, rate and media type; return the first refusal, or None.
+        """Check load, host, origin, key, scope, rate and media type, in this order.
 
-        Sets ``visit.caller`` to the client of the key.
+        Return the first refusal or None.
+
+        Sets ``visit.caller`` to the client of the request's key.
         """
         path, method, headers = visit.addressed.path, visit.method, visit.headers
         if crowded := self._check_load():
@@ -293,7 +302,7 @@ class Guard:
             if path.routes and not self._keys.allow(name, scope):
                 what = f"this needs the scope {scope!r}, which key {name!r} has not: send one that has it"
                 return _refuse("forbidden", "authorization", what)
-            visit.caller = self._keys.caller(name)
+            visit.caller = self._keys.get_caller(name)
         if hurried := self._check_rate(visit, client):
             return hurried
         if not messages.is_json_request(method, headers, messages.CLOUD_EVENTS if signed else ()):
@@ -335,10 +344,10 @@ class RateLimits:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def allow(self, who: str) -> bool:
-        """Take a token from a client's bucket, and return True; return False if it is empty.
+        """Take a token from a client's bucket; return False if it is empty.
 
-        Always True without a limit. Of more than 10,000 clients, the one without requests for longest is
-        forgotten.
+        Always True without a limit. Of more than 10,000 clients, the one that sent no request for longest is
+        dropped.
         """
         if not self._rate:
             return True
@@ -352,31 +361,31 @@ class RateLimits:
         return allowed
 
 
-def _id(given: bytes | None) -> str:
-    """Return the request id that a client sent, if it is valid, or else a new one."""
-    if given is not None and REQUEST_ID.fullmatch(given):
-        return given.decode()
+def _choose_id(client_id: bytes | None) -> str:
+    """Return the request id that a client sent, if it is valid; a new one otherwise."""
+    if client_id is not None and REQUEST_ID.fullmatch(client_id):
+        return client_id.decode()
     return next(new_ids)
 
 
-def _ids() -> Iterator[str]:
-    """Yield new request ids of 16 hexadecimal digits, without end; random bits are drawn for many at once."""
+def _iterate_ids() -> Iterator[str]:
+    """Yield new request ids of 16 hexadecimal digits, without end; random bytes are read for many at once."""
     while True:
         digits = os.urandom(8 * IDS_AT_ONCE).hex()
         yield from (digits[i : i + 16] for i in range(0, len(digits), 16))
 
 
-new_ids = _ids()
+new_ids = _iterate_ids()
 
 
-def _host(name: str) -> bytes:
-    """Return the host that a Host header may name: a loopback address itself, ``localhost`` for another."""
+def _choose_host(name: str) -> bytes:
+    """Return the host that a Host header may name: ``name`` if it is a loopback address, or ``localhost``."""
     if not is_loopback(name):
         return b"localhost"
     return (f"[{name}]" if ":" in name else name).encode()
 
 
 def _strip_port(header: bytes) -> bytes:
-    """Return the host in the value of a Host header, in lower case and without the port."""
+    """Return a Host header's host in lower case, without the port."""
     name, colon, port = header.rpartition(b":")
     return (name if colon and port.isdigit() else header).lower()

@@ -20,10 +20,10 @@ logger = logging.getLogger(__name__)
 
 
 class TextLines(logging.Formatter):
-    """One line of text for each record, with its traceback; unprintable characters are escaped."""
+    """Formats each record as one line of text with its traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return a record as text with its traceback, with unprintable characters and line breaks escaped."""
+        """Return a record as text with its traceback; unprintable characters and line breaks are escaped."""
         text = super().format(record)
         if text.isprintable():
             return text
@@ -34,7 +34,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object for each record, with the request that it belongs to."""
+    """Formats each record as one JSON object, with the id of the request in which it was logged."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as one line of JSON: time, level, logger, message, request id and traceback."""
@@ -53,7 +53,7 @@ class JsonLines(logging.Formatter):
 
 
 class Pieces:
-    """Logs text that comes in pieces, one line at a time."""
+    """Logs text that is written in pieces, line by line."""
 
     def __init__(self) -> None:
         self._line = ""
@@ -69,8 +69,8 @@ class Pieces:
 def set_up(form: str) -> None:
     """Send all log records and warnings to the standard error stream, as ``text`` or ``json``.
 
-    Replaces the handlers of the root logger, and removes those of other packages. Sets the level of tacit's
-    records to INFO, and logs notices of the compiler.
+    Replaces the handlers of the root logger, and removes other packages' handlers. Sets tacit's level to
+    INFO, and logs notices of the compiler.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines(TEXT))
@@ -91,15 +91,15 @@ def set_up(form: str) -> None:
 def _format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """Return the text of a warning; for warnings of other packages with file, line and category before it."""
+    """Return the text of a warning; before it file, line and category if it is another package's."""
     ours = issubclass(category, AssumptionWarning)
     return str(message) if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
 
 
 def log_the_uncaught() -> None:
-    """Replace the hooks of the process, so that uncaught exceptions are logged instead of printed.
+    """Replace the hooks of the process, so that uncaught exceptions are logged, not printed.
 
-    This includes exceptions in threads, and exceptions that Python ignores.
+    Also exceptions in threads, and exceptions that Python ignores.
     """
 
     def log_process_error(kind: type[BaseException], error: BaseException, trace: Any) -> None:
@@ -114,8 +114,5 @@ def log_the_uncaught() -> None:
         """Log an exception that Python ignores, with the object in which it was raised and its traceback."""
         logger.error("%s: %r", hook.err_msg or "an exception", hook.object, exc_info=hook.exc_value)
 
-    sys.excepthook, threading.excepthook, sys.unraisablehook = (
-        log_process_error,
-        log_thread_error,
-        log_ignored_error,
-    )
+    sys.excepthook, threading.excepthook = log_process_error, log_thread_error
+    sys.unraisablehook = log_ignored_error

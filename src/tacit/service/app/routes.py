@@ -25,7 +25,7 @@ APIS = PLACEMENTS, SITE, OFREP
 
 
 def find(address: str) -> RouteMatch:
-    """Return the route of a path, with the names in it; for an unknown path, the site's unknown route.
+    """Return the route of a path, with the names in it; the site's route of unknown paths if there is none.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def document() -> dict[str, Any]:
     references, schemas = make_schemas(bodies)
     schema_of = dict(zip(bodies, references, strict=True))
     schemas["Clicks"]["oneOf"] = [_require_list("clicks"), _require_list("items")]
-    items = {path.template: _item(path, schema_of) for path in paths}
+    items = {path.template: _describe_path(path, schema_of) for path in paths}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -81,8 +81,8 @@ def _require_list(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"type": "array"}}}
 
 
-def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    """Return the OpenAPI item of a path: its parameters and operations; empty if none is documented."""
+def _describe_path(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    """Return the OpenAPI item of a path: its parameters and operations; {} if none is documented."""
     routes = [route for method, route in path.routes.items() if method != "HEAD"]
     routes = [route for route in routes if route.operation]
     if not routes:
@@ -95,19 +95,19 @@ def _item(path: Path, schema_of: dict[Any, Any]) -> dict[str, Any]:
     ]
     parameters += [parameter for route in routes for parameter in route.query]
     item: dict[str, Any] = {"parameters": parameters} if parameters else {}
-    return item | {route.method.lower(): _operation(path, route, schema_of) for route in routes}
+    return item | {route.method.lower(): _describe_operation(path, route, schema_of) for route in routes}
 
 
-def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
-    """Return the OpenAPI operation of a route: its summary, answers by status, and request body."""
+def _describe_operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    """Return the OpenAPI operation of a route: its summary, request body, and answers by status."""
     refusals = path.api.refusals
-    answers: dict[int, dict[str, Any]] = {200: {"description": _describe(route.answer) or route.summary}}
+    answers: dict[int, dict[str, Any]] = {200: {"description": _read_summary(route.answer) or route.summary}}
     if route.answer is bytes:
         answers[200]["content"] = BINARY
     elif route.answer is not None:
-        answers[200] |= _content(schema_of[route.answer])
+        answers[200] |= _make_content(schema_of[route.answer])
     for status in route.problems:
-        refusal = _content(schema_of[refusals.body], refusals.media) | describe_refusal_headers(status)
+        refusal = _make_content(schema_of[refusals.body], refusals.media) | describe_refusal_headers(status)
         answers[status] = {"description": refusals.describe_status(status)} | refusal
     operation: dict[str, Any] = {
         "operationId": route.operation,
@@ -115,17 +115,17 @@ def _operation(path: Path, route: Route, schema_of: dict[Any, Any]) -> dict[str,
         "responses": {str(status): answers[status] for status in sorted(answers)},
     }
     if route.request is not None:
-        body = {"description": _describe(route.request)} | _content(schema_of[route.request])
+        body = {"description": _read_summary(route.request)} | _make_content(schema_of[route.request])
         operation["requestBody"] = {**body, "required": True}
     return operation
 
 
-def _content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
-    """Return the OpenAPI content of a body with a schema."""
+def _make_content(schema: dict[str, Any], media: str = "application/json") -> dict[str, Any]:
+    """Return the OpenAPI content of a body, by its schema and media type."""
     return {"content": {media: {"schema": schema}}}
 
 
-def _describe(body: Any) -> str:
-    """Return the first paragraph of the docstring of a ``msgspec.Struct`` class; empty for other types."""
+def _read_summary(body: Any) -> str:
+    """Return the first paragraph of a ``msgspec.Struct`` class's docstring; "" for other types."""
     is_struct = isinstance(body, type) and issubclass(body, msgspec.Struct)
     return (body.__doc__ or "").partition("\n\n")[0] if is_struct else ""

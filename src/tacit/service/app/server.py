@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 def notify(state: str) -> None:
-    """Send a state to systemd's socket, which ``NOTIFY_SOCKET`` names; do nothing without one.
+    """Send a state to systemd's socket, which ``NOTIFY_SOCKET`` names; nothing without the variable.
 
     A failure is logged as a warning. Source: the manual page sd_notify(3).
     """
@@ -86,10 +86,10 @@ class Progress:
         self._events = -1
 
     def has_progressed(self) -> bool:
-        """True if no requests are waiting, or the number of logged rows has changed since the last call.
+        """True if no requests are waiting, or rows were logged since the last call.
 
         Also True while the store fails: the engine tries again and may hold the only copy of rows, which a
-        restart would lose. Stores the current number of rows.
+        restart would lose.
         """
         health, waiting = self._engine.health(), self._engine.waiting
         before, self._events = self._events, health.events
@@ -97,11 +97,11 @@ class Progress:
 
 
 async def watch(engine: Service) -> None:
-    """Ping systemd's watchdog, until cancelled, whenever the engine has made progress.
+    """Ping systemd's watchdog regularly, until cancelled, as long as the engine makes progress.
 
-    Returns at once without a watchdog.
+    Returns at once if there is no watchdog.
     """
-    seconds = _watchdog_seconds()
+    seconds = _read_watchdog_seconds()
     progress = Progress(engine)
     while seconds:
         if progress.has_progressed():
@@ -109,8 +109,8 @@ async def watch(engine: Service) -> None:
         await asyncio.sleep(seconds / PINGS)
 
 
-def _watchdog_seconds() -> float:
-    """Return the watchdog's timeout in seconds; 0 for none."""
+def _read_watchdog_seconds() -> float:
+    """Return the timeout of systemd's watchdog in seconds, from the environment; 0 without one."""
     time, pid = (os.environ.get(name, "") for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     if not time.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0
@@ -126,7 +126,7 @@ LAST_WORDS = 1000
 
 
 def check_export(export: ExportConfig, *, shards: bool) -> None:
-    """Raise an error if the log cannot be sent to the configured Kafka address; nothing is connected.
+    """Check that the log can be sent to the configured Kafka address; nothing is connected.
 
     Raises
     ------
@@ -160,14 +160,14 @@ async def run_export(store: StoreConfig, export: ExportConfig) -> None:
             stderr=subprocess.PIPE,
         )
         try:
-            message = await asyncio.to_thread(_last_words, process, task)
+            message = await asyncio.to_thread(_read_error_output, process, task)
         finally:
             process.kill()
         logger.warning("export: it ended and is started anew in %g s: %s", PAUSE_SECONDS, message)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-def _last_words(process: subprocess.Popen[bytes], task: bytes) -> str:
+def _read_error_output(process: subprocess.Popen[bytes], task: bytes) -> str:
     """Send a task to a process, wait for its end, and return the last 1000 characters of its error output."""
     assert process.stdin is not None
     assert process.stderr is not None
@@ -184,7 +184,7 @@ DRAIN_SECONDS = 30
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server over an engine's application, with a callback once it answers.
+    """uvicorn's server of an engine's application, which calls ``ready`` once it answers.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 self._app if traced is None else traced(self._app, engine),
                 loop="uvloop",
-                http=_protocol(self._connections),
+                http=_make_protocol_class(self._connections),
                 ws="none",
                 lifespan="on",
                 access_log=False,
@@ -241,7 +241,7 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen for requests, start background tasks, log the configuration, and report readiness.
 
-        The tasks watch connections, ping systemd, and send the log to a topic if configured. From now on
+        The tasks check connections, ping systemd, and send the log to a topic if configured. From now on
         SIGHUP reloads the configuration.
         """
         await super().startup(sockets)
@@ -264,13 +264,13 @@ class Server(uvicorn.Server):
             notify(READY)
 
     async def _take_over_connections(self) -> None:
-        """End the early answers, and serve the connections whose requests waited for the server."""
+        """End the early answers, and serve the connections that they kept."""
         loop = asyncio.get_running_loop()
         for connection in () if self._early_answers is None else self._early_answers.stop():
             await loop.connect_accepted_socket(self._make_protocol, connection)
 
     def _make_protocol(self) -> Protocol:
-        """Return the protocol of a new connection, as uvicorn makes it."""
+        """Return a new connection's protocol, made as uvicorn makes it."""
         make: Any = self.config.http_protocol_class
         protocol: Protocol = make(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
@@ -286,9 +286,9 @@ class Server(uvicorn.Server):
             task.cancel()
 
     async def apply_configuration(self, config: Config) -> None:
-        """Apply another configuration to the engine, the guard and the connections, and log what changed.
+        """Apply another configuration to engine, guard and connections, and log what changed.
 
-        If keys have changed, streamed answers are ended. Settings that need a restart are logged as warnings.
+        If keys have changed, streamed answers end. Settings that need a restart are logged as warnings.
 
         Raises
         ------
@@ -314,13 +314,13 @@ class Server(uvicorn.Server):
         self._log_configuration(config)
 
     def _log_configuration(self, config: Config) -> None:
-        """Log which stored policies hold instead of configured ones, and warnings about the configuration."""
+        """Log policies that the store keeps in place of configured ones, and warnings about settings."""
         learned = {name: placement.config.policy for name, placement in self._engine.placements.items()}
         _log_sentences(logging.INFO, list_kept_policies(config, learned))
         _log_sentences(logging.WARNING, lint_config(config))
 
     def _start_reload(self) -> None:
-        """Start a task that reloads the configuration; return at once."""
+        """Start a task that reloads the configuration, without waiting."""
         self._renewing = asyncio.ensure_future(self._reload())
 
     async def _reload(self) -> None:
@@ -338,8 +338,8 @@ def _log_sentences(level: int, sentences: Iterable[str]) -> None:
         logger.log(level, "configuration: %s", sentence)
 
 
-def _protocol(connections: Connections) -> type[Protocol]:
-    """Return a new subclass of :class:`Protocol` whose instances share the state ``connections``."""
+def _make_protocol_class(connections: Connections) -> type[Protocol]:
+    """Return a new subclass of :class:`Protocol` whose instances share ``connections``."""
 
     class Connection(Protocol):
         """A connection of one server."""
@@ -428,7 +428,7 @@ def serve(
 
 
 def settle_memory() -> None:
-    """Collect garbage, exclude all current objects from later collections, and make these rarer."""
+    """Collect garbage, exclude all present objects from later collections, and make collections rarer."""
     # A collection of all objects would halt answers for 50 ms.
     gc.collect()
     gc.freeze()
@@ -438,7 +438,7 @@ def settle_memory() -> None:
 
 @contextlib.contextmanager
 def run_in_thread(config: Config) -> Iterator[str]:
-    """Context manager that runs the service in a thread and yields its address; at the end the service stops.
+    """In a ``with`` block: run the service in a thread, and yield its address; the service stops at the end.
 
     Raises
     ------
@@ -501,7 +501,7 @@ def open_server(
     missed: Sequence[int] = (),
     reuse_port: bool = False,
 ) -> tuple[Server, socket.socket]:
-    """Return a server and its listening socket, with the store and the engine opened; it serves nothing yet.
+    """Open store and engine, and return a server and its listening socket; it serves nothing yet.
 
     All that can fail before the first request is done here; if it fails, the listener is closed. Meanwhile
     health checks are answered.
@@ -525,7 +525,7 @@ def open_server(
         from tacit.service.http.protocol import raise_descriptor_limit
 
     raise_descriptor_limit(config.server.connections)
-    traced = _traces(config)
+    traced = _make_tracing(config)
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
     listener = _open_allowed_listener(config, host, port, reuse_port=reuse_port)
@@ -544,10 +544,10 @@ def open_server(
     return server, listener
 
 
-def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
-    """Return a function that wraps an application, so that requests and commits are traced as configured.
+def _make_tracing(config: Config) -> Callable[[Guard, Service], Any] | None:
+    """Return a function that wraps an application to trace requests and commits; None if not configured.
 
-    None if no traces are configured. Raises MissingExtra if OpenTelemetry is not installed.
+    Raises MissingExtra if OpenTelemetry is not installed.
     """
     if config.traces is None:
         return None
@@ -561,7 +561,7 @@ def _traces(config: Config) -> Callable[[Guard, Service], Any] | None:
 def _open_engine(config: Config) -> Service:
     """Open the store and an engine over it, and return the engine; the store is closed if that fails.
 
-    Logs a new log file, and how the configuration differs from the stored one.
+    Logs that a log file is new, and how the configuration differs from the stored one.
     """
     from tacit.service.engine.engine import Engine
     from tacit.service.engine.stores import open_store
@@ -583,7 +583,10 @@ def _open_engine(config: Config) -> Service:
 
 
 def news_since(store: Store, config: Config) -> Callable[[], None]:
-    """Return a function that logs how a configuration differs from the stored one, as the store is now."""
+    """Return a function that logs how a configuration differs from the one now stored.
+
+    The stored one is read at once, because the engine replaces it.
+    """
     notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
     noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
     return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
@@ -592,7 +595,7 @@ def news_since(store: Store, config: Config) -> Callable[[], None]:
 def _open_allowed_listener(
     config: Config, host: str | None, port: int | None, *, reuse_port: bool
 ) -> socket.socket:
-    """Return a listening socket at the given or the configured address.
+    """Return a listening socket at the given address, or at the configured one for None.
 
     Raises ConfigError if other machines can reach it and there are no keys.
     """
@@ -651,7 +654,7 @@ def print_address(address: str) -> None:
 
 @contextlib.contextmanager
 def stop_on_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Context manager in which SIGTERM and SIGINT stop the server cleanly; later the previous handlers hold.
+    """In a ``with`` block: SIGTERM and SIGINT stop the server cleanly; afterwards the previous handlers hold.
 
     uvicorn passes a signal on to the previous handler at the end; the default ones would end the process with
     an error.

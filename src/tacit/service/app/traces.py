@@ -61,22 +61,22 @@ class TracedApplication:
         self._app = app
         self._provider = provider
         self._tracer = provider.get_tracer("tacit", tacit.__version__)
-        engine.commits.span = self._commit
+        engine.commits.span = self._trace_commit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request inside a span; after the lifespan, send remaining spans and end the provider."""
+        """Serve a request in a span; after the lifespan, send the remaining spans and end the provider."""
         if scope["type"] == "http":
-            await self._request(scope, receive, send)
+            await self._trace_request(scope, receive, send)
             return
         await self._app(scope, receive, send)
         if scope["type"] == "lifespan":
             # Sends the remaining spans.
             await asyncio.to_thread(self._provider.shutdown)
 
-    async def _request(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request inside a span with its method, route, placement, status and request id.
+    async def _trace_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request in a span with its method, route, placement, status and request id.
 
-        The span continues the trace of the request's headers; it is marked as an error from status 500 on.
+        The span continues the trace of the request's headers; from status 500 on it is marked as an error.
         """
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         addressed = find(scope["path"])
@@ -93,20 +93,20 @@ class TracedApplication:
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     span.set_attribute("http.response.status_code", status)
-                    span.set_attribute("tacit.request_id", _request_id(message))
+                    span.set_attribute("tacit.request_id", _read_request_id(message))
                     if status >= 500:
                         span.set_status(StatusCode.ERROR)
                 await send(message)
 
             await self._app(scope, receive, send_answer)
 
-    def _commit(self, rows: int) -> AbstractContextManager[Any]:
-        """Return the span of a commit of ``rows`` rows, as a context."""
+    def _trace_commit(self, rows: int) -> AbstractContextManager[Any]:
+        """Return a span for a commit of ``rows`` rows, as a context manager."""
         return self._tracer.start_as_current_span(
             COMMIT, extract({}), SpanKind.INTERNAL, {"tacit.rows": rows}
         )
 
 
-def _request_id(message: Message) -> str:
-    """Return the value of an answer's ``x-request-id`` header; empty without one."""
+def _read_request_id(message: Message) -> str:
+    """Return an answer's ``x-request-id`` header; "" without one."""
     return next((v.decode() for name, v in message["headers"] if name == b"x-request-id"), "")

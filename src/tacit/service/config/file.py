@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 
 
 def check_field(field: str, check: Callable[[Any], Result], value: Any) -> Result:
-    """Return ``check(value)``; an error of the check is raised again with ``field`` as its field.
+    """Return ``check(value)``; if the check fails, raise its error again with ``field`` as the field.
 
     Raises
     ------
@@ -62,7 +62,9 @@ def check_field(field: str, check: Callable[[Any], Result], value: Any) -> Resul
 
 
 def check_item(place: str, check: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
-    """Return ``check(*arguments)``; an error of the check is raised again with ``place.`` before its field.
+    """Return ``check(*arguments)``.
+
+    If the check fails, raise its error again with ``place.`` before the field.
 
     Raises
     ------
@@ -99,15 +101,15 @@ def encode_settings(config: schema.PlacementConfig) -> str:
         del fields["sticky"]
     if fields.pop("recommended"):
         fields["policy"] = AUTO
-    return json.dumps({name: _plain(value) for name, value in fields.items()}, sort_keys=True)
+    return json.dumps({name: _to_json_value(value) for name, value in fields.items()}, sort_keys=True)
 
 
-def policy_name(settings: str) -> Any:
+def get_policy_name(settings: str) -> Any:
     """Return the policy's name in the JSON text of :func:`encode_settings`; "auto" for a recommended policy.
 
     Examples
     --------
-    >>> policy_name('{"policy": {"name": "UCB1"}}'), policy_name('{"policy": "auto"}')
+    >>> get_policy_name('{"policy": {"name": "UCB1"}}'), get_policy_name('{"policy": "auto"}')
     ('UCB1', 'auto')
     """
     policy = json.loads(settings)["policy"]
@@ -124,15 +126,15 @@ POLICY_ARMS = "arms"
 """Field of a policy that settings omit: arms have change events of their own."""
 
 
-def _plain(value: Any) -> Any:
-    """Return a setting as plain JSON values; a policy becomes its spec without its arms."""
+def _to_json_value(value: Any) -> Any:
+    """Return a setting as JSON data; a policy becomes its spec without its arms."""
     if isinstance(value, Policy):
         return _drop_arms(policy_to_spec(value))
     return msgspec.to_builtins(value, enc_hook=repr)
 
 
 def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a policy's spec without arms, also in the specs of its inner policies."""
+    """Return a policy's spec without arms, also in the specs of inner policies."""
     return {
         name: _drop_arms(value) if isinstance(value, dict) else value
         for name, value in spec.items()
@@ -140,14 +142,14 @@ def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def differences(before: str, now: str) -> dict[str, Any]:
+def find_differences(before: str, now: str) -> dict[str, Any]:
     """Return {key: {"before": value, "after": value}} for the settings in which two JSON texts differ.
 
     Both texts come from :func:`encode_settings`; keys are those of the configuration file, sorted.
 
     Examples
     --------
-    >>> differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
+    >>> find_differences('{"mode": "online", "seed": 7}', '{"mode": "frozen", "seed": 7}')
     {'mode': {'before': 'online', 'after': 'frozen'}}
     """
     old, new = (to_config_keys(json.loads(settings)) for settings in (before, now))
@@ -165,9 +167,9 @@ RESTART_SETTINGS = (
 
 
 def to_config_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a placement's settings, as :func:`encode_settings` encodes them, by configuration key.
+    """Return a placement's settings, as :func:`encode_settings` encodes them, by the file's keys.
 
-    The fields of ``rule`` become keys of their own, and its windows seconds.
+    The fields of ``rule`` become keys of their own, and windows become seconds.
     """
     rule = {RULE_KEYS.get(name, name): value for name, value in (settings.get("rule") or {}).items()}
     rule |= {name: value / 1e6 for name, value in rule.items() if name.endswith("_window")}
@@ -202,9 +204,9 @@ def describe_placements(config: schema.Config) -> dict[str, dict[str, Any]]:
 
 
 def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> Iterator[str]:
-    """Yield sentences about placements that were removed or added, and about changed settings of the others.
+    """Yield sentences about placements that were removed, added or changed by a new configuration.
 
-    The mode, and settings that the old ones do not have, are not compared.
+    Not compared are the mode, and settings that the old ones do not have.
 
     Parameters
     ----------
@@ -226,14 +228,14 @@ def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> It
         )
     for name in sorted(old.keys() & new):
         # A mode is for new placements only; settings unknown to an older store are no change.
-        then = {key: value for key, value in old[name].items() if key != "mode"}
-        yield from list_differences(f"placements.{name}", then, {key: new[name].get(key) for key in then})
+        past = {key: value for key, value in old[name].items() if key != "mode"}
+        yield from list_differences(f"placements.{name}", past, {key: new[name].get(key) for key in past})
 
 
 def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> Iterator[str]:
     """Yield a sentence for each placement that keeps its learned policy although ``auto`` recommends another.
 
-    Only the types of policies are compared; placements with ``rebuild`` are left out.
+    Policies are compared by type; placements with ``rebuild`` are left out, because they are rebuilt.
 
     Parameters
     ----------
@@ -255,7 +257,7 @@ def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> 
 
 
 def list_differences(place: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield "PLACE.KEY: NEW, before: OLD" for each value that differs in two nested dicts."""
+    """Yield "PLACE.KEY: NEW, before: OLD" for each value that differs between two nested dicts."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in before | now:
             yield from list_differences(f"{place}.{name}", before.get(name), now.get(name))
@@ -268,7 +270,7 @@ LESS_IS_BETTER = re.compile("return|refund|complain|cancel|churn|bounce|unsubscr
 
 
 def lint_config(config: schema.Config) -> Iterator[str]:
-    """Yield warnings, as sentences with a remedy, about settings that are allowed but probably mistakes."""
+    """Yield a warning, with a remedy, for each allowed setting that is probably a mistake."""
     placements = config.placements.values()
     no_placement = f"none of the placements, {', '.join(config.placements)}; mend it"
     if config.placements.keys() == DEFAULT_PLACEMENTS.keys():
@@ -301,27 +303,30 @@ def lint_config(config: schema.Config) -> Iterator[str]:
 
 
 def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[str]:
-    """Yield warnings about settings of one placement, which its messages call ``place``."""
+    """Yield a warning for each setting of a placement that is probably a mistake.
+
+    ``place`` is its name in messages.
+    """
     metric = "" if placement.guardrail is None else placement.guardrail.metric
     if metric and LESS_IS_BETTER.search(metric) and placement.metrics[metric].better == "more":
-        what = "more of it is better, so the guardrail acts where there is less"
-        yield f'{place}.metrics.{metric}: {what}; give better = "less" if it is a harm'
+        reason = "more of it is better, so the guardrail acts where there is less"
+        yield f'{place}.metrics.{metric}: {reason}; give better = "less" if it is a harm'
     for field, value in to_config_keys({"rule": msgspec.to_builtins(placement.rule)}).items():
         # Whole days may be multiples of 1000 s by coincidence.
         if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
             hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
             yield f"{place}.{field}: {value:.0f} s are {hint}"
-    for name, of_metric in placement.metrics.items():
-        if of_metric.half is not None:
+    for name, metric_config in placement.metrics.items():
+        if metric_config.half is not None:
             aim = "the mean of x/(x + half) is learned, which is another aim than the mean of x"
             yield f"{place}.metrics.{name}.half: {aim}; in a new placement give range = [0] or [0, LARGEST]"
     worth = getattr(placement.options, "worth", {})
     if CLICK not in worth and (matches := get_close_matches(CLICK, worth, 1, 0.8)):
         yield f"{place}.worth.{matches[0]}: clicks come as {CLICK}; did you mean that?"
-    for arm, rate, count_given in getattr(placement.policy, "priors", ()):
-        if 0 < rate < 1 and count_given >= 10 and count_given == round(count_given):
-            counts = f"[{rate:g}, {count_given:g}] are successes and failures"
-            hint = f"give [{rate * count_given:g}, {count_given - rate * count_given:g}]"
+    for arm, rate, trial_count in getattr(placement.policy, "priors", ()):
+        if 0 < rate < 1 and trial_count >= 10 and trial_count == round(trial_count):
+            counts = f"[{rate:g}, {trial_count:g}] are successes and failures"
+            hint = f"give [{rate * trial_count:g}, {trial_count - rate * trial_count:g}]"
             yield f"{place}.priors.{arm}: {counts}; if a rate and a count were meant, {hint}"
     arms = placement.config_arms
     count = arms if isinstance(arms, int | None) else len(arms)
@@ -338,7 +343,9 @@ def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[s
 
 
 def find_similar_names(names: Iterable[str]) -> str:
-    """Return the first two names that differ only in case or surrounding blanks, as text; "" without any.
+    """Return the first two names that differ only in case or surrounding blanks as text.
+
+    "" if all are different.
 
     Examples
     --------
@@ -354,9 +361,9 @@ def find_similar_names(names: Iterable[str]) -> str:
 
 
 def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile, Learner]:
-    """Read the learner from which a placement starts from its file, and give it the placement's arms.
+    """Read the learner from which a placement starts from its file; return the file's record and the learner.
 
-    Returns the record of the file for the log (name, SHA-256, counts) and the learner.
+    The record is for the log: name, SHA-256, and counts. The learner gets the placement's arms.
 
     Parameters
     ----------
@@ -383,7 +390,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
     except SnapshotError as error:
         raise ConfigError(f"placements.{name}.start: {error}") from error
     learner_snapshot = learner_snapshot._replace(retired=[], propensities=config.propensities)
-    learner = restore_learner(_match_arms(name, config, learner_snapshot))
+    learner = restore_learner(_replace_arms(name, config, learner_snapshot))
     if not is_compatible(config.policy, learner.policy):
         raise ConfigError(
             f"placements.{name}.start: {path}: {learner.policy} has learned it, the placement's "
@@ -393,10 +400,10 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
     return StartFile(path.name, digest, learner.decisions, len(learner)), learner
 
 
-def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnapshot) -> LearnerSnapshot:
-    """Return the snapshot with the configured arms, which must have the same names in the same order.
+def _replace_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnapshot) -> LearnerSnapshot:
+    """Return a learner's snapshot with the configured arms, which must have the same names and order.
 
-    It is returned unchanged if the placement has no configured arms.
+    It is returned unchanged if arms come with requests.
 
     Raises
     ------
@@ -417,7 +424,7 @@ def _match_arms(name: str, config: schema.PlacementConfig, snapshot: LearnerSnap
 
 
 def _list_names(arms: int | tuple[str, ...]) -> list[str]:
-    """Return the names of arms as text; numbered arms are "0", "1", …."""
+    """Return the names of arms as text: "0", "1", … if only their number is configured."""
     # Logs name arms even if they are numbered.
     return list(map(str, range(arms) if isinstance(arms, int) else arms))
 
@@ -473,13 +480,13 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     (9000, 5)
     """
     source = "configuration" if path is None else str(path)
-    table = {} if path is None else _read(Path(path))
+    table = {} if path is None else _read_toml(Path(path))
     if "placement" in table and {"reward", "clicks", "items"} & table.keys() and "placements" not in table:
         raise ConfigError(f"{source}: it is the map of a feed, for tacit feed --map; give the service's file")
     table.setdefault("placements", {**DEFAULT_PLACEMENTS})
     for key, value in (overrides or {}).items():
         if value is not None:
-            _replace(table, key.split(".", 2), value)
+            _set_value(table, key.split(".", 2), value)
     _check_version(table, source)
     if "personalizer" in table:
         raise ConfigError(f"{source}: personalizer: {PERSONALIZER}; take [personalizer] out")
@@ -508,8 +515,8 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     return schema.Config(placements, *settings)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Read a TOML file as a dict, with dates as text; put the file's folder before relative paths in it.
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file as a dict, with dates as text; relative paths in it become relative to its folder.
 
     Raises
     ------
@@ -534,7 +541,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
     """Put the configuration's folder before relative file names in tables, in place.
 
-    Values of ``names`` that are missing or no text, and tables that are no dict, stay as they are.
+    ``names`` are the keys of file names; values that are missing or no text, and tables that are no dict,
+    stay.
     """
     for table in tables:
         for name in names if isinstance(table, dict) else ():
@@ -543,7 +551,7 @@ def _resolve_paths(folder: Path, names: Sequence[str], *tables: Any) -> None:
 
 
 def _check_paths(store: schema.StoreConfig, source: str) -> None:
-    """Check the store's paths: no URL, no folder for a file and no file for a folder.
+    """Check the store's paths: they must be no addresses, and no folders where files are expected.
 
     Raises
     ------
@@ -570,7 +578,7 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
 
 
 def _check_path(value: str, place: str) -> None:
-    """Raise ConfigError if no file system can have the path (too long, null bytes); no file need exist."""
+    """Raise ConfigError if no file can have this path: it is too long, or has null bytes."""
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
@@ -591,7 +599,7 @@ def _check_version(table: dict[str, Any], source: str) -> None:
         )
 
 
-def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
+def _set_value(table: dict[str, Any], keys: list[str], value: Any) -> None:
     """Set the value at a path of keys in a nested table, in place; missing inner tables are created."""
     *outer, last = keys
     for key in outer:
@@ -603,7 +611,9 @@ def _replace(table: dict[str, Any], keys: list[str], value: Any) -> None:
 def _convert_table(
     table: Any, kind: type[Any], source: str, within: str = "", secret: Sequence[str] = ()
 ) -> Any:
-    """Convert a table to a struct of the given kind.
+    """Convert a table to a struct; errors name the field, its value, and the allowed values.
+
+    ``within`` is the table's place in the file. The values of ``secret`` keys are not shown.
 
     Raises
     ------
@@ -626,7 +636,10 @@ def add_location(place: str) -> Iterator[None]:
 
 
 def _check_name(name: str, key: str, what: str, source: str) -> None:
-    """Raise ConfigError if a placement's or feed's name is not fit for URLs."""
+    """Raise ConfigError if a name of a placement or feed has characters that URLs cannot have.
+
+    ``what`` says whose name it is, in the message.
+    """
     if not PLACEMENT_NAME.fullmatch(name):
         raise ConfigError(
             f"{source}: {key}: {what} name stands in addresses; "
@@ -635,7 +648,10 @@ def _check_name(name: str, key: str, what: str, source: str) -> None:
 
 
 def _read_key(name: str, table: Any, source: str) -> KeyConfig:
-    """Convert the table of an API key to its checked configuration, or raise ConfigError."""
+    """Convert the table of an API key to its configuration and check it.
+
+    Raise ConfigError if it is invalid.
+    """
     try:
         config: KeyConfig = _convert_table(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
     except ConfigError as error:
@@ -646,7 +662,7 @@ def _read_key(name: str, table: Any, source: str) -> KeyConfig:
 
 
 def _read_hook(name: str, table: HookTable, source: str, folder: Path) -> HookConfig:
-    """Read the event map and the secret of a webhook feed from their files; raises ConfigError."""
+    """Read a webhook feed's event map and secret from their files; raise ConfigError if that fails."""
     _check_name(name, f"feeds.{name}", "its", source)
     with add_location(f"{source}: feeds.{name}.map: "):
         events = load_map(folder / table.map)
@@ -659,9 +675,10 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {"[server]": schema.ServerConfig, "[
 
 
 def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
-    """Raise ConfigError for a key that belongs to another section or kind of placement.
+    """Raise ConfigError for a key of a table that belongs to another section or kind of placement.
 
-    Other unknown keys and known misspellings pass.
+    ``kind`` is the table's struct, ``place`` its name in messages. Other unknown keys pass here, and are
+    refused by the conversion.
     """
     fields = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
@@ -677,7 +694,7 @@ def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
 
 
 def _check_inner_tables(table: Any, placement_keys: Sequence[str], place: str, source: str) -> None:
-    """Raise ConfigError if a key of the placement stands in one of its inner tables, such as metrics."""
+    """Raise ConfigError if a key of the placement is written in one of its inner tables, such as metrics."""
     for part in ("metrics", "holdout", "guardrail", "context"):
         inner: Any = table.get(part) if isinstance(table, dict) else None
         for key in filter(placement_keys.__contains__, inner) if isinstance(inner, dict) else ():
@@ -703,16 +720,16 @@ REMOVED = {
 
 
 def _check_removed(table: Any, place: str) -> None:
-    """Raise ConfigError if a setting of a placement has a value that was removed after version 0.3."""
+    """Raise ConfigError, with the remedy, if a setting has a value that was removed after version 0.3."""
     for (key, value), remedy in REMOVED.items():
         if isinstance(table, dict) and table.get(key) == value:
             raise ConfigError(f"{place}.{key}: {value!r}: {remedy}")
 
 
 def _read_placement(name: str, table: Any, source: str, retention: float | None) -> schema.PlacementConfig:
-    """Check a placement's table and convert it to its configuration; raises ConfigError.
+    """Check a placement's table, and return its configuration; raise ConfigError if it is invalid.
 
-    ``retention`` is the store's, in days, for a table without its own.
+    ``retention`` is the store's, in days, for a placement without its own.
     """
     key = f"placements.{name}"
     _check_name(name, key, "a placement's", source)
@@ -725,6 +742,6 @@ def _read_placement(name: str, table: Any, source: str, retention: float | None)
     _check_inner_tables(table, get_kind(kind).table.__struct_fields__, key, source)
     raw: PlacementTable = _convert_table(table, get_kind(kind).table, source, key)
     with add_location(f"{source}: {key}: "):
-        parts = raw.parts()
+        parts = raw.make_parts()
     with add_location(f"{source}: {key}."):
         return raw.configuration(*parts, retention)

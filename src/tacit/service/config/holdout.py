@@ -72,17 +72,20 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def look_time(self) -> int | None:
-        """Time of the planned look, in microseconds since 1970; None without one. May raise InvalidValue."""
+        """Time of the planned look, in microseconds since 1970; None without one.
+
+        Raises InvalidValue if the configured look is not a time.
+        """
         return None if self.look is None else parse_time("look", self.look)
 
     @property
     def arm(self) -> Arm | None:
-        """The arm that the control always shows, or None."""
+        """The arm that the control always shows; None if it draws or has a policy."""
         return self.control.arm if isinstance(self.control, ControlTable) else None
 
     @property
     def policy(self) -> str | dict[str, Any] | None:
-        """The control's own policy, or None."""
+        """The control's own policy; None if it has none."""
         return self.control.policy if isinstance(self.control, ControlTable) else None
 
     @property
@@ -98,7 +101,7 @@ class HoldoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.policy if isinstance(self.policy, str) else (self.policy or {}).get("name", "?")
 
     def check(self, kind: str, controls: Collection[str]) -> None:
-        """Check that a kind of placement supports the holdout, and that the look is a time.
+        """Check that a kind of placement supports the control, and that the look is a time.
 
         Parameters
         ----------
@@ -156,12 +159,12 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_open(self) -> bool:
-        """True if the range says that there is no largest amount."""
+        """True if a range is configured that has no largest amount."""
         return self.range is not None and len(self.range) < 2
 
     @property
     def low(self) -> float:
-        """Least amount for a decision: the lower end of the range, 0 without a range or a lower end."""
+        """Least amount for a decision: the range's lower end; 0 without a range or a lower end."""
         return self.range[0] if self.range else 0.0
 
     @property
@@ -176,49 +179,49 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def largest(self) -> float:
-        """Width of the range, high − low; inf if an end is open."""
+        """Width of the range, high − low; inf without an end or a range."""
         return self.range[1] - self.range[0] if self.range and len(self.range) == 2 else math.inf
 
-    def above_low(self, amount: float) -> float:
+    def subtract_low(self, amount: float) -> float:
         """Return a decision's amount minus the least one, clipped to [0, width of the range].
 
-        Without a least amount, it is the amount.
+        Without a least amount, the amount itself is returned.
         """
         return min(max(amount - self.low, 0.0), self.largest) if self.has_low else amount
 
-    def worth(self, amount: float) -> float:
+    def to_reward(self, amount: float) -> float:
         """Convert an amount to a reward: its place in the range, or x/(x + half), both in [0, 1].
 
-        Without a largest amount it is the amount minus the least one. Where amounts may be negative, none is
-        clipped, as the amounts of a decision are added first.
+        Without a largest amount, the reward is the amount minus the least one. Amounts that may be negative
+        are not clipped, because the amounts of a decision are added before.
 
         Examples
         --------
-        >>> MetricConfig(range=[0, 200]).worth(50.0), MetricConfig(half=20.0).worth(60.0)
+        >>> MetricConfig(range=[0, 200]).to_reward(50.0), MetricConfig(half=20.0).to_reward(60.0)
         (0.25, 0.75)
-        >>> MetricConfig(range=[0]).worth(50.0), MetricConfig(range=[-100, 100]).worth(-150.0)
+        >>> MetricConfig(range=[0]).to_reward(50.0), MetricConfig(range=[-100, 100]).to_reward(-150.0)
         (50.0, -0.25)
         """
         if self.half is not None:
             return amount / (amount + self.half)
         if self.is_open:
             return amount - self.low
-        return (amount - self.low if self.low < 0 else self.above_low(amount)) / self.largest
+        return (amount - self.low if self.low < 0 else self.subtract_low(amount)) / self.largest
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Fields of the rule of attribution that follow from the range, if the metric is learned.
+        """Fields of the rule of attribution that follow from the range if the metric is learned.
 
-        Empty if it has a largest amount and begins at 0 or above.
+        Empty for a range with a largest amount that begins at 0 or above.
         """
         if self.is_open:
-            return {"default": self.worth(0.0), "version": OPEN_AMOUNTS}
+            return {"default": self.to_reward(0.0), "version": OPEN_AMOUNTS}
         if self.low < 0 < self.largest:
-            return {"default": self.worth(0.0), "version": SIGNED_AMOUNTS}
+            return {"default": self.to_reward(0.0), "version": SIGNED_AMOUNTS}
         return {}
 
-    def doubt(self, name: str, amount: float) -> str | None:
-        """Return a warning that the amount lies beyond the range of metric ``name``; None if it does not."""
+    def find_warning(self, name: str, amount: float) -> str | None:
+        """Return a warning if an amount lies beyond the range of metric ``name``; None otherwise."""
         if not self.range or min(self.low, 0.0) <= amount <= self.low + self.largest:
             return None
         counts = f"is beyond its range, {self.range}, and counts as the end of that"
@@ -245,7 +248,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"metrics.{name}.margin: {self.margin:g}: {remedy}")
 
     def check_learned(self, name: str) -> None:
-        """Check that metric ``name`` can be learned instead of a reward.
+        """Check that metric ``name`` can be learned as the reward.
 
         Raises
         ------
@@ -290,17 +293,20 @@ class RewardScale(NamedTuple):
 
     @property
     def shares(self) -> bool:
-        """True if the unit's range ends at 1, so that amounts are shares of 1."""
+        """True if the largest reward is 1 in the unit, so that rewards are shown as percentages."""
         return self.low + self.span == 1.0 and not self.is_open
 
     @property
     def named(self) -> str:
-        """Name of the unit: the learned metric, its share of the scale, or "reward"."""
+        """Name of the unit: the learned metric, "METRIC as a share of its scale", or "reward"."""
         return self.of + " as a share of its scale" * (self.of != "" and self.shares) or "reward"
 
     @property
     def legend(self) -> str:
-        """Text such as "0 to 1 stand for 0 to 200 of revenue"; "" if rewards are no amounts of a metric."""
+        """Text that explains the unit, such as "0 to 1 stand for 0 to 200 of revenue".
+
+        "" for plain rewards.
+        """
         if self.is_open:
             return f"rewards are amounts of {self.of}" + f" above {self.low:g}" * bool(self.low)
         ends = f"{self.low:g} to {self.low + self.span:g}"
@@ -308,18 +314,18 @@ class RewardScale(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """Largest reward in the unit of sums: 1, or inf without one."""
+        """Largest reward in the sums of the log: 1, or inf without one."""
         return math.inf if self.is_open else 1.0
 
-    def amount(self, total: float, count: float = 1.0) -> float:
-        """Convert the sum of ``count`` rewards in [0, 1] to this unit: total · span + count · low."""
+    def convert(self, total: float, count: float = 1.0) -> float:
+        """Convert the sum of ``count`` rewards in [0, 1] to the unit: total · span + count · low."""
         return float(total) * self.span + float(count) * self.low
 
     def convert_logged(self, total: float, count: float) -> float:
-        """Convert the sum of ``count`` rewards as a series has them to this unit.
+        """Convert the sum of ``count`` rewards, as a series counts them, to the unit.
 
-        Rewards from a metric are in [0, 1], or, where it may be negative, the amounts as a share of the span;
-        others are in the unit already and are returned unchanged.
+        A series counts a metric's rewards in [0, 1]; if the metric may be negative, its amounts as a share of
+        the span. Other rewards are in the unit already, and are returned unchanged.
         """
         return float(total) * self.span + float(count) * max(self.low, 0.0) if self.of else total
 
@@ -351,9 +357,9 @@ class GuardrailConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def get_drawing_policy(policy: Policy) -> Policy:
-    """Return the policy whose random draws reach every arm.
+    """Return the policy whose random draws reach every arm: the policy itself, or its inner policy.
 
-    This is the policy itself, or its inner policy if it promises minimum shares to some arms only.
+    The inner policy is returned if the policy promises minimum shares to some arms only.
     """
     # Promised shares of some arms give no data on the others.
     return policy.policy if isinstance(policy, MinimumShares) and not policy.covers_all else policy

@@ -51,7 +51,7 @@ class KeyConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     placements: list[str] | None = None
 
     def check(self) -> None:
-        """Check the names of placements.
+        """Check that each name or pattern of placements is possible.
 
         Raises
         ------
@@ -81,11 +81,11 @@ class Caller(NamedTuple):
     placements: tuple[str, ...] | None = None
 
     def reaches(self, placement: str) -> bool:
-        """True if the caller may use the named placement: its key allows all, or a name or pattern fits."""
+        """True if the caller may use the named placement: its key is for all, or a name or pattern fits."""
         return self.placements is None or any(fnmatchcase(placement, p) for p in self.placements)
 
     def check(self, placement: str | None) -> None:
-        """Raise Forbidden unless the caller may use the named placement (None: unless it may use all).
+        """Raise Forbidden unless the caller may use the named placement; for None, unless it may use all.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class Keys:
     """
 
     def __init__(self, keys: Mapping[str, KeyConfig]) -> None:
-        """Read hashes, scopes and placements of the keys."""
+        """Index hashes, scopes and callers by the names of the keys."""
         self._hashes = [(bytes.fromhex(key.sha256), name) for name, key in keys.items()]
         self._scopes = {
             name: set(SCOPES if ADMIN in key.scopes else key.scopes) for name, key in keys.items()
@@ -140,7 +140,10 @@ class Keys:
         return bool(self._hashes)
 
     def name(self, authorization: bytes) -> str | None:
-        """Return the name of the key in an ``Authorization`` header, or None if unknown; in constant time."""
+        """Return the name of the key in an ``Authorization`` header.
+
+        None if it is unknown. Takes constant time.
+        """
         digest = hashlib.sha256(_extract_key(authorization)).digest()
         match = None
         for key_hash, name in self._hashes:
@@ -148,8 +151,8 @@ class Keys:
                 match = name
         return match
 
-    def caller(self, name: str) -> Caller:
-        """Return the caller for a key's name; KeyError if there is no such key."""
+    def get_caller(self, name: str) -> Caller:
+        """Return the caller that sends the key of this name; raise KeyError if there is no such key."""
         return self._callers[name]
 
     def allow(self, name: str, scope: str) -> bool:
@@ -158,7 +161,7 @@ class Keys:
 
 
 def _extract_key(authorization: bytes) -> bytes:
-    """Return the key in an ``Authorization`` header: bearer token or basic password; b"" without either."""
+    """Return the key in an ``Authorization`` header: a bearer token or a basic password; b"" otherwise."""
     scheme, _, credentials = authorization.partition(b" ")
     match scheme.lower():
         case b"bearer":
@@ -172,7 +175,7 @@ def _extract_key(authorization: bytes) -> bytes:
 
 
 def new_key() -> tuple[str, str]:
-    """Draw a new random API key; return the key and the hexadecimal SHA-256 of it for the configuration.
+    """Draw a random API key; return the key, and its hexadecimal SHA-256 for the configuration.
 
     A key has 256 random bits, so a fast hash is as hard to invert as a slow one.
     """
@@ -280,15 +283,15 @@ def load_secret(table: HookTable, folder: Path) -> Secret | None:
     if name is not None:
         field, text = "secret_env", os.environ.get(name, "").encode()
     else:
-        field, text = "secret_file", _content(folder / str(file))
+        field, text = "secret_file", _read_secret_file(folder / str(file))
     text = text.strip()
     if len(text) < MIN_SECRET:
         raise ConfigError(f"{field}: {name or file} has {len(text)} characters; give {MIN_SECRET} at least")
     return Secret(text)
 
 
-def _content(path: Path) -> bytes:
-    """Return the bytes of a secret's file; ConfigError if it cannot be read."""
+def _read_secret_file(path: Path) -> bytes:
+    """Return the bytes of a file with a secret; raise ConfigError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

@@ -24,7 +24,7 @@ class _Terms(msgspec.Struct):
 def encode_terms(
     holdout: HoldoutConfig | None, rules: dict[str, Any], configured: HoldoutConfig | UnsetType | None = UNSET
 ) -> str:
-    """Encode terms of a lift as JSON, the value of a change event; "null" without a holdout.
+    """Encode the terms of a lift as JSON, the value of a change event; "null" without a holdout.
 
     Parameters
     ----------
@@ -42,14 +42,14 @@ def encode_terms(
     """
     if holdout is None and configured is UNSET:
         return NO_HOLDOUT
-    terms = {"holdout": _plain(holdout), **rules}
+    terms = {"holdout": _to_json_data(holdout), **rules}
     if configured is not UNSET:
-        terms["configured"] = _plain(configured)
+        terms["configured"] = _to_json_data(configured)
     return msgspec.json.encode(terms, order="sorted").decode()
 
 
-def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
-    """Convert a holdout to JSON data; without ``look`` if none is planned, as in earlier logs."""
+def _to_json_data(holdout: HoldoutConfig | UnsetType | None) -> Any:
+    """Convert a holdout to JSON data; ``look`` is left out if none is planned, as in earlier logs."""
     plain = msgspec.to_builtins(holdout)
     if plain is not None and plain["look"] is None:
         del plain["look"]
@@ -57,12 +57,15 @@ def _plain(holdout: HoldoutConfig | UnsetType | None) -> Any:
 
 
 def parse_holdout(terms: str) -> HoldoutConfig | None:
-    """Return the holdout in effect from the terms' JSON; None without one."""
+    """Return the current holdout in the JSON of terms; None without one."""
     return _parse_terms(terms).holdout
 
 
 def parse_configured_holdout(terms: str) -> HoldoutConfig | UnsetType | None:
-    """Return the configured holdout that a request has replaced (None: none); UNSET if not replaced."""
+    """Return the configured holdout in the terms if a request has replaced it; UNSET if not.
+
+    None if a request has begun a holdout and none is configured.
+    """
     return _parse_terms(terms).configured
 
 
@@ -74,13 +77,13 @@ def parse_look_time(terms: str) -> int | None:
 
 @cache
 def parse_rule(terms: str) -> Any:
-    """Return the rule of rewards in the terms, as plain JSON data; None if they have none."""
+    """Return the rule of rewards in the terms as JSON data; None without one."""
     return (json.loads(terms) or {}).get("rule")
 
 
 @cache
 def parse_metrics(terms: str) -> dict[str, Any]:
-    """Return the metrics in the terms by name, as plain JSON data; empty if they have none."""
+    """Return the metrics in the terms by name, as JSON data; {} without any."""
     return (json.loads(terms) or {}).get("metrics", {})  # type: ignore[no-any-return]
 
 
@@ -92,7 +95,7 @@ def parse_metric_configs(terms: str) -> dict[str, MetricConfig] | None:
 
 
 def describe_change(terms: str, after: str) -> str:
-    """Return in words how the terms changed from one period (``terms``) to the next (``after``).
+    """Describe in words how terms changed from one period (``terms``) to the next (``after``).
 
     Examples
     --------
@@ -121,5 +124,5 @@ def describe_change(terms: str, after: str) -> str:
 
 @cache
 def _parse_terms(terms: str) -> _Terms:
-    """Parse the terms' JSON; terms without a holdout give the defaults."""
+    """Parse the JSON of terms; "null" gives terms without a holdout."""
     return msgspec.json.decode(terms, type=_Terms | None) or _Terms()

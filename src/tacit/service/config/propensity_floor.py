@@ -7,9 +7,9 @@ from tacit.service.config.holdout import HoldoutConfig
 
 
 def compute_floor(policy: policies.Policy, holdout: HoldoutConfig | None = None) -> float:
-    """Return a lower bound of the arms' propensities, times the number of arms, whatever was learned.
+    """Return a lower bound of each arm's propensity multiplied by the number of arms.
 
-    It is the share of decisions in which an arm could be drawn uniformly.
+    It holds whatever the policy learns; 0 if no bound is known.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def compute_floor(policy: policies.Policy, holdout: HoldoutConfig | None = None)
 
 
 def _compute_policy_floor(policy: policies.Policy) -> float:
-    """Return the lower bound of :func:`compute_floor` for a policy without a holdout; 0 if unknown."""
+    """Return the bound of :func:`compute_floor` for a policy without a holdout."""
     if isinstance(policy, policies.UniformRandom):
         return 1.0
     if isinstance(policy, policies.EXP3 | policies.baselines.EXP3S):

@@ -86,12 +86,15 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def highest(self) -> float:
-        """Largest reward: 1, or inf where a metric without a largest amount is learned."""
+        """Largest reward: 1; inf if a metric without a largest amount is learned."""
         return math.inf if self.version == OPEN_AMOUNTS else 1.0
 
     @property
     def zero(self) -> float:
-        """Reward of the amount 0 of a learned metric that may be negative or has no largest one; else 0."""
+        """Reward of the amount 0 if a metric is learned that may be negative or has no largest amount.
+
+        Else 0.
+        """
         return self.default if self.version in (SIGNED_AMOUNTS, OPEN_AMOUNTS) else 0.0
 
 
@@ -118,9 +121,9 @@ class SignalConfig(msgspec.Struct, frozen=True):
 
 
 def check_config(config: SignalConfig, policy: Policy) -> None:
-    """Check signals: names, time constants, and that contexts of the policy have as many numbers.
+    """Check the names and time constants of signals, and their number: contexts must be as long.
 
-    The signals that clients add count, too.
+    Signals that clients add count, too.
 
     Raises
     ------
@@ -165,7 +168,7 @@ class StickyConfig(msgspec.Struct, frozen=True):
 
 
 def make_sticky(unit: str | None, lifetime: str | None) -> StickyConfig | None:
-    """Return the configuration of users who keep their arms; None without a unit.
+    """Return the configuration of users who keep their arms; None if no unit is configured.
 
     Raises
     ------
@@ -188,7 +191,7 @@ def make_sticky(unit: str | None, lifetime: str | None) -> StickyConfig | None:
 
 
 def check_sticky(config: PlacementConfig) -> None:
-    """Check that users of a placement can keep their arms.
+    """Check that the other settings of a placement allow users to keep their arms.
 
     Raises
     ------
@@ -467,7 +470,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Check that the policies, mode, signals, holdout, metrics and guardrail fit each other."""
         for policy in (self.policy, self.shadow or self.policy):
-            self._check(policy)
+            self._check_policy(policy)
         if self.mode == SHADOW and not self.can_shadow:
             raise ConfigError("mode: 'shadow' needs a second policy; give one, such as shadow = \"ucb1\"")
         if self.spread:
@@ -480,7 +483,10 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             check_sticky(self)
 
     def _check_holdout(self) -> None:
-        """Check that holdout, metrics, learned metric and guardrail fit the placement; raises ConfigError."""
+        """Check that metrics, learned metric, guardrail and holdout fit the placement.
+
+        Raise ConfigError if not.
+        """
         for name, metric in self.metrics.items():
             metric.check(name)
         if self.learned is not None:
@@ -509,16 +515,18 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
 
     def _check_amounts(self, learned: str) -> None:
-        """Raise ConfigError if the rule or a policy does not take the amounts of the learned metric."""
+        """Raise ConfigError if the rule or a policy cannot have the amounts of the learned metric as
+        rewards."""
         metric = self.metrics[learned]
-        if metric.attribution and self.rule.default != metric.worth(0.0):
+        if metric.attribution and self.rule.default != metric.to_reward(0.0):
             raise ConfigError("default_reward: leave it out: without feedback the amount is 0")
         for policy in filter(None, (self.policy, self.shadow)):
             if metric.is_open != policy.reward_range.is_open:
                 raise ConfigError(f"metrics.{learned}.range: {metric.range}: {needs_ends(policy)}")
 
-    def _check(self, policy: Policy) -> None:
-        """Raise ConfigError if the main or secondary policy does not fit the kind, the other or the rule."""
+    def _check_policy(self, policy: Policy) -> None:
+        """Raise ConfigError if the policy, main or secondary, does not fit the kind, the main one, or the
+        rule."""
         kind = self.policy_kind
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
@@ -549,14 +557,14 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def policy_kind(self) -> Kind:
-        """The kind of the placement, adapted to its policy."""
+        """The record of the placement's kind, in the variant for its policy."""
         return get_kind(self.kind).select_variant(self.policy)
 
     @property
     def scale(self) -> RewardScale:
         """The unit of rewards in reports: amounts of the learned metric, or rewards from ``lowest`` to 1.
 
-        A learned metric without a range keeps rewards in [0, 1].
+        A learned metric without a range has rewards in [0, 1].
         """
         if self.learned is None:
             return RewardScale(self.rule.lowest, 1.0 - self.rule.lowest)
@@ -568,18 +576,18 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def can_shadow(self) -> bool:
-        """True if there is a secondary policy and it is not that of the holdout's control."""
+        """True if there is a secondary policy that is not the policy of the holdout's control."""
         controls = self.holdout is not None and self.holdout.policy is not None
         return self.shadow is not None and not controls
 
     @property
     def config_arms(self) -> int | tuple[str, ...] | None:
-        """The configured arms, as a number or names; None if arms come with each request."""
+        """The configured arms, as a number or names; None if arms come with requests."""
         return self.policy.arms if self.arms is None else self.arms
 
     @property
     def key_limit(self) -> int | None:
-        """Maximum number of keys: ``most_keys``, or as many models as 1 GiB holds; None for no limit."""
+        """Maximum number of keys: ``most_keys``, or the number whose models take 1 GiB; None for no limit."""
         models = [
             policy for policy in (self.policy, self.shadow) if policy and getattr(policy, "per_key", False)
         ]
@@ -589,12 +597,12 @@ class PlacementConfig(msgspec.Struct, frozen=True):
 
     @property
     def context_dim(self) -> int:
-        """Length of contexts: the larger one that the policy and secondary policy read; 0 for none."""
+        """Length of contexts: the larger one that main and secondary policy read; 0 for none."""
         return max(policy.context_dim for policy in (self.policy, self.shadow or self.policy))
 
 
 def check_guardrail(guardrail: GuardrailConfig, placement: PlacementConfig) -> None:
-    """Check that a placement supports its guardrail: metric, margin, baseline and propensities.
+    """Check that a guardrail fits its placement: metric, margin, baseline, and data to compare arms.
 
     Raises
     ------
@@ -642,7 +650,7 @@ def find_baseline(guardrail: GuardrailConfig, placement: PlacementConfig) -> Arm
 
 
 def _list_arms(placement: PlacementConfig) -> tuple[Arm, ...]:
-    """Return the configured arms as a tuple: numbers if only a count is configured, empty without arms."""
+    """Return the configured arms as a tuple; numbers from 0 for a count, empty if arms come with requests."""
     arms = placement.config_arms
     return tuple(range(arms)) if isinstance(arms, int) else tuple(arms or ())
 

@@ -139,7 +139,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Number or names of the policy's arms, None if arms come with requests; each kind defines it."""
+        """Number or names of the policy's arms; None if arms come with requests. Each kind defines it."""
         raise NotImplementedError
 
     @property
@@ -149,12 +149,12 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def learned(self) -> str | None:
-        """Metric that is learned instead of a separate reward; None for rewards."""
+        """Name of the metric whose amounts are learned as rewards; None if rewards are sent by themselves."""
         return None
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Settings on which the recommended policy depends, besides the arms; here none."""
+        """Settings besides the arms on which the recommended policy depends; by default none."""
         return {}
 
     @property
@@ -164,11 +164,11 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def options(self) -> Any:
-        """Options that only this kind of placement has; None for none."""
+        """Options that only this kind of placement has; None without any."""
         return None
 
     def fit_policy(self, policy: Policy) -> Policy:
-        """Return a policy in the form that this kind needs (here unchanged), after checks.
+        """Check that a policy fits this kind, and return it in the form that the kind needs; here unchanged.
 
         Raises
         ------
@@ -195,10 +195,10 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             raise InvalidValue("policy", policy.label, remedy)
         return policy
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, the secondary policy or None, and the kind's options, made from the table.
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make policy, secondary policy and the kind's options from the table, and return them.
 
-        The secondary policy is the shadow or that of the holdout's control.
+        The secondary policy is the shadow or the policy of the holdout's control; None without either.
 
         Raises
         ------
@@ -282,8 +282,10 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context: dict[str, str | list[str]] | None = None
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return policy, secondary policy or None, and options of the kind; check signals and contexts first.
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make policy, secondary policy (or None) and options, after checks of signals.
+
+        Check that contexts are read.
 
         Raises
         ------
@@ -296,7 +298,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
                 'leave it out: beside a context clients send signals in it, as fields that hold a "signal"'
             )
             raise InvalidValue(field, getattr(self, field), remedy)
-        policy, secondary, options = super().parts()
+        policy, secondary, options = super().make_parts()
         policies = [policy] if secondary is None else [policy, secondary]
         remedy = f"leave it out, or take a policy that reads it, such as auto; {policy.label} does not"
         if self.context and not any(

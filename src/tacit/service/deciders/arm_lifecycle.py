@@ -89,7 +89,10 @@ class ArmLifecycle(Aspect):
         self._index_arrays = {arm: np.array([index]) for arm, index in self.arm_indices.items()}
 
     def set_arms(self, value: str) -> bool:
-        """Note the arms of a change event's JSON value; return whether arms or retired arms differ."""
+        """Set the logged arms from a change event's JSON.
+
+        Return whether arms or retired arms differ from before.
+        """
         before, self.logged_arms = self.logged_arms, parse_arms(value)
         return (before.arms, before.retired) != (self.logged_arms.arms, self.logged_arms.retired)
 
@@ -103,9 +106,9 @@ class ArmLifecycle(Aspect):
 
     @staticmethod
     def parse_change(change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]) -> Note:
-        """Return ("arms", {"add": …, "retire": …, "restore": …}): arms that differ from the previous event's.
+        """Return ("arms", {"add": …, "retire": …, "restore": …}): arms that changed since the previous event.
 
-        The detail "suspended" has promised shares of retired arms, if there are new ones.
+        The key "suspended" has the promised shares of retired arms, if any were suspended since.
         """
         now = parse_arms(change.value)
         then = LoggedArms(to_logged(initial_arms), []) if previous is None else parse_arms(previous.value)
@@ -120,7 +123,7 @@ class ArmLifecycle(Aspect):
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str:
-        """Format added, retired and restored arms, and suspended shares, as text such as "arm added: a"."""
+        """Format added, retired and restored arms, and suspended shares, as text, such as "arm added: a"."""
         texts = [
             f"arm{'s' if len(detail[key]) > 1 else ''} {done}: {', '.join(map(str, detail[key]))}"
             for key, done in PAST_TENSES.items()
@@ -131,10 +134,8 @@ class ArmLifecycle(Aspect):
 
     def save_state(self) -> dict[str, Any]:
         """Return the snapshot's fields: full offers so far, and the logged arms (None if never changed)."""
-        return {
-            "offers": list(self.full_offers),
-            "arms": self.logged_arms if self.logged_arms.changes else None,
-        }
+        logged_arms = self.logged_arms if self.logged_arms.changes else None
+        return {"offers": list(self.full_offers), "arms": logged_arms}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set logged arms and full offers from a snapshot; the learner's offer must be loaded before."""
@@ -153,7 +154,7 @@ class ArmLifecycle(Aspect):
     # Arm indices -----------------------------------------------------------------------------
 
     def get_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the named arms; None stands for the initial arms, as in the log."""
+        """Return the indices of arms by their names; None stands for the initial arms, as in the log."""
         if offered is None:
             return self.initial_indices
         return np.array([self.arm_indices[arm] for arm in offered], np.int64)
@@ -166,10 +167,10 @@ class ArmLifecycle(Aspect):
         """Return the index of an arm, as an array of length one."""
         return self._index_arrays[arm]
 
-    def as_offered(self, arms: list[Any]) -> list[str | None]:
-        """Format the offers of requests as JSON for the log.
+    def format_offers(self, arms: list[Any]) -> list[str | None]:
+        """Format the offers of requests as JSON for the log; None means that a request names no arms.
 
-        None (the full offer) stays None until the arms have changed; then it becomes the current full offer.
+        None stays None until the placement's arms have changed; after that it becomes the current full offer.
         """
         offers = encode_lists(arms)
         if not self.full_offers:
@@ -177,7 +178,9 @@ class ArmLifecycle(Aspect):
         return [self.full_offers[-1] if offer is None else offer for offer in offers]
 
     def check_arms(self, arms: Sequence[Arm]) -> list[Arm]:
-        """Return the arms named by a request as the placement names them; retired ones are allowed.
+        """Return arms of a request as the placement names them, such as numbers for "0".
+
+        Retired arms are allowed.
 
         Raises
         ------
@@ -195,7 +198,7 @@ class ArmLifecycle(Aspect):
         return self.names[: len(self.initial_indices)]
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
-        """Check that the arms named by impressions are still on offer; client-side decisions are not checked.
+        """Check again that the arms named by impressions are on offer; decisions of clients are not checked.
 
         Raises
         ------
@@ -216,7 +219,7 @@ def parse_arms(value: str) -> LoggedArms:
 def match_arms(learner: Learner, logged_arms: LoggedArms) -> None:
     """Add, restore and retire arms of a learner until they match the logged arms.
 
-    Nothing changes if arms come with requests.
+    Changes nothing for a policy whose arms come with requests.
     """
     if logged_arms.arms is None:  # they come with requests
         return
@@ -232,7 +235,7 @@ def match_arms(learner: Learner, logged_arms: LoggedArms) -> None:
 
 
 def to_logged(arms: Any) -> Any:
-    """Convert arms to a number, a list or None, as change events hold them."""
+    """Convert arms to the form of change events: a number, a list, or None."""
     return arms if arms is None or isinstance(arms, int) else list(arms)
 
 

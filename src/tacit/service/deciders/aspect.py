@@ -40,18 +40,18 @@ class Aspect:
         return 0
 
     def current(self) -> str | None:
-        """Return the value of the last change event of the aspect's kind; None without any."""
+        """Return the value of the last change event of the aspect's kind; None if there was none."""
         return None
 
     def is_change(self, value: str) -> bool:
-        """True if applying a change event with this value would change anything."""
+        """True if a change event with this value would change anything."""
         return self.current() != value
 
     @staticmethod
     def parse_change(
         change: ChangeRow, previous: ChangeRow | None, initial_arms: Sequence[Arm]
     ) -> Note | None:
-        """Return the kind and details of a change event; None if it is not worth a note.
+        """Return the kind and details of a change event for lists of changes; None to leave it out.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Aspect:
 
     @staticmethod
     def format_change(detail: dict[str, Any], clock: Callable[[str], str]) -> str | None:
-        """Format the details of :meth:`parse_change` as text; None if the details speak for themselves."""
+        """Format the details of :meth:`parse_change` as text; None to show the details as they are."""
         return None
 
     def update_arms(self) -> None:
@@ -72,8 +72,8 @@ class Aspect:
 
     # Decisions
 
-    def reason_not_local(self, time: int | None) -> str | None:
-        """Return the reason why clients cannot make decisions, or None if they can.
+    def get_reason_not_local(self, time: int | None) -> str | None:
+        """Return why clients must not decide locally, with replicas of the policy; None if they may.
 
         With a time (microseconds) the state at that time counts; with None only the configuration.
         """
@@ -94,16 +94,19 @@ class Aspect:
         """Return the aspect's fields of ``PlacementSummary`` in the list of placements."""
         return {}
 
-    def remark(self, now: int) -> str | None:
-        """Return a text for the placement's page, next to its mode; None for none."""
+    def make_remark(self, now: int) -> str | None:
+        """Return a text for the placement's page, next to its mode; None to show nothing."""
         return None
 
     def export_part(self) -> Any:
-        """Return a copy of this shard's visible state, for :meth:`merge_parts`; None by default."""
+        """Return a copy of the state that pages show, from this shard, for :meth:`merge_parts`.
+
+        None by default.
+        """
         return None
 
     def merge_parts(self, parts: Sequence[Any]) -> None:
-        """Replace this aspect's visible state by the merged states of all shards; by default nothing.
+        """Replace the state that pages show by the merged states of all shards; by default nothing.
 
         The aspects before it have been merged already.
         """

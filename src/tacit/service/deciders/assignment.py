@@ -133,7 +133,7 @@ class ListControl(Control):
         return self._cut(_pad_offers(offers)[0])
 
     def _cut(self, padded: Ints) -> Ints:
-        """Return as many arms of each offer as there are positions; −1 where too few arms are on offer."""
+        """Return the first ``width`` arms of each padded offer; −1 fills positions without an arm."""
         listed = np.full((len(padded), self.width), -1, np.int64)
         count = min(self.width, padded.shape[1])
         listed[:, :count] = padded[:, :count]
@@ -141,21 +141,25 @@ class ListControl(Control):
 
     def compute_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
         """Return, for each row, the probability that the control shows the row's whole list."""
-        return self.prefix_probabilities(actions, offers)[:, -1]
+        return self.compute_prefix_probabilities(actions, offers)[:, -1]
 
-    def prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return, for each position, the probability of the row's list down to it, shape (rows, width)."""
-        return np.asarray(np.cumprod(self._conditional_probabilities(actions, offers), axis=1), np.float64)
+    def compute_prefix_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return the probability of all arms down to each position, in their order, shape (rows, width)."""
+        conditional = self._compute_conditional_probabilities(actions, offers)
+        return np.asarray(np.cumprod(conditional, axis=1), np.float64)
 
-    def position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probability that the control shows each arm at its position, shape (rows, width)."""
+    def compute_position_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return the probability that the control shows each arm at its position, shape (rows, width).
+
+        Unlike in :meth:`compute_prefix_probabilities`, the other positions may show any arms.
+        """
         if self._is_baseline:
-            return self._conditional_probabilities(actions, offers)
+            return self._compute_conditional_probabilities(actions, offers)
         sizes = _pad_offers(offers)[1][:, None]
-        return np.where(actions >= 0, 1.0 / sizes, self._conditional_probabilities(actions, offers))
+        return np.where(actions >= 0, 1.0 / sizes, self._compute_conditional_probabilities(actions, offers))
 
-    def _conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
-        """Return the probability of each arm at its position, conditional on the arms above."""
+    def _compute_conditional_probabilities(self, actions: Ints, offers: Sequence[Ints]) -> Floats:
+        """Return the probability of each arm at its position, given the arms above it."""
         padded, sizes = _pad_offers(offers)
         if self._is_baseline:
             return np.asarray(actions == self._cut(padded), np.float64)
@@ -165,7 +169,7 @@ class ListControl(Control):
 
 
 def _pad_offers(offers: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return offers as rows of one array, with −1 after the last arm, and the number of arms of each."""
+    """Return offers as the rows of one array, filled up with −1, and the number of arms of each."""
     if len(offers) and all(map(is_, offers, repeat(offers[0]))):
         sizes = np.full(len(offers), len(offers[0]), np.int64)
         return np.broadcast_to(offers[0], (len(offers), len(offers[0]))), sizes
@@ -249,9 +253,10 @@ class HoldoutAssigner:
         *,
         all_control: bool = False,
     ) -> Assignment:
-        """Assign decisions to the control or the policy, and choose the control's actions among offers.
+        """Assign decisions to the control or the policy, and choose the control's actions from the offers.
 
-        Warns (AssumptionWarning) if units stay in their group and a decision lacks its unit.
+        Warns (AssumptionWarning) if units stay in their group and a decision lacks its unit; the decision is
+        then assigned by its id.
 
         Parameters
         ----------
@@ -287,12 +292,12 @@ class HoldoutAssigner:
         return Assignment(in_control.astype(np.int64).tolist(), buckets, forced_actions)
 
     def get_bucket(self, id: str, unit: str | None) -> int:
-        """Return the bucket number (below ``BUCKETS``) of a user or session, or of a decision without one."""
+        """Return the bucket (below ``BUCKETS``) of a user or session; of the decision's id without a unit."""
         text = id if unit is None else f"{self.config.unit}\0{unit}"
         return int(self._hash_ids([text])[1, 0]) % BUCKETS
 
     def mix_propensities(self, policy: Floats, control: Floats) -> Floats:
-        """Return (1 − share) · policy + share · control: probabilities of actions under the whole traffic.
+        """Return the probabilities of actions over all traffic: (1 − share) · policy + share · control.
 
         Parameters
         ----------
@@ -303,7 +308,11 @@ class HoldoutAssigner:
         return (1 - share) * policy + share * control
 
     def unmix_propensities(self, logged: Floats, control: Floats) -> Floats:
-        """Return the policy's probabilities, in [0, 1], from mixed ones and those of the control."""
+        """Return the policy's probabilities of actions, from the ones over all traffic (``logged``) and the
+        control's.
+
+        They are clipped to [0, 1].
+        """
         share = self.config.share
         policy = (logged - share * control) / (1 - share)
         # Rounding may yield values slightly below 0.

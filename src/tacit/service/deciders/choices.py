@@ -37,7 +37,7 @@ class ImpressionBatch(NamedTuple):
     time: int
 
     def select(self, rows: slice) -> ImpressionBatch:
-        """Return the impressions of consecutive rows as a batch."""
+        """Return the impressions of consecutive rows as a batch, with their ids and sequence numbers."""
         return ImpressionBatch(self.impressions[rows], self.ids[rows], self.seq + rows.start, self.time)
 
 
@@ -87,7 +87,10 @@ class Decider(Protocol):
     """A stage of the chain."""
 
     def choose(self, batch: ImpressionBatch) -> Iterable[Choices]:
-        """Return the decisions for consecutive parts of a batch; each is recorded before the next is made."""
+        """Yield the decisions for consecutive parts of a batch.
+
+        Each part is recorded before the next one is decided.
+        """
 
 
 class EntryFlags:
@@ -113,17 +116,17 @@ class EntryFlags:
         """Set the flags of entries to one value, or to one value each."""
         if not self and not np.any(flags):
             return
-        self._reach(entries)
+        self._reserve_entries(entries)
         self._flags[entries] = flags
 
     def get(self, entries: Any) -> Booleans:
-        """Return the flags of entries."""
-        self._reach(entries)
+        """Return the flags of entries; False if never set."""
+        self._reserve_entries(entries)
         flags: Booleans = self._flags[entries]
         return flags
 
-    def _reach(self, entries: Any) -> None:
-        """Make room for entries."""
+    def _reserve_entries(self, entries: Any) -> None:
+        """Enlarge the flags, if necessary, to hold these entries; new flags are False."""
         size = int(entries.max(initial=-1)) + 1
         if size > len(self._flags):
             larger = np.zeros(max(size, 2 * len(self._flags)), np.bool_)

@@ -30,7 +30,10 @@ class ClientDecider:
     mode: str
 
     def choose(self, batch: ImpressionBatch) -> Iterable[Choices]:
-        """Return the decisions for a batch, whose decisions are all clients' or all the service's."""
+        """Return clients' decisions unchanged but for the current epoch of each key; pass other batches on.
+
+        The decisions of a batch are either all clients' or all the service's.
+        """
         details = batch.impressions.column("details")
         if not isinstance(details[0], ClientDecision):
             return self.decider.choose(batch)

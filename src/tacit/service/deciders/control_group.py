@@ -23,7 +23,7 @@ REASON_NOT_LOCAL = (
 
 
 class Terms(Protocol):
-    """The current terms of the lift, and since when they hold."""
+    """The current terms of the lift, and the row of the log from which they hold."""
 
     terms: str
     seq: int
@@ -67,12 +67,15 @@ class ControlGroup(Aspect):
         self._set_holdout(holdout)
 
     def _set_holdout(self, holdout: HoldoutConfig | None) -> None:
-        """Set another holdout, or none, and make its assigner."""
+        """Replace the holdout (None for none), and make its assigner."""
         self.holdout = holdout
         self.update_arms()
 
     def update_arms(self) -> None:
-        """Make a new assigner, which knows the index of the control's arm; None without a holdout."""
+        """Make the assigner again, because the index of the control's arm may have changed.
+
+        It is None without a holdout.
+        """
         self.assigner: HoldoutAssigner | None = None
         if self.holdout is not None:
             self.assigner = HoldoutAssigner(self.holdout, self._seed, self._make_control(self.holdout))
@@ -83,7 +86,7 @@ class ControlGroup(Aspect):
         return 0
 
     def current(self) -> str:
-        """Return the current terms as JSON: the last change event's value, or the initial terms."""
+        """Return the current terms as JSON: the value of the last change event, or the initial terms."""
         return self._read_terms().terms
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
@@ -104,17 +107,17 @@ class ControlGroup(Aspect):
         return HOLDOUT, {"holdout": (json.loads(change.value) or {}).get("holdout")}
 
     def merge_parts(self, parts: Sequence[None]) -> None:
-        """Set the holdout of the merged reward sums of all shards."""
+        """Set the holdout to the one in the merged reward sums of all shards."""
         self._set_holdout(parse_holdout(self._read_terms().terms))
 
-    def reason_not_local(self, time: int | None) -> str | None:
-        """Return that the holdout assigns decisions in the service; None without a holdout."""
+    def get_reason_not_local(self, time: int | None) -> str | None:
+        """Return that only the service can assign decisions to the holdout; None without a holdout."""
         return None if self.assigner is None else REASON_NOT_LOCAL
 
     def get_constant_action(self, offer: Ints) -> list[int] | None:
-        """Return the arm indices that the control always shows of an offer; None if it draws.
+        """Return the arm indices that the control always shows for an offer.
 
-        Also None without a holdout.
+        None if the control draws at random, or without a holdout.
         """
         if self.assigner is None or self.assigner.config.control == UNIFORM:
             return None
@@ -122,7 +125,10 @@ class ControlGroup(Aspect):
         return action  # type: ignore[no-any-return]
 
     def has_bucket(self, row: DecisionRow, unit: str | None) -> bool:
-        """True if a logged decision may be of a user or session; the log has the unit only as its bucket."""
+        """True if a logged decision may be of this user or session: the log holds only a hash bucket of it.
+
+        Also True if the row has no bucket of the current holdout.
+        """
         # Buckets of decisions before the current holdout are of another unit.
         if self.assigner is None or row.bucket is None or row.seq <= self._read_terms().seq:
             return True

@@ -19,7 +19,7 @@ from tacit.service.log.requests import Impression
 
 
 class Offers(Protocol):
-    """What a holdout must know of the kind of a placement."""
+    """The offers of a placement, which depend on its kind."""
 
     def list_offers(self, impressions: Block[Impression]) -> list[Ints]:
         """Return the indices of the arms on offer to each impression, the baseline first."""
@@ -30,8 +30,8 @@ def assign(
 ) -> Assignment:
     """Assign a batch of impressions to the control or the policy.
 
-    ``offers`` are the indices of the arms on offer to each impression, the baseline first; without them the
-    control, a policy of its own, chooses its actions itself.
+    ``offers`` are the indices of the arms on offer to each impression, the baseline first; None if the
+    control has a policy of its own, which chooses.
     """
     unit = assigner.config.unit
     units = [None] * len(batch.ids) if unit == DECISION else batch.impressions.column(unit)
@@ -40,7 +40,7 @@ def assign(
 
 @dataclass
 class HoldoutDecider:
-    """A holdout whose control shows what needs no learning: an arm, the baseline, or a random one.
+    """A holdout whose control needs no learning: it shows one arm, the baseline, or a random arm.
 
     Parameters
     ----------
@@ -70,22 +70,21 @@ class HoldoutDecider:
         return (Choices(batch, self._mix(decisions, offers), self.mode, assignment=assignment),)
 
     def _mix(self, decisions: Decisions, offers: Sequence[Ints]) -> Decisions:
-        """Return decisions with the propensities of policy and control together, also of lists' positions."""
+        """Return the decisions with propensities over policy and control together, also of lists'
+        positions."""
         control, actions = self.assigner.control, decisions.actions
         mixed = self._mix_propensities(decisions.propensities, control.compute_probabilities(actions, offers))
         if not len(decisions.prefixes) or not isinstance(control, ListControl):
             return replace(decisions, propensities=mixed)
-        return replace(
-            decisions,
-            propensities=mixed,
-            prefixes=self._mix_propensities(
-                decisions.prefixes, control.prefix_probabilities(actions, offers)
-            ),
-            places=self._mix_propensities(decisions.places, control.position_probabilities(actions, offers)),
-        )
+        by_prefix = control.compute_prefix_probabilities(actions, offers)
+        by_position = control.compute_position_probabilities(actions, offers)
+        prefixes = self._mix_propensities(decisions.prefixes, by_prefix)
+        places = self._mix_propensities(decisions.places, by_position)
+        return replace(decisions, propensities=mixed, prefixes=prefixes, places=places)
 
     def _mix_propensities(self, policy: Floats, control: Floats) -> Floats:
-        """Return probabilities under the whole traffic, from those of policy and control."""
+        """Return the probabilities of actions over all traffic from the probabilities of policy and
+        control."""
         return control if self.all_control else self.assigner.mix_propensities(policy, control)
 
 
@@ -104,7 +103,10 @@ class PolicyHoldoutDecider:
     all_control: bool
 
     def choose(self, batch: ImpressionBatch) -> Iterable[Choices]:
-        """Return the decisions of both policies for a batch; each computes its propensity of the other's."""
+        """Return the decisions of both policies for a batch.
+
+        Each policy also computes the propensity of the other's decisions, without a change of its state.
+        """
         assignment = assign(batch, self.assigner, None, all_control=self.all_control)
         in_control = np.array(assignment.in_control, np.bool_)
         (control_rows,), (policy_rows,) = in_control.nonzero(), (~in_control).nonzero()
@@ -120,16 +122,16 @@ class PolicyHoldoutDecider:
         # A policy only observes the other's decisions: these do not change its state.
         decisions = self.policy.choose(batch, forced, keeps_state=self.keeps_state or len(control_rows) > 0)
         self.policy.learner.decisions -= len(control_rows)
-        of_control = np.empty(len(keys))
+        by_control = np.empty(len(keys))
         if control_decisions is not None:
-            of_control[control_rows] = control_decisions.propensities
+            by_control[control_rows] = control_decisions.propensities
         if len(policy_rows):
             observed = self.control.choose(
                 batch, decisions.actions[policy_rows], policy_rows, keeps_state=True
             )
             self.control.learner.decisions -= len(policy_rows)
-            of_control[policy_rows] = observed.propensities
-        return (self._combine(batch, assignment, in_control, decisions, of_control, control_decisions),)
+            by_control[policy_rows] = observed.propensities
+        return (self._combine(batch, assignment, in_control, decisions, by_control, control_decisions),)
 
     def _combine(
         self,
@@ -137,27 +139,31 @@ class PolicyHoldoutDecider:
         assignment: Assignment,
         in_control: Booleans,
         decisions: Decisions,
-        of_control: Floats,
+        by_control: Floats,
         control_decisions: Decisions | None,
     ) -> Choices:
-        """Return the choices of both policies, with the propensities of both together for the log."""
-        of_policy = decisions.propensities
-        mixed = of_control if self.all_control else self.assigner.mix_propensities(of_policy, of_control)
+        """Return the decisions of both policies as choices.
+
+        The log gets propensities over all traffic, and as counterfactual ones those of the policy that
+        decided. Each policy learns with its own; NaN stands for unknown.
+        """
+        by_policy = decisions.propensities
+        mixed = by_control if self.all_control else self.assigner.mix_propensities(by_policy, by_control)
         # 0 stands for an unknown propensity.
-        own = np.nan_to_num(np.where(in_control, of_control, of_policy))
+        decider_propensities = np.nan_to_num(np.where(in_control, by_control, by_policy))
         epochs = decisions.epochs
         if self.policy.observes:
             epochs = np.array(list(map(self.policy.learner.epoch, batch.impressions.column("key"))))
-        known = np.where(own == 0.0, np.nan, own)
+        learned_propensities = np.where(decider_propensities == 0.0, np.nan, decider_propensities)
         if control_decisions is not None:
-            control_decisions = replace(control_decisions, propensities=known[in_control])
+            control_decisions = replace(control_decisions, propensities=learned_propensities[in_control])
         return Choices(
             batch,
-            replace(decisions, propensities=known, epochs=epochs),
+            replace(decisions, propensities=learned_propensities, epochs=epochs),
             self.mode,
             propensities=nan_to_none(mixed),
             assignment=assignment,
-            counterfactual_propensities=own.tolist(),
+            counterfactual_propensities=decider_propensities.tolist(),
             secondary=control_decisions,
             by_control=in_control,
         )

@@ -33,7 +33,7 @@ VECTORS = '"vector":', '"vectors":'
 
 
 class Items(Aspect):
-    """The catalogue of the learner, for requests that name their candidates.
+    """The catalogue of the learner, for requests that select their candidates from it.
 
     Parameters
     ----------
@@ -52,12 +52,18 @@ class Items(Aspect):
         self._policy = policy
 
     def get_status(self) -> ItemsNow:
-        """Return the size, version and segments of the catalogue, or the first shard's if shards hold it."""
+        """Return the size, version and segments of the catalogue.
+
+        The first shard's after shards are merged.
+        """
         items = self._policy.learner.items
         return self.shard_status or ItemsNow(len(items), items.version, items.segments())
 
     def apply_change(self, change: ChangeRow) -> int:
-        """Put items into the learner's catalogue or remove them; each counts as an event to snapshot."""
+        """Apply a change event: put items into the learner's catalogue, or remove them.
+
+        Returns the number of items: each counts as an event towards the next snapshot.
+        """
         return apply_items_change(self._policy.learner.items, change.value)
 
     def export_part(self) -> ItemsNow:
@@ -65,12 +71,12 @@ class Items(Aspect):
         return self.get_status()
 
     def merge_parts(self, parts: Sequence[ItemsNow]) -> None:
-        """Take over the status of the first shard: every shard has all items."""
+        """Take over the status of the first shard, because every shard has all items."""
         self.shard_status = parts[0]
 
 
 def has_catalogue(policy: Policy) -> bool:
-    """True if the policy knows arms by relevance features alone, so that there may be a catalogue."""
+    """True if the policy knows arms by relevance features alone; then the placement may have a catalogue."""
     return policy.arms is None and policy.feature_dims[0] > 0 and policy.feature_dims[1] == 0
 
 
@@ -118,7 +124,7 @@ class ShownItem(msgspec.Struct, frozen=True):
 
 
 def apply_items_change(items: Catalogue, value: str) -> int:
-    """Put items into a catalogue or remove them, as a change event says; return how many items."""
+    """Put items into a catalogue or remove them, as a change event says; return the number of items named."""
     change = msgspec.json.decode(value, type=ItemsChange)
     if change.vectors is None:
         items.remove(change.ids)
@@ -132,10 +138,9 @@ def apply_items_change(items: Catalogue, value: str) -> int:
 
 
 class CandidateQuery(NamedTuple):
-    """The query that selects the candidates of a request without features when it is decided.
+    """The query that selects the candidates of a request without features.
 
-    A repeated request gets its first answer, whatever has happened to the candidates; each shard looks them
-    up itself.
+    It is answered when the request is decided, by each shard itself.
 
     Attributes
     ----------
@@ -154,7 +159,7 @@ class CandidateQuery(NamedTuple):
         return encode_json({} if self.segment is None else {"segment": self.segment})
 
     def find_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> CandidateSet:
-        """Return different items as candidates: the named arms, a segment, or the whole catalogue.
+        """Return the distinct items that are candidates: the named arms, a segment, or the whole catalogue.
 
         Raises
         ------
@@ -169,12 +174,12 @@ class CandidateQuery(NamedTuple):
         return items.locate(None, self.segment)
 
     def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
-        """Return the number of named arms, or of items of the segment (or all) if none are named."""
+        """Return the number of named arms; if none are named, of the segment's items, or of all."""
         return items.count(self.segment) if arms is None else len(arms)
 
 
 def make_candidate_query(request: DecisionRequest) -> CandidateQuery:
-    """Return the candidate query of a request without features; items that are missing may be skipped.
+    """Return the candidate query of a request that has no features.
 
     Raises
     ------
@@ -212,7 +217,7 @@ class CatalogueHistory:
             apply_items_change(self._items, change.value)
 
     def find_candidates(self, row: DecisionRow) -> CandidateSet | None:
-        """Return the candidates of a logged decision from the catalogue at this point of the log.
+        """Return the candidates of a logged decision, from the catalogue as of the last applied change.
 
         None if the features came with the request.
         """
@@ -229,7 +234,7 @@ def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHi
 
 
 def format_shown_item(candidates: CandidateSet, decision: Decision) -> str:
-    """Encode the vector and position of the item that a decision showed as JSON for the log."""
+    """Return vector and position of the item that a decision showed as JSON for the log."""
     position = decision.slot
     vector = candidates.halves[candidates.rows[position]].tobytes()
     return encode_json(ShownItem(vector, position, len(candidates)))

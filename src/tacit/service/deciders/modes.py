@@ -12,7 +12,7 @@ from tacit.service.log.store import Snapshot
 
 
 class Modes(Aspect):
-    """The mode.
+    """The mode of a placement.
 
     Attributes
     ----------
@@ -67,10 +67,10 @@ class Modes(Aspect):
         """Return {"mode": mode}."""
         return {"mode": self.mode}
 
-    def reason_not_local(self, time: int | None) -> str | None:
-        """Return that mode ``shadow`` compares each decision in the service; None in other modes.
+    def get_reason_not_local(self, time: int | None) -> str | None:
+        """Return that the service compares each decision, if the mode is ``shadow`` and a time is given.
 
-        Also None without a time.
+        Else None.
         """
         if time is None or not self.has_counterfactuals:
             return None

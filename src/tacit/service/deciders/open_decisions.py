@@ -34,7 +34,7 @@ class OpenDecisions:
     """
 
     def __init__(self, learner: Learner, initial_indices: Ints) -> None:
-        """Begin without decisions; stops the learner's watch for missing feedback."""
+        """Begin without decisions, and stop the learner's watch for missing feedback."""
         self._learner, self._initial_indices = learner, initial_indices
         # The watch does not see learning by entries; it would warn that nothing is ever learned.
         learner.watch.stop()
@@ -94,24 +94,24 @@ class OpenDecisions:
         """Size of the columns in bytes."""
         return sum(getattr(self, name).nbytes for name in _COLUMNS)
 
-    def epochs(self, entries: Ints) -> Ints:
-        """Return the epochs of decisions."""
+    def get_epochs(self, entries: Ints) -> Ints:
+        """Return the epochs of decisions: how often their keys had restarted when they were made."""
         epochs: Ints = self._epochs[entries]
         return epochs
 
-    def lanes(self, entries: Ints) -> Ints:
+    def get_lanes(self, entries: Ints) -> Ints:
         """Return the learner's lanes of the keys of decisions."""
         return self._lanes[entries]
 
-    def actions(self, entries: Ints) -> Ints:
+    def get_actions(self, entries: Ints) -> Ints:
         """Return the arm indices that decisions showed, shape (rows, width)."""
         return self._actions[entries]
 
-    def propensities(self, entries: Ints) -> Floats:
+    def get_propensities(self, entries: Ints) -> Floats:
         """Return the propensities of decisions; NaN if unknown."""
         return self._propensities[entries]
 
-    def offers(self, entries: Ints) -> list[Ints]:
+    def get_offers(self, entries: Ints) -> list[Ints]:
         """Return the indices of the arms that were on offer to each decision, one array each."""
         initial_indices = self._initial_indices
         if not self._offers:
@@ -120,17 +120,18 @@ class OpenDecisions:
             self._offers[entry][0] if entry in self._offers else initial_indices for entry in entries.tolist()
         ]
 
-    def decisions(self, entries: Ints) -> Decisions:
-        """Return stored decisions in the form with which the learner corrects rewards, without their keys."""
+    def get_decisions(self, entries: Ints) -> Decisions:
+        """Return stored decisions, without their keys, as the learner needs them to correct rewards."""
         batch, actions = self._batch(entries)
         return build_decisions(
             self._learner, batch, actions, self._epochs[entries], self._propensities[entries]
         )
 
     def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
-        """Let the learner learn the rewards of decisions; large offers are split into several batches.
+        """Let the learner learn the rewards of decisions.
 
-        Returns True for each decision that was learned; False if its key has restarted since.
+        Returns True for each decision that was learned, False if its key has restarted since. Large offers
+        are split into several batches to bound memory.
 
         Parameters
         ----------
@@ -142,7 +143,7 @@ class OpenDecisions:
         if not self._offers:
             return self._learn(entries, feedback)
         pieces = split_by_size(
-            list(map(len, self.offers(entries))), count_features_per_arm(self._learner.policy)
+            list(map(len, self.get_offers(entries))), count_features_per_arm(self._learner.policy)
         )
         return np.concatenate([self._learn(entries[part], feedback[part]) for part in pieces])
 
@@ -155,15 +156,17 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch, and the shown arm indices of each.
+        """Return the impressions of decisions as a batch for the learner, and the arm indices of their
+        actions.
 
-        The offers are those of the time of the decisions, without arms whose features are not stored.
+        Offers are the ones at the time of the decisions. Of arms with features, only shown arms may be
+        stored; the indices refer to the arms in the batch.
         """
         rows = _row_index(entries)
         plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
         # Arms added or retired since must not change the offer of an older decision.
-        same = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
-        if not self._offers and same:
+        is_initial = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
+        if not self._offers and is_initial:
             return plain, self._actions[rows]
         initial_offer = self._initial_indices, NO_FEATURES, NO_FEATURES
         offers = [self._offers.get(entry, initial_offer) for entry in entries.tolist()]
@@ -188,7 +191,10 @@ class OpenDecisions:
 
 
 def _row_index(entries: Ints) -> Ints | slice:
-    """Return an index for rows of a column; a slice for a single row, which takes a fifth of the time."""
+    """Return an index for the rows of entries in a column.
+
+    It is a slice for a single entry, which takes a fifth of the time.
+    """
     if len(entries) != 1:
         return entries
     entry = int(entries[0])

@@ -34,7 +34,7 @@ class Pin(msgspec.Struct, frozen=True):
 
 
 class Pinnable(Texts, Protocol):
-    """What pins must know of the kind of a placement."""
+    """The offers and actions of a placement, which depend on its kind."""
 
     has_plain_offer: bool
     """Whether arms have fixed indices, and impressions that name none have all arms on offer."""
@@ -51,7 +51,9 @@ class Pinnable(Texts, Protocol):
 
 @dataclass
 class PinnedDecider:
-    """Shows pinned arms where they are on offer, until a time; the policy computes the counterfactual.
+    """Shows the pinned arms if all are on offer, until the pin ends.
+
+    The policy's own decisions are recorded as counterfactuals.
 
     Parameters
     ----------
@@ -74,7 +76,10 @@ class PinnedDecider:
     keeps_state: bool
 
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
-        """Yield pinned decisions where all pinned arms are on offer, and the decider's for the others."""
+        """Yield decisions that show the pinned arms, for runs of impressions that offer all of them.
+
+        The inner decider decides the others, and everything once the pin has ended.
+        """
         if batch.time >= self.pin.until:
             yield from self.decider.choose(batch)
             return
@@ -97,18 +102,18 @@ class PinnedDecider:
         return set(self.pin.arms) <= set(self.shows.list_offer(impression))
 
     def _show(self, batch: ImpressionBatch) -> Choices:
-        """Return decisions that show the pinned arms, with the policy's decisions as counterfactuals."""
+        """Return decisions that show the pinned arms; the policy's decisions are their counterfactuals."""
         counterfactuals = self.policy.choose(batch, keeps_state=self.keeps_state)
         action = self.shows.pin_action(self.pin.arms)
         offers = batch.impressions.column("arms")
         if self.shows.has_plain_offer:
             offers = offers[:1]
         actions = np.array([self.shows.get_shown_indices(action, offer) for offer in offers])
-        sure = np.ones_like(counterfactuals.propensities)
+        ones = np.ones_like(counterfactuals.propensities)
         decisions = replace(
             counterfactuals,
             actions=np.repeat(actions, len(batch.ids) // len(actions), axis=0),
-            propensities=sure,
+            propensities=ones,
             prefixes=np.ones_like(counterfactuals.prefixes),
             places=np.ones_like(counterfactuals.places),
         )

@@ -29,10 +29,10 @@ def parse_pin(text: str) -> Pin | None:
 
 
 class Pins(Aspect):
-    """Shows the pinned arms if an impression offers them.
+    """The pin of a placement: arms that are shown to every impression that offers them, until a time.
 
-    Otherwise the policy decides as if there were no pin. The time of a decision determines whether a pin
-    holds, so the log determines it, too.
+    Otherwise the policy decides as if there were no pin. The time of a decision in the log determines whether
+    the pin holds.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Pins(Aspect):
         self.last: Pin | None = None
 
     def apply_change(self, change: ChangeRow) -> int:
-        """Apply a change event: set another pin, or none."""
+        """Apply a change event: replace the pin, or remove it."""
         self.last = parse_pin(change.value)
         return 0
 
@@ -92,13 +92,13 @@ class Pins(Aspect):
         pin = self.get_pin(now)
         return {"pinned": None if pin is None else pin.arms}
 
-    def remark(self, now: int) -> str | None:
+    def make_remark(self, now: int) -> str | None:
         """Return the arms that are pinned now as text; None without a pin."""
         pin = self.get_pin(now)
         return None if pin is None else f"pinned: {', '.join(map(str, pin.arms))}"
 
-    def reason_not_local(self, time: int | None) -> str | None:
-        """Return that a pin holds at the time; None if none does or no time is given."""
+    def get_reason_not_local(self, time: int | None) -> str | None:
+        """Return that a pin holds at the time; None if none holds or no time is given."""
         return "it shows what is pinned" if time is not None and self.get_pin(time) is not None else None
 
     def get_pin(self, time: int) -> Pin | None:

@@ -23,13 +23,13 @@ from tacit.service.log.rows import DecisionRow, decode_json, drop_unread_context
 
 
 class Showing(Protocol):
-    """What a decider must know of the kind of a placement."""
+    """The inputs of a learner in requests and in the log, which depend on the placement's kind."""
 
     def read_inputs(self, learner: Learner, impressions: Block[Impression]) -> tuple[Any, Any, Any, Any]:
         """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, made in an epoch of the policy."""
+        """Return a logged decision, made in an epoch of the policy, as a decision of the learner."""
 
 
 class PolicyDecider:
@@ -61,7 +61,7 @@ class PolicyDecider:
         self.set_learner(learner, initial_indices)
 
     def set_learner(self, learner: Learner, initial_indices: Ints) -> None:
-        """Replace the learner, and forget its open decisions."""
+        """Replace the learner, and drop all open decisions."""
         self.learner = learner
         self.open = OpenDecisions(learner, initial_indices)
         self.unlearned = EntryFlags()
@@ -81,7 +81,7 @@ class PolicyDecider:
         *,
         keeps_state: bool = False,
     ) -> Decisions:
-        """Decide for a batch of impressions, or for some of its rows; nothing is recorded as open.
+        """Decide for a batch of impressions, or for some of its rows; open decisions are not stored.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class PolicyDecider:
     # Learning --------------------------------------------------------------------------------
 
     def keep(self, entries: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
-        """Store open decisions from which this policy learns, as ``OpenDecisions.keep``."""
+        """Store open decisions from which this policy learns, as :meth:`OpenDecisions.keep`."""
         self.open.keep(entries, decisions, plain=plain)
         if self.unlearned:
             self.unlearned.set(entries, flags=False)
@@ -110,6 +110,8 @@ class PolicyDecider:
         self, entries: Ints, values: Sequence[Any], previous: list[float] | None, examined: Floats | None
     ) -> Booleans:
         """Learn the rewards of open decisions, or replace learned rewards by late ones.
+
+        A policy that cannot replace rewards learns late ones in addition.
 
         Parameters
         ----------
@@ -128,7 +130,7 @@ class PolicyDecider:
         """
         # If the policy cannot replace a reward, the late one is learned in addition.
         if previous is not None and is_correctable(self.learner.policy):
-            self.learner.correct_many(self.open.decisions(entries), previous, values)
+            self.learner.correct_many(self.open.get_decisions(entries), previous, values)
             return np.ones(len(entries), np.bool_)
         # The control's policy may not learn examination.
         if examined is not None and self.learner.policy.learns_seen:
@@ -136,15 +138,18 @@ class PolicyDecider:
         return self.open.learn(entries, values)
 
     def list_epochs(self, entries: Ints) -> list[int | None]:
-        """Return the epoch of each open decision's key; None where this policy does not learn from it."""
+        """Return the epoch of each open decision's key; None if this policy does not learn the decision."""
         unlearned = self.unlearned.get(entries)
-        epochs = iter(self.open.epochs(entries[~unlearned]).tolist())
-        return [None if other else next(epochs) for other in unlearned.tolist()]
+        epochs = iter(self.open.get_epochs(entries[~unlearned]).tolist())
+        return [None if is_unlearned else next(epochs) for is_unlearned in unlearned.tolist()]
 
     # The fold --------------------------------------------------------------------------------
 
     def recall(self, row: DecisionRow, *, keeps_state: bool = False) -> Decision:
-        """Observe a logged decision; return the learner's form of it, in the current epoch of its key."""
+        """Let the policy observe a logged decision; return it as a decision of the learner.
+
+        It gets the current epoch of its key. With ``keeps_state``, the observation is undone.
+        """
         decision = drop_unread_context(self.learner, self._shows.restore_decision(row, row.epoch))
         with restore_on_exit(self.learner, row.key) if keeps_state and self.observes else nullcontext():
             self.learner.observe_decisions([decision])
@@ -152,18 +157,21 @@ class PolicyDecider:
         return decision._replace(epoch=self.learner.epoch(row.key))
 
     def reads(self, row: DecisionRow) -> bool:
-        """True if the row's context has the length that this policy reads; old rows may differ."""
+        """True if the row's context has the length that this policy reads, or the policy reads none."""
         dim = self.learner.policy.context_dim
         return dim == 0 or len(decode_json(row.context) or ()) == dim
 
     def restore_open(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, made in an epoch, without a context not read."""
+        """Return a logged decision, made in an epoch, as a decision of the learner.
+
+        A context that the policy does not read is left out.
+        """
         return drop_unread_context(self.learner, self._shows.restore_decision(row, epoch))
 
 
 @contextmanager
 def restore_on_exit(learner: Learner, key: str) -> Iterator[None]:
-    """In a ``with`` block: let a policy change its state of a key, and undo the changes at the end.
+    """In a ``with`` block: let a policy change its state of a key; restore the state at the end.
 
     A new key is admitted to the learner and stays.
     """
@@ -177,7 +185,7 @@ def restore_on_exit(learner: Learner, key: str) -> Iterator[None]:
 
 @dataclass
 class PlainDecider:
-    """The end of a chain: the placement's policy decides everything.
+    """The last stage of a chain: the placement's policy decides everything.
 
     Parameters
     ----------

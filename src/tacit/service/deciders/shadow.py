@@ -12,10 +12,10 @@ from tacit.service.deciders.policy import PolicyDecider
 
 
 class Texts(Protocol):
-    """What stages with counterfactuals must know of the kind of a placement."""
+    """Texts of actions for the log, which depend on the placement's kind."""
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
-        """Return counterfactual actions as the log's column ``would`` has them."""
+        """Return counterfactual actions as the log's column ``would`` holds them."""
 
 
 @dataclass
@@ -35,7 +35,8 @@ class ShadowDecider:
     texts: Texts
 
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
-        """Yield the decisions of the inner decider with the secondary policy's counterfactuals."""
+        """Yield the decisions of the inner decider, with the secondary policy's decisions as
+        counterfactuals."""
         for choices in self.decider.choose(batch):
             # The secondary policy decides afterwards, with its own draws: it cannot affect the shown arm.
             counterfactuals = self.secondary.choose(choices.batch)

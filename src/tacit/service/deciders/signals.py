@@ -40,10 +40,10 @@ class PlacementSignals(Aspect):
         self.stream = Signals(config.names, policy.learner.policy.arm_count, config.fast, config.slow)
 
     def update_arms(self) -> None:
-        """Make room for the placement's current number of arms."""
+        """Make room for new arms of the placement."""
         self.stream.reserve_arms(len(self._policy.learner.offer.names))
 
-    def session(self, id: str | None) -> str | None:
+    def hash_session(self, id: str | None) -> str | None:
         """Return the hash of a session id as JSON for the log; None without a session.
 
         Raises
@@ -59,21 +59,26 @@ class PlacementSignals(Aspect):
         return json.dumps({"session": digest.hexdigest()})
 
     def read(self, impressions: Block[Impression], offers: Sequence[Ints], time: int) -> list[Impression]:
-        """Return impressions with the signals at ``time`` put before their contexts; updates the signals."""
-        values = self._arrive(impressions, time, offers)
+        """Return impressions with the signals at ``time`` put before their contexts.
+
+        Count them in the signals.
+
+        ``offers`` are the arm indices on offer to each impression.
+        """
+        values = self._count_impressions(impressions, time, offers)
         return [
             impression._replace(context=[*signals, *(impression.context or ())])
             for impression, signals in zip(impressions, values.tolist(), strict=True)
         ]
 
     def recall(self, rows: Block[DecisionRow], offers: Sequence[Ints]) -> list[list[float]]:
-        """Update the signals by logged decisions; return the signals of each at its time."""
-        signals: list[list[float]] = self._arrive(rows, rows.column("time"), offers).tolist()
+        """Count logged decisions in the signals; return the signals of each decision at its time."""
+        signals: list[list[float]] = self._count_impressions(rows, rows.column("time"), offers).tolist()
         self.record_epochs(rows)
         return signals
 
-    def _arrive(self, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
-        """Update the signals by impressions or decisions at their times; return their signals, one row each.
+    def _count_impressions(self, rows: Block[Any], times: Any, offers: Sequence[Ints]) -> Floats:
+        """Count impressions or decisions in the signals, at their times; return the signals of each as a row.
 
         New keys are admitted to the learner; deferred decisions are not counted.
         """
@@ -88,12 +93,12 @@ class PlacementSignals(Aspect):
         self.stream.record_epochs(lanes, rows.column("time"), rows.column("epoch"))
 
     def count_activation(self, row: DecisionRow, offer: Ints, time: int) -> None:
-        """Update the signals by a deferred decision that is activated at ``time``."""
+        """Count a deferred decision, activated at ``time``, in the signals."""
         lanes = self._policy.learner.lanes.admit([row.key])
         self.stream.arrive(lanes, time, [offer], [_parse_session(row.asked)])
 
     def count_answers(self, keys: Sequence[str], times: Sequence[int], clicked: Sequence[bool]) -> None:
-        """Update the signals by answers (clicked or not) at their times; admits new keys."""
+        """Count feedback, clicked or not, at its times in the signals; new keys are admitted."""
         self.stream.record_feedback(self._policy.learner.lanes.admit(keys), times, clicked)
 
     def save_state(self) -> dict[str, Any]:
@@ -101,14 +106,14 @@ class PlacementSignals(Aspect):
         return {"signals": self.stream.to_bytes(len(self._policy.learner))}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
-        """Set the signals from a snapshot; unchanged if that has none or another configuration of signals."""
+        """Set the signals from a snapshot; unchanged if it has none, or was written for other signals."""
         then, now = json.loads(snapshot.plan).get("signals"), msgspec.to_builtins(self._config)
         if saved.signals is not None and then == json.loads(json.dumps(now)):
             # A base with other signals cannot be used: the signals begin there.
             self.stream.restore(saved.signals)
 
-    def reason_not_local(self, time: int | None) -> str:
-        """Return that signals are computed in the service."""
+    def get_reason_not_local(self, time: int | None) -> str:
+        """Return that signals are computed in the service only."""
         return "its signals are computed here"
 
     def get_signals(self, row: DecisionRow) -> dict[str, float]:
@@ -123,7 +128,7 @@ class PlacementSignals(Aspect):
 
 
 def _parse_session(text: str | None) -> int:
-    """Return the session of a decision's JSON as a nonzero number; 0 for None."""
+    """Return the session in a decision's ``asked`` JSON as a nonzero number; 0 without a session."""
     if text is None:
         return 0
     digest = bytes.fromhex(json.loads(text)["session"])

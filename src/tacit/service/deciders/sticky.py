@@ -54,14 +54,17 @@ def read_user(asked: str | None) -> str | None:
 
 
 class KeptArms(Protocol):
-    """The memory of the arms that users were shown."""
+    """The memory of the arms that users keep."""
 
     def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
-        """Return the arm that a user was shown for a key, if it holds at a time and is on offer."""
+        """Return the arm that a user keeps for a key.
+
+        None if there is none, it has expired or is not on offer.
+        """
 
 
 class OfferLists(Protocol):
-    """What sticky users must know of the kind of a placement."""
+    """The offers of a placement, which depend on its kind."""
 
     def list_offer(self, impression: Impression) -> Sequence[Arm]:
         """Return the names of the arms on offer to an impression."""
@@ -92,9 +95,10 @@ class StickyDecider:
     mode: str
 
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
-        """Yield repetitions for known users, and the decider's decisions for others, in order.
+        """Yield repetitions for users with a kept arm, and the inner decider's decisions for the others.
 
-        A part ends before a user who occurs in it already: the next arm depends on its decision.
+        They are in order. A part ends before a user who occurs in it already, because the next decision
+        depends on the first one.
         """
         users = list(map(read_user, batch.impressions.column("asked")))
         if users.count(None) == len(users):
@@ -113,7 +117,11 @@ class StickyDecider:
     def _find_run(
         self, batch: ImpressionBatch, users: Sequence[str | None], start: int
     ) -> tuple[list[KeptArm], int]:
-        """Return the kept arms of a run of similar impressions, empty for draws, and the end of the run."""
+        """Return the kept arms of the longest run of similar impressions from ``start``, and the run's end.
+
+        Impressions are similar if all have a kept arm that is learned, all have one that is not, or none has
+        one. Without kept arms the list is empty. Each user occurs at most once.
+        """
         entries: list[KeptArm] = []
         seen: set[tuple[str, str]] = set()
         first: KeptArm | None = None
@@ -136,7 +144,7 @@ class StickyDecider:
         return entries, stop
 
     def _repeat(self, batch: ImpressionBatch, entries: Sequence[KeptArm]) -> Choices:
-        """Return decisions that show the kept arms, with the propensities of their draws."""
+        """Return decisions that show the kept arms, with the propensities of their draws, for recall."""
         learner, keys = self.policy.learner, batch.impressions.column("key")
         learner.lanes.admit(keys)
         decisions: list[Any] = [

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, TacitError
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tacit.service.config.file import add_location, differences, encode_settings
+from tacit.service.config.file import add_location, encode_settings, find_differences
 from tacit.service.config.lift_terms import parse_holdout, parse_look_time
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.engine.group import apply
@@ -73,6 +73,8 @@ class ConfigurationLogger:
     def check(self, placements: Mapping[str, Placement]) -> None:
         """Raise ConfigError if a placement cannot have its configured mode, holdout, guardrail or arms.
 
+        Changes nothing.
+
         Parameters
         ----------
         placements : mapping of str to Placement
@@ -99,8 +101,8 @@ class ConfigurationLogger:
     def log_changes(self) -> list[str]:
         """Apply and log configured settings that differ from the log; return the names of changed placements.
 
-        These are starts, feedback rules, arms, holdouts and guardrails. Settings that are refused are
-        reported by the logger and not applied. The change events are pending, not committed.
+        The settings are starts, feedback rules, arms, holdouts and guardrails. Invalid settings are reported
+        by the logger and not applied. The change events are pending: the caller must wait for the commit.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
@@ -135,13 +137,15 @@ class ConfigurationLogger:
         return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
     async def finish(self, concerned: Sequence[str]) -> None:
-        """Wait until changes of placements are durable; then log settings and start configured rebuilds.
+        """Wait until changes of placements are durable.
 
-        Does not wait for the rebuilds, which run in the background.
+        Then log other settings and start configured rebuilds.
+
+        Rebuilds run in the background; they are not waited for.
         """
         await self._engine.wait_until_durable(concerned)
-        await self._note_configurations()
-        self._rebuild()
+        await self._log_settings()
+        self._start_rebuilds()
 
     async def stop(self) -> None:
         """Cancel the running rebuilds, and wait until they have ended."""
@@ -149,8 +153,8 @@ class ConfigurationLogger:
             task.cancel()
         await asyncio.gather(*self.rebuilding, return_exceptions=True)
 
-    def _rebuild(self) -> None:
-        """Start a background task for each placement with ``rebuild = true``; in shards, none."""
+    def _start_rebuilds(self) -> None:
+        """Start a background task for each placement with ``rebuild = true``; nothing in a shard."""
         for name, config in self._engine.config.placements.items():
             if config.rebuild and self._engine.shard is None:
                 task = asyncio.create_task(self._rebuild_as_configured(name, config))
@@ -158,9 +162,9 @@ class ConfigurationLogger:
                 task.add_done_callback(self.rebuilding.discard)
 
     async def _rebuild_as_configured(self, name: str, config: PlacementConfig) -> None:
-        """Rebuild a placement with its configured policy, unless it has it or had this rebuild before.
+        """Rebuild a placement with its configured policy, unless that is its policy or was rebuilt before.
 
-        Logs the result, or the error; raises nothing.
+        Reports the result or the error by the logger; raises nothing.
         """
         try:
             placement = self._engine.placement(name)
@@ -181,11 +185,11 @@ class ConfigurationLogger:
         notes = "; ".join(replacement.policy_version.approximate) or "exactly"
         logger.info("placement %s: %d rows were folded anew: %s", name, replacement.rows, notes)
 
-    async def _note_configurations(self) -> None:
+    async def _log_settings(self) -> None:
         """Log and store the settings of each placement that differ from its stored settings.
 
         Warns if a configured mode differs from the current one, which it cannot change. If the store fails,
-        it warns and goes on with the next placement.
+        it warns and continues with the next placement.
         """
         for name, placement in list(self._engine.placements.items()):
             config = self._engine.config.placements[name]
@@ -195,7 +199,7 @@ class ConfigurationLogger:
                 if before == now:
                     continue
                 if before is not None:
-                    changed = differences(before, now)
+                    changed = find_differences(before, now)
                     if "mode" in changed and mode != placement.mode and self._is_leader:
                         logger.warning(
                             "configuration: placements.%s.mode: %s is for a placement without decisions; "
@@ -229,7 +233,7 @@ class LogQueries:
         self._store, self._writer = store, writer
 
     async def find_decisions(self, placement: Placement, ids: Sequence[str]) -> dict[str, rows.DecisionRow]:
-        """Return decisions of a placement by id, from memory or the store; unknown ids are left out."""
+        """Return decisions of a placement by id, from memory or from the store; unknown ids are left out."""
         find_decision = self._writer.pending.find_decision
         open = {id: row for id in ids if (row := find_decision(placement, id)) is not None}
         keys = [(placement.id, id) for id in ids if id not in open]
@@ -237,7 +241,7 @@ class LogQueries:
         return open | {id: entry.decision for (_, id), entry in stored_decisions.items()}
 
     async def history(self, placement: Placement) -> list[LoggedChange]:
-        """Return the changes of a placement, in the order of the log."""
+        """Return the changes of a placement in the order of the log, with kind and details."""
         first, changes = placement.lifecycle.initial_arms, self._store.changes
         return await self._writer.call_store(lambda: list_changes(changes(placement.id), first))
 
@@ -265,7 +269,9 @@ class SubjectEraser:
         self._engine, self._store, self._writer, self._verdicts = engine, store, writer, verdicts
 
     async def forget(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
-        """Blank the data of a user in the log and the archive; return the numbers of blanked rows.
+        """Blank the data of a user, session or client in the log and the archive.
+
+        Return the numbers of blanked rows.
 
         Learned states do not change. The sums of verdicts on duels are reset. A repeated call finds no data.
 
@@ -296,17 +302,16 @@ class SubjectEraser:
             raise NotDurable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.forget_sums()
         archive = self._engine.config.store.archive
+        if archive is None:
+            return done
         # After the log: rows that are archived from now on are blank already.
-        return (
-            done
-            if archive is None
-            else sum_blanked_rows(done, await self._blank_archive(Path(archive), subject))
-        )
+        return sum_blanked_rows(done, await self._blank_archive(Path(archive), subject))
 
     async def _blank_log(self, subject: Subject, who: str | None) -> dict[str, BlankedRows]:
-        """Blank a user's data in the log; return the numbers of blanked rows by placement.
+        """Blank a subject's data in the log; return the numbers of blanked rows by placement.
 
-        No placement changes meanwhile. Affected placements then apply a change event of kind FORGET.
+        Requests wait meanwhile. Affected placements then apply a change event of kind FORGET, already in the
+        log.
         """
         pending, worker = self._writer.pending, self._writer.worker
         with pending.freeze():
@@ -321,15 +326,15 @@ class SubjectEraser:
                 if placement.sticky is not None:
                     # What the log without this user would give.
                     salt, number = placement.reader.hash_key
-                    placement.sticky.forget(subject.units(salt, number, placement.seed))
+                    placement.sticky.forget(subject.hash_units(salt, number, placement.seed))
                 placement.apply_change(rows.ChangeRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done
 
     async def _blank_archive(self, folder: Path, subject: Subject) -> dict[str, BlankedRows]:
-        """Blank a user's data in the archive, in a thread; return the numbers of blanked rows by placement.
+        """Blank a subject's data in the archive, in a thread.
 
-        Raises NotDurable if a file cannot be read or written.
+        Return the numbers of blanked rows by placement.
         """
         from tacit.service.log.archive import blank_archived_rows
 
@@ -357,16 +362,16 @@ class ShardExchange:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
-        """Return, by name, the arms of each placement whose arms can change, as values of change events."""
+        """Return the arms of each placement whose arms can change, by name, as values of change events."""
         placements = (
             placement for placement in self._engine.placements.values() if placement.kind.has_arm_lifecycle
         )
         return {placement.name: placement.current_change(rows.ARMS) or "" for placement in placements}
 
     async def apply_arms(self, arms: Mapping[str, str], who: str | None = None) -> None:
-        """Apply and log the arms of the first shard, as returned by :meth:`arms`; return once durable.
+        """Apply and log the arms of the first shard, from its :meth:`arms`; return once they are durable.
 
-        Placements that are not configured are skipped, and get the arms when they are added.
+        Placements that this shard does not have yet get the arms when they are added.
 
         Raises
         ------
@@ -379,7 +384,7 @@ class ShardExchange:
                 await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
     async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:
-        """Return the sums that this shard has learned durably, with its number and the time.
+        """Return what this shard has learned of a placement, once it is durable, as an update.
 
         Exported sums count as sent: the next call returns only later changes, unless ``everything`` is true.
 
@@ -400,7 +405,7 @@ class ShardExchange:
         return SharedUpdate(0 if self._engine.shard is None else self._engine.shard.number, time, parts)
 
     async def import_learning(self, placement: str, learned: SharedUpdate) -> None:
-        """Merge sums that another shard has learned, and log them; return once they are durable.
+        """Merge and log an update that another shard has exported; return once it is durable.
 
         Sums that are known already are left out. Nothing happens if the placement does not share its
         learning.

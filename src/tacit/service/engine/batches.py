@@ -33,7 +33,7 @@ class Batches:
     async def decide(self, placement: Placement, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Decide for impressions, in steps if they have many candidates; return the decisions in order.
 
-        Steps of different batches do not alternate, but other requests are served between steps.
+        Requests of others are served between steps, but steps of another batch only after the last one.
 
         Raises
         ------
@@ -59,7 +59,10 @@ class Batches:
         return decided
 
     def _check_candidates(self, sizes: Sequence[int]) -> None:
-        """Raise InvalidValue if decisions together have more candidates than a batch may have."""
+        """Raise InvalidValue if decisions together have more candidates than the configuration allows.
+
+        One decision alone may have any number.
+        """
         most, count = self._most_candidates(), sum(sizes)
         if len(sizes) > 1 and count > most:
             raise InvalidValue(

@@ -165,16 +165,16 @@ class Engine(Verbs):
         self.replica_files = reports.ReplicaFiles(self, self.writer)
 
     def _load_placements(self, names: Sequence[str]) -> dict[str, Placement]:
-        """Return placements by name, loaded from the store, which have learned from the whole log."""
+        """Load placements from the store and return them by name; they have learned from the whole log."""
         return load_placements(names, self.config.placements, self.store, self.shard)
 
     def _apply_limits(self, config: Config) -> None:
-        """Apply a configuration's limits of open decisions and of rows in memory only."""
+        """Take over a configuration's limits of open decisions and of buffered rows."""
         pending = self._pending
         pending.most_open, pending.most_buffered = config.server.open_decisions, config.store.buffer
 
     async def start(self) -> None:
-        """Start the writer, log changed settings durably, and begin configured rebuilds.
+        """Start the writer, log changed settings durably, and start configured rebuilds in the background.
 
         A configured mode is applied only to a placement without decisions.
         """
@@ -220,7 +220,7 @@ class Engine(Verbs):
         await self.configuration_logger.finish(concerned)
 
     async def _reconfigure(self, config: Config, concerned: list[str]) -> None:
-        """Load the changed placements, and replace the configuration and the placements.
+        """Load the changed placements, and replace the configuration and the placements by the new ones.
 
         Adds the names of placements with new change events to ``concerned``. If a placement cannot be loaded,
         the previous configuration is restored and the error raised.
@@ -251,8 +251,8 @@ class Engine(Verbs):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Decide for all impressions of a placement, or for none; return the decisions once they are durable.
 
-        The impressions are those that :meth:`RequestReader.read` returns. Many decisions are returned as
-        a :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
+        ``impressions`` come from :meth:`RequestReader.read`. Many decisions are returned as a
+        :class:`tacit.service.log.blocks.Block`, or as a list if they are decided in steps
         (:mod:`tacit.service.engine.batches`); if a later step fails, the decisions of earlier steps stand.
 
         Raises
@@ -284,7 +284,7 @@ class Engine(Verbs):
     def begin(self, request: Decide | Record, reply: Waiter) -> None:
         """Queue a request without waiting; its result or error is set in ``reply``, as in a future.
 
-        Requests to buffered placements are served at once.
+        A request to a buffered placement is applied at once.
 
         Raises
         ------
@@ -294,14 +294,17 @@ class Engine(Verbs):
         self.writer.begin(self._check_record(request) if isinstance(request, Record) else request, reply)
 
     def _check_record(self, request: Record) -> Record:
-        """Return a record request with its feedback checked; raise UnknownName or InvalidValue."""
+        """Return a request to record feedback with its feedback checked.
+
+        Raise UnknownName or InvalidValue.
+        """
         placement = self.placement(request.placement)
         return Record(request.placement, check_feedback(request.feedback, placement))
 
     async def find_decisions(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
-        """Return the decisions of a placement with these ids, by their ids; unknown ids are left out.
+        """Return the decisions of a placement that have these ids, by id; unknown ids are left out.
 
-        Errors are those of :meth:`history`.
+        Errors as for :meth:`history`.
         """
         return await self._log_queries.find_decisions(self.placement(placement), ids)
 
@@ -334,7 +337,9 @@ class Engine(Verbs):
         return await self.writer.ask(ChangePlacement(placement, request, who))
 
     async def export_replica(self, placement: str, shard: int | None = None) -> reports.ReplicaFile:
-        """Return a placement's learner as a file for replicas in clients; a recent file may be reused.
+        """Return a placement's learner as a file for replicas in clients.
+
+        A recent file may be returned again.
 
         Raises
         ------
@@ -349,9 +354,9 @@ class Engine(Verbs):
         return await self.replica_files.get_file(placement, self._pending.seq)
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:
-        """Return the last row of the log that a replica file requested now would include, in a list of one.
+        """Return, in a list of one, the last row of the log that a replica file requested now would include.
 
-        Errors are those of :meth:`export_replica`.
+        Errors as for :meth:`export_replica`.
         """
         check_client_side(self.placement(placement), self._pending.time.get_time())
         return [self.replica_files.find_last_row(placement, self._pending.seq)]
@@ -459,7 +464,7 @@ class Engine(Verbs):
             ready=self.writer.failure is None and not self.writer.stopping,
             events=pending.seq,
             bytes=self.store.size(),
-            rate=commits.rate(self.clock()),
+            rate=commits.compute_rate(self.clock()),
             committed=commits.last,
             commit_seconds=commits.seconds,
             buffered=pending.memory_rows,

@@ -31,7 +31,7 @@ from tacit.errors import ConfigError, InvalidValue
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.context import schema_text
 from tacit.policies.spec import is_compatible, policy_from_stored
-from tacit.service.config.file import encode_settings, policy_name, start_learner
+from tacit.service.config.file import encode_settings, get_policy_name, start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged, StoreError
 from tacit.service.log.blocks import Block
@@ -59,9 +59,10 @@ def load_placement(
     snapshot: bool = True,
     as_if: PolicyVersion | None = None,
 ) -> Placement:
-    """Return a placement at its latest snapshot, before later rows are folded; create it in the store if new.
+    """Return a placement at its latest snapshot, before the later rows are folded.
 
-    Without a valid snapshot it is at its base, or at the beginning of its log.
+    A new placement is created in the store. Without a valid snapshot the placement is at its base, or at the
+    beginning of its log.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def load_placement(
     StoreError
         If the store fails, or the base of the log is damaged.
     """
-    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, to_spec(config.policy), new_seed if config.seed is None else config.seed)
     changes = store.changes(stored.id)
     # The last policy version holds, whatever is configured: a start must not undo a rebuild.
     versions = read_policy_versions(changes)
@@ -123,9 +124,12 @@ def load_placement(
 def load_placements(
     names: Sequence[str], configs: Mapping[str, PlacementConfig], store: Store, shard: Shard | None
 ) -> dict[str, Placement]:
-    """Return placements by name, which have learned from the whole log; create new ones in the store.
+    """Load placements and fold the whole log into them.
 
-    Stores configured start learners as bases. In a shard, the placements get the shard's generator of ids.
+    Return them by name. New ones are created in the store.
+
+    Configured start learners are stored as bases. In a shard, the placements get the shard's generator of
+    ids.
 
     Raises
     ------
@@ -156,8 +160,8 @@ def load_placements(
 def store_start_learner(name: str, config: PlacementConfig, store: Store, new_seed: int) -> None:
     """Store the configured start learner of a placement as the base of its log; create the placement if new.
 
-    Does nothing without a configured start, or if it was stored before. Later starts of the service read the
-    base and not the learner's file.
+    Nothing happens without a configured start, or if it was stored before. Later starts of the service read
+    the base and not the learner's file.
 
     Parameters
     ----------
@@ -185,19 +189,19 @@ def store_start_learner(name: str, config: PlacementConfig, store: Store, new_se
     if stored is not None:
         config = with_stored_policy(name, config, stored)
     start_file, learner = start_learner(name, config)
-    stored = store.placement(name, new_spec(learner.policy), new_seed if config.seed is None else config.seed)
+    stored = store.placement(name, to_spec(learner.policy), new_seed if config.seed is None else config.seed)
     placement = open_placement(name, with_stored_policy(name, config, stored), stored)
     for _ in store.snapshots.save_in_steps(draft_start(placement, start_file, learner), BASES):
         pass
 
 
-def new_spec(policy: Policy) -> str:
-    """Return a new placement's policy as JSON for the store, with its rule for learning feedback."""
+def to_spec(policy: Policy) -> str:
+    """Return a new placement's policy, with the newest rule for learning feedback, as JSON for the store."""
     return json.dumps({**policy_to_spec(policy), FEEDBACK_RULE: IN_ORDER})
 
 
 def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) -> bool:
-    """True if a placement has decisions or a policy version."""
+    """True if a placement in the store has decisions, dropped rows or a policy version."""
     begins = store.snapshots.find_base_end(stored.id)
     if (begins is not None and begins.seq) or read_policy_versions(changes):
         return True
@@ -205,10 +209,10 @@ def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) 
 
 
 def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
-    """Return the latest snapshot, or None if there is no valid one; a damaged one is reported by a warning.
+    """Return the latest snapshot; None, with a warning, if it is damaged, or if there is none.
 
-    Snapshots and states that include rows after row ``end``, the last of the log, are deleted with a warning:
-    new rows get the numbers of the missing rows, and would be taken for learned ones.
+    Snapshots and states beyond row ``end``, the last of the log, are deleted with a warning: new rows get the
+    numbers of the missing rows, and would be taken for learned ones.
     """
     try:
         snapshot = store.snapshots.load(stored.id)
@@ -234,7 +238,7 @@ def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> 
 def fold(placements: Mapping[int, Placement], store: Store) -> None:
     """Apply the rows of the log after each placement's snapshot, and close windows up to the last row's time.
 
-    Changes the placements, which are given by their numbers.
+    ``placements`` are by their number in the store; they change in place.
     """
     if not placements:
         return
@@ -247,7 +251,7 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
 
 
 def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> None:
-    """Apply consecutive rows of the log to placements, which are given by their numbers and change in place.
+    """Apply consecutive rows of the log to placements, given by their number in the store, in place.
 
     Rows of other placements are ignored; ticks advance the time of all.
     """
@@ -260,7 +264,7 @@ def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> 
 
 
 def _apply_block(placement: Placement, rows: Block[Any]) -> None:
-    """Apply rows of one kind to a placement, without rows that its snapshot includes.
+    """Apply consecutive rows of one kind and placement, without the rows that its snapshot includes.
 
     Nothing is learned from rows that the current policy version skips, after rollbacks and rebuilds.
     """
@@ -309,11 +313,13 @@ def with_stored_policy(
     rebuilt: Sequence[dict[str, Any]] = (),
     noted: str | None = None,
 ) -> PlacementConfig:
-    """Return a placement's configuration with its stored policy and seed, or raise ConfigError.
+    """Return a placement's configuration with its stored policy and seed.
+
+    Raise ConfigError if they do not fit.
 
     The configured policy may differ in defaults of an earlier version, and a recommended policy is replaced
     by the stored one. For placements with changing arms, both policies get the placement's first arms;
-    the configured arms are compared separately. After rebuilds, the last policy holds, whichever of the
+    configured arms are compared elsewhere. After rebuilds, the last policy holds, whichever of the
     placement's policies is configured, unless the configuration now names another one.
 
     Parameters
@@ -336,14 +342,14 @@ def with_stored_policy(
         config = _with_first_arms(config, before)
     policies = [before, *map(policy_from_stored, rebuilt)]
     # A policy that is newly named in the file is intended; one that a new version recommends is not.
-    named_anew = noted is not None and policy_name(noted) != policy_name(encode_settings(config))
-    same = any(
+    named_anew = noted is not None and get_policy_name(noted) != get_policy_name(encode_settings(config))
+    is_same = any(
         is_compatible(config.policy, stored_policy)
         for stored_policy in (policies[-1:] if named_anew else policies)
     )
     kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
     gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
-    if not (same or ((gives_way or config.rebuild) and _is_compatible(config, before, config.rebuild))):
+    if not (is_same or ((gives_way or config.rebuild) and _is_compatible(config, before, config.rebuild))):
         field, then, now = _find_difference(policies[-1], config.policy)
         # A rebuild cannot change the shown arms or the encoded contexts in the log.
         helps = (
@@ -363,7 +369,7 @@ def with_stored_policy(
 
 
 def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
-    """Return the name of the first setting in which policies differ, and both values, for a message."""
+    """Return the first setting in which two policies differ, and its values in both, for a message."""
     settings: dict[str, Callable[[Policy], Any]] = {
         "kind": lambda policy: f"a policy of {policy.shows}s",
         "positions": lambda policy: policy.action_width,
@@ -373,14 +379,14 @@ def _find_difference(before: Policy, now: Policy) -> tuple[str, Any, Any]:
         "metrics": lambda policy: f"rewards in {policy.reward_range.text}",
         "policy": lambda policy: policy.label,
     }
-    ways = ((field, say(before), say(now)) for field, say in settings.items())
-    return next((way for way in ways if way[1] != way[2]), ("policy", before, now))
+    values = ((field, read(before), read(now)) for field, read in settings.items())
+    return next((value for value in values if value[1] != value[2]), ("policy", before, now))
 
 
 def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig:
     """Return a configuration whose policy and shadow have the arms of ``before``, the stored policy.
 
-    The configuration is returned unchanged if arms are of another kind or the policy cannot have them.
+    It is returned unchanged if the policy cannot have these arms, or arms of this kind.
     """
     if type(config.policy.arms) is not type(before.arms):
         return config
@@ -395,10 +401,10 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
 
 
 def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
-    """True if a configured policy can take over the log of ``before``: the same shape of arms and contexts.
+    """True if a configured policy can learn from the log of ``before``, the stored policy.
 
-    Compares arms, features, positions, context schema, range of rewards and minimum shares. For a rebuild,
-    the minimum shares may differ, and the policy may ignore contexts.
+    Arms, features, positions, context schema, range of rewards and minimum shares must be equal. For a
+    rebuild, minimum shares may differ, and the policy may ignore contexts.
     """
     configured_shape, stored_shape = (
         (

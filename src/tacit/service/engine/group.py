@@ -67,7 +67,7 @@ def record(
     stored_decisions: Mapping[Key, DecisionWithFeedback],
     now: int,
 ) -> dict[int, list[Outcome]]:
-    """Log and learn the feedback of requests; return the outcomes of each request, by its index.
+    """Log and learn the feedback of requests; return the outcomes of each request, by its index in the group.
 
     An outcome is a word, or the error that refused a piece of feedback. The rows become pending.
 
@@ -97,7 +97,7 @@ def record(
 
 
 class _Recorder:
-    """Records the feedback of one placement in one group."""
+    """Records the feedback of a group of requests for one placement."""
 
     def __init__(
         self,
@@ -106,22 +106,18 @@ class _Recorder:
         stored_decisions: Mapping[Key, DecisionWithFeedback],
         now: int,
     ) -> None:
-        self._pending, self._placement, self._stored_decisions, self._now = (
-            pending,
-            placement,
-            stored_decisions,
-            now,
-        )
+        self._pending, self._placement = pending, placement
+        self._stored_decisions, self._now = stored_decisions, now
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Log and learn feedback on distinct decisions; return the outcome of each piece, in order.
 
-        Refused feedback is neither logged nor learned; its outcome is the error, or that it is a duplicate.
+        Refused feedback is neither logged nor learned; its outcome is the error, or "duplicate".
         """
         placement = self._placement
-        entries = self._open_entries(feedback)
+        entries = self._find_open_entries(feedback)
         if entries is not None:
-            seqs = placement.windows.open.seqs(entries)
+            seqs = placement.windows.open.get_seqs(entries)
             rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
             return list(placement.learning.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
@@ -141,10 +137,10 @@ class _Recorder:
         outcomes = iter(placement.learning.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
-    def _open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
-        """Return the window entries of the decisions, if no piece of feedback needs its own check; else None.
+    def _find_open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
+        """Return the entries of the decisions if feedback needs no check of single pieces; None otherwise.
 
-        That is so if all pieces are rewards without ids, for open decisions with less than the most feedback.
+        This holds if all pieces are rewards without ids, for open decisions that may have more feedback.
         """
         # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
         # with earlier feedback.
@@ -161,7 +157,10 @@ class _Recorder:
     def _log_feedback(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
-        """Append accepted feedback with the next sequence numbers to the pending log, and return its rows."""
+        """Append accepted feedback to the pending log as rows, and return the rows.
+
+        ``seqs`` are the sequence numbers of its decisions, ``clicks`` the clicked positions as JSON.
+        """
         count, first = len(feedback), self._pending.seq + 1
         # A store may lose the sign of a zero.
         rewards = [0.0 if reward == 0.0 else reward for reward in feedback.column("reward")]
@@ -183,20 +182,20 @@ class _Recorder:
         return rows
 
     def _find_closed(self, id: str) -> DecisionWithFeedback | None:
-        """Return a decision from the store or the pending log; None if neither has it."""
+        """Return a closed or uncommitted decision with its feedback; None if neither log has it."""
         return self._stored_decisions.get((self._placement.id, id)) or self._pending.find_uncommitted(
             self._placement, id
         )
 
     def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
-        """Check a piece of feedback; return its decision, clicks and entry, or why it is not recorded.
+        """Check a piece of feedback; return its decision, clicks and entry, or its outcome if it is refused.
 
-        The reason is the outcome of the piece: an error, or that it is a duplicate.
+        That outcome is an error, or "duplicate". Changes nothing.
         """
         placement, windows, id = self._placement, self._placement.windows.open, feedback.decision
         entry = windows.find(id)
         if entry is not None:
-            decision, contents = windows.row(entry), windows.contents(entry)
+            decision, contents = windows.get_row(entry), windows.get_named_feedback(entry)
             times = windows.count_feedback(entry)
         else:
             before = self._find_closed(id)
@@ -218,9 +217,9 @@ class _Recorder:
 def _find_refusal(
     feedback: FeedbackRequest, clicks: str | None, contents: Mapping[str, Content], times: int
 ) -> str | TacitError | None:
-    """Return the outcome of feedback that must not be recorded: a duplicate, or an error; None if it may be.
+    """Return "duplicate" or an error for feedback that must not be recorded; None if it may be.
 
-    ``contents`` and ``times`` are the earlier feedback with ids, and the number of all earlier feedback.
+    ``contents`` are the contents of earlier feedback by its id, ``times`` the number of all earlier feedback.
     """
     id = feedback.id
     if id is not None and id in contents:
@@ -249,7 +248,7 @@ def decide(
     stored_decisions: Mapping[Key, DecisionWithFeedback],
     now: int,
 ) -> dict[int, Any]:
-    """Make and log the decisions of requests; return for each, by its index, its decisions or its error.
+    """Decide for requests and log the decisions; return for each, by its index, its decisions or its error.
 
     A request with an error makes no decisions. Repeated requests get the earlier decisions. The rows become
     pending.
@@ -298,9 +297,11 @@ class _Batch:
         self._row_list: list[DecisionRow] | None = None
 
     def add(self, impressions: Sequence[Impression]) -> Answers:
-        """Add the impressions of a request to the batch; return for each its earlier decision, or its index.
+        """Add a request's impressions to the batch.
 
-        Nothing is added if an error is raised.
+        Return for each its earlier decision, or its index in the batch.
+
+        If an error is raised, nothing is added.
 
         Raises
         ------
@@ -339,9 +340,9 @@ class _Batch:
         return answers
 
     def _check(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
-        """Check impressions again, since arms and limits may have changed; return them with their items.
+        """Check impressions again, because arms and limits may have changed since they came; return them.
 
-        Admits their new keys. Raises Overloaded if the limit of open decisions is reached.
+        Candidates of the catalogue are looked up. New keys are noted, to count towards the limit of keys.
         """
         placement = self._placement
         # The request was checked on arrival; arms may have been retired since, in this group or before.
@@ -350,14 +351,14 @@ class _Batch:
         pending = self._pending
         if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
             pending.refuse_room()
-        impressions_with_items = impressions
+        complete_impressions = impressions
         if placement.kind.by_features:
-            impressions_with_items = placement.reader.look_up_candidates(impressions, places)
+            complete_impressions = placement.reader.look_up_candidates(impressions, places)
         if placement.reader.key_limit is not None:
             self._new_keys |= placement.reader.find_new_keys(
                 column_values(impressions, "key"), self._new_keys, placement.learners
             )
-        return impressions_with_items
+        return complete_impressions
 
     def _find_earlier(
         self,
@@ -366,11 +367,13 @@ class _Batch:
         place: int,
         places: Sequence[int],
     ) -> DecisionRow | int | None:
-        """Return the earlier decision with an impression's id, or its index in the group; None if it is new.
+        """Return the earlier decision with an impression's id, or its index in the batch.
+
+        None if the id is new.
 
         Raises InConflict if the earlier request had other values. ``by_id`` has the earlier impressions of
-        its request that have ids, ``places`` their positions in the request, and ``place`` is the
-        impression's own position; the positions are for a message.
+        the same request that have ids. ``places`` are their positions in the request, and ``place`` is the
+        impression's own, for the message.
         """
         id = impression.id
         if id is None:
@@ -401,9 +404,9 @@ class _Batch:
         return answer
 
     def choose(self, now: int) -> None:
-        """Decide for all new impressions; append the decisions' rows to the pending log, and keep them.
+        """Decide for all added impressions, and append the decisions' rows to the pending log.
 
-        Before that, the policy learns the earlier decisions whose turn has come.
+        Before that, the policy learns the earlier decisions that are due in the learning order.
         """
         if self._size:
             several = len(self._parts) > 1
@@ -414,10 +417,7 @@ class _Batch:
             self._rows = rows
 
     def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions for indices and earlier decisions that :meth:`add` returned.
-
-        To be called after :meth:`choose`.
-        """
+        """Return the decisions for an answer of :meth:`add`; call it after :meth:`choose`."""
         if len(answers) == self._size and isinstance(answers, range):
             return self._rows
         if self._row_list is None:
@@ -436,8 +436,9 @@ def apply(
 ) -> list[Any | Exception]:
     """Apply a group of requests to the placements; return for each request its result or its error.
 
-    Closes due windows, changes placements, decides, records, exports and lets guardrails act, in this order.
-    The rows become pending, and changed placements are marked as touched. ``stored_decisions`` may grow.
+    Closes due windows, changes placements, decides, records feedback, exports and applies guardrails, in this
+    order. The rows become pending, and the changed placements are marked for the next commit. Decisions may
+    be added to ``stored_decisions``.
 
     Parameters
     ----------
@@ -455,7 +456,7 @@ def apply(
     now = pending.time.advance()
     closing = pending.take_due_placements(now)
     if closing:
-        _add_closing(pending, requests, stored_decisions, now)
+        _add_closing_decisions(pending, requests, stored_decisions, now)
     # The other placements have no due windows, and need not be advanced.
     touched = {request.placement for request in requests} | {p.name for p in closing}
     for name in touched:
@@ -481,11 +482,11 @@ def apply(
         results[i] = _check(pending, request, stored_decisions)
     # 5. Exports, which include what this group taught.
     for i, export in kinds.pop(Export, {}).items():
-        results[i] = now, _export(pending.placements[export.placement], export.everything)
+        results[i] = now, _export_learning(pending.placements[export.placement], export.everything)
     # 6. Guardrails act: arms that proved harmful are not shown from the next group on.
     for name in touched:
         if pending.placements[name].guardrail is not None:
-            _guard(pending, name, now)
+            _apply_guardrail(pending, name, now)
     if closing and pending.seq == before:
         # No other row records the time at which these windows closed.
         pending.log_change(None, now, TICK, "")
@@ -493,22 +494,22 @@ def apply(
     return [results[i] for i in range(len(requests))]
 
 
-def _add_closing(
+def _add_closing_decisions(
     pending: PendingLog,
     requests: Sequence[Request],
     stored_decisions: dict[Key, DecisionWithFeedback],
     now: int,
 ) -> None:
-    """Add decisions that requests name, and whose windows close by ``now``, to ``stored_decisions``.
+    """Add the decisions that requests name and whose windows close by ``now`` to ``stored_decisions``.
 
-    So feedback of this group still finds them, with their earlier feedback.
+    Feedback of this group then still finds them, with their earlier feedback.
     """
     for placement, ids in pending.iterate_named_ids(requests):
         windows = placement.windows.open
         for id in ids:
             entry = windows.find(id)
-            if entry is not None and windows.deadline(entry) <= now:
-                row, contents = windows.row(entry), windows.contents(entry)
+            if entry is not None and windows.get_deadline(entry) <= now:
+                row, contents = windows.get_row(entry), windows.get_named_feedback(entry)
                 times = windows.count_feedback(entry)
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [
@@ -521,7 +522,7 @@ def _add_closing(
 def _check(
     pending: PendingLog, request: CheckDecisions, stored_decisions: Mapping[Key, DecisionWithFeedback]
 ) -> TacitError | None:
-    """Return the error that a request to decide would get, without deciding; None if there is none."""
+    """Return the error that a request to decide would get, without deciding; None if it would get none."""
     try:
         _Batch(pending, request.placement, stored_decisions).add(request.impressions)
     except TacitError as error:
@@ -530,15 +531,15 @@ def _check(
 
 
 def _append_change(pending: PendingLog, request: AppendChange, now: int) -> None:
-    """Log and apply a change event, unless it would change nothing."""
+    """Log a change event and apply it, unless it would change nothing."""
     placement = pending.placements[request.placement]
     _, value, kind, who = request
     if placement.is_change(kind, value):
         placement.apply_change(pending.log_change(placement.id, now, kind, value, who))
 
 
-def _guard(pending: PendingLog, name: str, now: int) -> None:
-    """Log and apply the changes that a placement's guardrail plans."""
+def _apply_guardrail(pending: PendingLog, name: str, now: int) -> None:
+    """Log and apply the changes that a placement's guardrail plans, if degradation is proved."""
     placement = pending.placements[name]
     assert placement.guardrail is not None
     for kind, value in plan_guardrail_changes(placement):
@@ -565,8 +566,8 @@ STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {
 """Functions that apply requests for changes, before anything is decided, in this order."""
 
 
-def _export(placement: Placement, everything: bool) -> dict[str, Any]:
-    """Return the learned sums of a placement for other shards: new ones, or all; empty if it shares none."""
+def _export_learning(placement: Placement, everything: bool) -> dict[str, Any]:
+    """Return what a shard has learned since its last export, or all of it; {} if nothing is shared."""
     if placement.shared is None:
         return {}
     return placement.shared.export_update(everything)

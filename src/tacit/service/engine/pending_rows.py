@@ -81,7 +81,10 @@ class PendingLog:
     # Due windows -----------------------------------------------------------------------------
 
     def touch_all(self) -> None:
-        """Recompute open counts, due times and the names in ``buffering``, after placements have changed."""
+        """Recompute open counts, due times and the names in ``buffering`` for all placements.
+
+        Called when placements were added, removed or replaced.
+        """
         self._open: dict[str, int] = {}
         self.open_count = 0
         named = self.placements.items()
@@ -99,7 +102,7 @@ class PendingLog:
             self._open[name] = count
 
     def refuse_room(self) -> None:
-        """Raise Overloaded with a message that the limit of open decisions is reached."""
+        """Raise Overloaded, because the limit of open decisions is reached."""
         raise Overloaded(
             f"service: {self.open_count:,} decisions are open, and server.open_decisions allows "
             f"{self.most_open:,}; try again when windows have closed"
@@ -107,9 +110,9 @@ class PendingLog:
 
     @property
     def due(self) -> int | None:
-        """Return the time at which the next window of any placement closes; None without open windows.
+        """Time at which the next window of any placement closes; None without open windows.
 
-        Removes outdated due times from the heap.
+        Reading it removes outdated due times from the heap.
         """
         # The heap may have several due times of a placement, of which old ones are outdated. They are
         # replaced once they reach the top, so a change costs O(log placements).
@@ -124,7 +127,10 @@ class PendingLog:
         return None
 
     def _push_due(self, name: str, due: int | None) -> None:
-        """Add a placement's due time to the heap, unless an earlier one is there or it is None."""
+        """Add a placement's due time to the heap.
+
+        Nothing if it is None, or the heap has an earlier one of it.
+        """
         if due is not None and due < self._earliest.get(name, FOREVER):
             self._earliest[name] = due
             heappush(self._dues, (due, name))
@@ -137,7 +143,7 @@ class PendingLog:
         return name
 
     def take_due_placements(self, now: int) -> list[Placement]:
-        """Return the placements with windows that are due at a time, and remove their due times."""
+        """Return the placements that have windows due at a time, and remove their due times from the heap."""
         if not self._dues or self._dues[0][0] > now:
             # Outdated times are too early, never too late.
             return []
@@ -149,9 +155,9 @@ class PendingLog:
 
     @contextmanager
     def freeze(self) -> Iterator[None]:
-        """Context manager that sets ``frozen``, so that other threads may read the placements.
+        """In a ``with`` block: set ``frozen``, so that other threads may read the placements.
 
-        Settles all placements first. The writer changes no placement inside the context.
+        Queued decisions are added to the lift's sums before. The writer changes no placement in the block.
         """
         for placement in self.placements.values():
             placement.reward_sums.sums.settle()
@@ -164,7 +170,7 @@ class PendingLog:
     def can_answer_early(self, request: Request) -> bool:
         """True if a request can be answered from memory, before its rows are in the log.
 
-        It decides or records for a buffered placement, and all decisions that it names are in memory.
+        It must decide or record for a buffered placement, and name only decisions that are in memory.
         """
         ahead = request.placement in self.buffering and isinstance(request, Decide | Record)
         return ahead and not self.list_unknown([request])
@@ -177,7 +183,7 @@ class PendingLog:
     # Look-ups --------------------------------------------------------------------------------
 
     def list_unknown(self, requests: Sequence[Request]) -> list[Key]:
-        """Return the decisions that requests name but memory lacks, as pairs of placement number and id."""
+        """Return the decisions that requests name and memory lacks, as pairs of placement number and id."""
         unknown: dict[Key, None] = {}
         for request in requests:
             ids = _list_ids(request)
@@ -198,16 +204,16 @@ class PendingLog:
                 yield self.placements[request.placement], ids
 
     def find_decision(self, placement: Placement, id: str) -> DecisionRow | None:
-        """Return a decision that is open or not committed; None for all others."""
+        """Return a decision that is open or not committed; None for other ids."""
         entry = placement.windows.open.find(id)
         if entry is not None:
-            return placement.windows.open.row(entry)
+            return placement.windows.open.get_row(entry)
         # A short window may have closed before its decision was committed.
         uncommitted = self._uncommitted.get((placement.id, id))
         return None if uncommitted is None else uncommitted.decision
 
     def find_uncommitted(self, placement: Placement, id: str) -> DecisionWithFeedback | None:
-        """Return a decision that is not committed, with its feedback; None for all others."""
+        """Return a decision that is not committed, with its feedback; None for other ids."""
         return self._uncommitted.get((placement.id, id))
 
     @property
@@ -216,7 +222,7 @@ class PendingLog:
         return bool(self._uncommitted)
 
     def count_numbers(self, request: Request) -> int:
-        """Return how many numbers of candidates' features the policy reads to decide a request; 0 if none."""
+        """Return how many numbers of candidates' features a request to decide has; 0 for other requests."""
         placement = self.placements.get(request.placement)
         if placement is None or not isinstance(request, Decide):
             return 0
@@ -260,24 +266,24 @@ class PendingLog:
         return count
 
     def end_commit(self, *, failed: bool) -> None:
-        """End a commit: clear ``in_flight``, and forget the decisions that are now in the log.
+        """End a commit: clear ``in_flight``, and forget the uncommitted decisions that are now in the log.
 
-        If it failed, the rows of buffered placements become pending again, the rows of committed placements
-        are dropped, and the names of these placements are added to ``broken``.
+        If it failed, the rows of buffered placements become pending again, the rows of other placements are
+        dropped, and the names of these placements are added to ``broken``.
         """
         written, self.in_flight = self.in_flight, NO_ROWS
         if not failed and not self._uncommitted:
             return
         # Requests to buffered placements were answered: their rows must reach the log eventually. Requests
         # to others were not, so their rows are dropped and the placements loaded again.
-        behind = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
+        unbuffered = {p.id: name for name, p in self.placements.items() if name not in self.buffering}
         if failed:
-            self.broken |= {behind[row.placement] for row in written.all() if row.placement in behind}
-            buffered_rows = written.select(lambda row: row.placement not in behind)
+            self.broken |= {unbuffered[row.placement] for row in written.all() if row.placement in unbuffered}
+            buffered_rows = written.select(lambda row: row.placement not in unbuffered)
             self.tail = buffered_rows.concatenate(self.tail)
             self.waiting = self.tail.size
         for row in written.decisions if self._uncommitted else ():
-            if not failed or row.placement in behind:
+            if not failed or row.placement in unbuffered:
                 self._uncommitted.pop((row.placement, row.id), None)
 
     def mark_all_broken(self) -> None:

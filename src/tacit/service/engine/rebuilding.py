@@ -30,7 +30,7 @@ from tacit.service.engine.segments import reads_user_contexts
 from tacit.service.engine.writer import Serving, Writer
 from tacit.service.errors import InConflict, NotDurable
 from tacit.service.log.blocks import Block
-from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, read_policy_versions, state_name
+from tacit.service.log.change_events import REBUILD, ROLLBACK, PolicyVersion, name_state, read_policy_versions
 from tacit.service.log.rows import POLICY, UNLEARNED_MODES, DecisionRow, Event, select_propensities
 from tacit.service.log.store import STATES, Draft
 from tacit.service.placements.placement import Placement
@@ -103,7 +103,7 @@ class Rebuilder:
         self.running: set[str] = set()
 
     async def states(self, name: str) -> list[State]:
-        """Return the stored states to which a placement can be rolled back, in order of their last rows."""
+        """Return the stored states to which a placement can be rolled back, by their last rows, ascending."""
         placement = self._engine.placement(name)
         store = self._engine.store
         ends = await self._writer.call_store(store.snapshots.list_states, placement.id)
@@ -116,13 +116,13 @@ class Rebuilder:
             policy, number, aside = json.loads(stored.spec), stored.policy, []
             if before:
                 policy, number, aside = before[-1].policy, before[-1].number, before[-1].aside
-            states.append(State(state_name(time, policy), time, seq, policy, number, aside))
+            states.append(State(name_state(time, policy), time, seq, policy, number, aside))
         return states
 
     async def rebuild(self, name: str, policy: Policy, who: str | None) -> Replacement:
         """Fold the log of a placement into another policy, then switch to it and log the new policy version.
 
-        The policy and the replaced state are stored.
+        Requests are served meanwhile. The policy and the replaced state are stored.
 
         Raises
         ------
@@ -165,7 +165,7 @@ class Rebuilder:
             to = next(reversed(states)) if placement.policy_version is None else placement.policy_version.left
         # Early versions of 0.3 did not name nested policies.
         earlier = {
-            state_name(stored_state.time, {"name": stored_state.policy["name"]}): stored_state
+            name_state(stored_state.time, {"name": stored_state.policy["name"]}): stored_state
             for stored_state in states.values()
         }
         state = (earlier | states).get(to)
@@ -177,7 +177,10 @@ class Rebuilder:
         return await self._replace(placement, version, who)
 
     def _check_policy(self, name: str, policy: Policy) -> Placement:
-        """Return the placement of a name; raise InvalidValue if its log cannot be folded into the policy."""
+        """Check that the log of a placement can be folded into a policy, and return the placement.
+
+        Raises InvalidValue if the policy has other arms, features or positions, or needs another context.
+        """
         placement = self._engine.placement(name)
         before = placement.config.policy
         try:
@@ -185,9 +188,9 @@ class Rebuilder:
         except TacitError as error:
             raise InvalidValue("policy", policy.label, str(error).removeprefix("policy: ")) from error
         for what, named in SAME.items():
-            mine, its = getattr(before, what, None), getattr(policy, what, None)
-            if mine != its:
-                remedy = f"it has other {named} than {before.label}, {mine}; give one with the same"
+            before_value, value = getattr(before, what, None), getattr(policy, what, None)
+            if before_value != value:
+                remedy = f"it has other {named} than {before.label}, {before_value}; give one with the same"
                 raise InvalidValue("policy", policy.label, remedy)
         if policy.context_dim not in (0, before.context_dim):
             remedy = f"give one that reads a context of {before.context_dim} numbers, or none"
@@ -197,9 +200,9 @@ class Rebuilder:
     # The steps of a rebuild or rollback ------------------------------------------------------
 
     async def _replace(self, placement: Placement, version: PolicyVersion, who: str | None) -> Replacement:
-        """Replace a placement's policy by a policy version, with only one replacement at a time.
+        """Replace a placement's policy by a policy version; raise InConflict if a replacement is running.
 
-        Raises InConflict if another one is running. Waits until no snapshot is being written.
+        Waits until no snapshot is being written.
         """
         name = placement.name
         if name in self.running:
@@ -207,7 +210,7 @@ class Rebuilder:
         self.running.add(name)
         try:
             # Wait for a base that is being written: the fold must not begin without it.
-            await self._writer.run_between_groups(_nothing)
+            await self._writer.run_between_groups(_wait_for_commit)
             await self._writer.upkeep.wait_for_snapshot()
             return await self._fold_and_switch(placement, version, who)
         finally:
@@ -218,7 +221,8 @@ class Rebuilder:
     ) -> Replacement:
         """Fold a placement's log into a policy version while requests are served, then switch to it.
 
-        Stores the replaced state. Raises NotDurable if the switch was undone, since the store failed.
+        The replaced state is stored. Raises NotDurable if the store failed at the switch, which is then
+        undone.
         """
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
@@ -231,7 +235,7 @@ class Rebuilder:
             lambda: load_placement(name, config, engine.store, placement.seed, snapshot=False, as_if=version)
         )
         fold = _Fold(rebuilt)
-        while len(rows := await self._writer.call_store(self._next, fold)) == ROWS:
+        while len(rows := await self._writer.call_store(self._read_next_rows, fold)) == ROWS:
             await asyncio.to_thread(fold.apply, rows)
         await asyncio.to_thread(fold.apply, rows)
         await self._compile_control(name, rebuilt.learner)
@@ -239,19 +243,19 @@ class Rebuilder:
         version = msgspec.structs.replace(version, left=old_state, approximate=rebuilt.approximate)
         await self._writer.run_between_groups(lambda: self._switch(config, fold, version, who))
         # This step begins once the switch is durable, or undone because the store failed.
-        await self._writer.run_between_groups(_nothing)
+        await self._writer.run_between_groups(_wait_for_commit)
         current = engine.placement(name).policy_version
         if rebuilt.policy_version is None or current != rebuilt.policy_version:
             raise NotDurable("store: it failed at the switch, and all is as before; try again")
         return Replacement(rebuilt.policy_version, fold.count, rebuilt.decisions, clocks.monotonic() - begun)
 
     async def _compile_control(self, name: str, learner: Learner) -> None:
-        """Compile, in a thread, a learner's code for a placement's control group, if there is a holdout."""
+        """Compile a learner's code for the control group in a thread, if the placement has a holdout."""
         if self._engine.placement(name).control.assigner is not None:
             await asyncio.to_thread(getattr, learner.loops, "force")
 
-    def _next(self, fold: _Fold) -> list[Event]:
-        """Return the next rows of the log, up to :data:`ROWS`, that a fold has not applied."""
+    def _read_next_rows(self, fold: _Fold) -> list[Event]:
+        """Return the next rows of the log, at most :data:`ROWS`, that a fold has not applied yet."""
         return list(islice(self._engine.store.events(fold.behind), ROWS))
 
     async def _store_state(self, name: str) -> str:
@@ -259,9 +263,9 @@ class Rebuilder:
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
-            drafts.append(await self._writer.read_frozen(as_of_now))
+            drafts.append(await self._writer.read_frozen(draft_now))
 
-        def as_of_now(seq: int, time: int) -> Draft:
+        def draft_now(seq: int, time: int) -> Draft:
             placement = engine.placement(name)
             return draft(placement, seq, placement.windows.time)
 
@@ -269,13 +273,13 @@ class Rebuilder:
         steps = engine.store.snapshots.save_in_steps(drafts[0], STATES)
         while await self._writer.call_store(next, steps, steps) is not steps:
             pass
-        return state_name(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
+        return name_state(drafts[0].time, policy_to_spec(engine.placement(name).config.policy))
 
     async def _switch(self, config: Any, fold: _Fold, version: PolicyVersion, who: str | None) -> None:
-        """Apply the remaining rows of the log to the new placement, and replace the old one by it.
+        """Apply the remaining rows of the log to the new placement, and replace the old placement by it.
 
-        Raises InConflict if the configuration was changed meanwhile, and InvalidValue if a rebuild could not
-        learn from all rows. To be called between groups.
+        Call it between groups. Raises InConflict if the configuration was changed meanwhile, and InvalidValue
+        if a rebuild could not learn from all rows.
         """
         engine, placement = self._engine, fold.placement
         name = placement.name
@@ -283,7 +287,7 @@ class Rebuilder:
             raise InConflict("placement: its configuration was changed meanwhile; begin again")
 
         def catch_up(seq: int, time: int) -> None:
-            while rows := self._next(fold):
+            while rows := self._read_next_rows(fold):
                 fold.apply(rows)
 
         await self._writer.read_frozen(catch_up)
@@ -293,9 +297,9 @@ class Rebuilder:
         self._replace_placement(placement, version, who)
 
     def _replace_placement(self, placement: Placement, version: PolicyVersion, who: str | None) -> None:
-        """Replace the placement of the same name by one that has learned from the whole log.
+        """Replace the placement of the same name by a new one that has learned from the whole log.
 
-        Its policy version is logged as a change event and applied.
+        The new policy version is logged as a change event and applied.
         """
         pending, placements = self._writer.pending, self._engine.placements
         now, seq = pending.time.advance(), pending.seq + 1
@@ -310,8 +314,8 @@ class Rebuilder:
         pending.touch([placement.name])
 
 
-async def _nothing() -> None:
-    """Do nothing; as a step, wait until all earlier rows are in the log."""
+async def _wait_for_commit() -> None:
+    """Do nothing; as a step between groups, it begins once all earlier rows are in the log."""
     pass
 
 
@@ -327,20 +331,20 @@ class _Fold:
     def apply(self, rows: list[Event]) -> None:
         """Apply the next rows to the placement, and count them.
 
-        Decisions without the propensities that the policy needs are counted, for :meth:`check_learned`.
+        Decisions that lack the propensity that the policy needs are counted for :meth:`check_learned`.
         """
         apply_rows({self.placement.id: self.placement}, rows)
         if self._needs_propensities:
-            mine = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
-            propensities = select_propensities(Block.from_rows(DecisionRow, mine))
-            missing = [row.id for row, decision in zip(mine, propensities, strict=True) if decision is None]
+            decisions = [row for row in rows if isinstance(row, DecisionRow) and self._learns(row)]
+            propensities = select_propensities(Block.from_rows(DecisionRow, decisions))
+            missing = [row.id for row, value in zip(decisions, propensities, strict=True) if value is None]
             self._first_missing = self._first_missing or "".join(missing[:1])
             self._missing_count += len(missing)
         self.behind = rows[-1].seq if rows else self.behind
         self.count += len(rows)
 
     def _learns(self, row: DecisionRow) -> bool:
-        """True if a row is a decision of the placement in a mode that is learned from."""
+        """True if a row is a decision of the placement, made in a mode whose decisions are learned."""
         return row.placement == self.placement.id and row.mode not in UNLEARNED_MODES
 
     def check_learned(self) -> None:
@@ -366,10 +370,10 @@ class _Fold:
 
 
 def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> Policy:
-    """Return the policy that a request names, over the first arms of a placement.
+    """Return the policy that a request names, with the first arms of a placement.
 
-    For ``auto``, it is the recommended one of the configuration. The number of positions and the minimum
-    shares of arms are taken from the current policy, unless the request has its own.
+    ``auto`` is the configuration's recommended policy. The number of positions and the minimum shares of arms
+    are the current policy's, unless the request has its own.
 
     Parameters
     ----------
@@ -405,7 +409,7 @@ def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> 
 def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
     """Return a policy with the minimum shares of arms of ``before``, unless it has its own.
 
-    Raises InvalidValue if it cannot have minimum shares.
+    Raises InvalidValue if the policy cannot promise minimum shares.
     """
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):

@@ -47,20 +47,23 @@ def iterate_states(state: Any) -> Iterator[Any]:
 
 
 def find_counts(state: Any) -> Counts | BetaState | PositionCounts | Hypotheses | None:
-    """Return the first counts of plays and rewards in a policy's state; None if no known type occurs."""
+    """Return the counts of plays and rewards in a policy's state; None if it has none of a known type.
+
+    If several states are nested, the first one's.
+    """
     kinds = (Counts, BetaState, PositionCounts, Hypotheses)
     return next((part for part in iterate_states(state) if isinstance(part, kinds)), None)
 
 
 def count_rounds(counts: Counts | BetaState | PositionCounts | Hypotheses) -> Floats:
-    """Return the number of counted impressions of each lane (each key), as floats."""
+    """Return the number of impressions counted in each lane (of each key), as floats."""
     if isinstance(counts, Thompson.State):
         return counts.successes.sum(axis=1) + counts.failures.sum(axis=1)  # type: ignore[no-any-return]
     return counts.rounds.astype(np.float64)
 
 
 def get_beliefs(policy: Any, state: Any, lane: int) -> ArmBeliefs | None:
-    """Return a lane's beliefs about its arms, from the policy or its counts; None if neither has any."""
+    """Return beliefs about the arms in a lane, from the policy or from its counts; None without both."""
     counts = find_counts(state)
     if hasattr(policy, "beliefs") and isinstance(counts, (Counts, Thompson.State, Hypotheses)):
         return policy.beliefs(state, lane)  # type: ignore[no-any-return]
@@ -199,7 +202,7 @@ class KeyMatches(NamedTuple):
 
 
 def key_facts(placement: Placement, key: str) -> KeyFacts:
-    """Return the learned state of a key.
+    """Return what the policy has learned of a key: counts, beliefs and restarts.
 
     Raises
     ------
@@ -226,15 +229,15 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
 
 
 async def busiest(placement: Placement) -> list[KeyFacts]:
-    """Return the learned states of the 10 keys with the most impressions, in descending order.
+    """Return the learned states of the 10 keys with the most impressions, the busiest first.
 
-    Empty if the policy does not count impressions by key. With many keys, the result is cached, and up to
+    Empty if the policy does not count impressions by key. With many keys the result is cached, and up to
     :data:`COPY_SECONDS` old.
     """
     then, cached = _busiest_cache.get(placement, (0.0, []))
     if placement.key_count > MANY and monotonic() - then < COPY_SECONDS:
         return cached
-    names = await _run_in_thread(placement, _busiest_names, placement)
+    names = await _run_in_thread(placement, _find_busiest_keys, placement)
     facts = [key_facts(placement, name) for name in names]
     _busiest_cache[placement] = monotonic(), facts
     return facts
@@ -244,17 +247,17 @@ _busiest_cache: WeakKeyDictionary[Placement, tuple[float, list[KeyFacts]]] = Wea
 
 
 async def _run_in_thread(placement: Placement, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function and return its result; if the placement has many keys and arms, in a thread.
+    """Call a function and return its result; in a thread if the placement has many keys and arms.
 
-    The result may or may not count decisions that are made meanwhile.
+    Decisions that are made meanwhile may or may not count in the result.
     """
     if placement.key_count * len(placement.arms) <= MANY:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)
 
 
-def _busiest_names(placement: Placement) -> list[str]:
-    """Return the names of the keys with the most impressions, in descending order, without unused keys."""
+def _find_busiest_keys(placement: Placement) -> list[str]:
+    """Return the 10 keys with the most impressions, the busiest first; keys without any are left out."""
     # Counts first, keys second: so every counted lane has its key.
     counts, keys = find_counts(placement.learner.state), list(placement.learner.lanes.lane_of_key)
     if counts is None or not keys:
@@ -269,7 +272,7 @@ def _busiest_names(placement: Placement) -> list[str]:
 async def find_keys(placement: Placement, text: str) -> KeyMatches:
     """Return up to 20 keys that contain a text, ignoring case, among the oldest :data:`MOST_LOOKED` keys.
 
-    A key that is equal to the text is always found, and comes first.
+    A key equal to the text is always found, and comes first.
     """
     keys = placement.learner.lanes.lane_of_key
     looked = list(islice(keys, MOST_LOOKED))
@@ -279,7 +282,7 @@ async def find_keys(placement: Placement, text: str) -> KeyMatches:
 
 
 def _find_matches(keys: Sequence[str], text: str) -> list[str]:
-    """Return up to 20 keys that contain a text, ignoring case, without the key that is equal to it."""
+    """Return up to 20 keys that contain a text, ignoring case, except the key equal to the text."""
     folded_text = text.casefold()
     matches = (key for key in keys if folded_text in key.casefold() and key != text)
     return list(islice(matches, MOST_FOUND))
@@ -292,9 +295,9 @@ def merge_busiest(parts: Iterable[Sequence[KeyFacts]]) -> list[KeyFacts]:
 
 
 def merge_matches(parts: Sequence[KeyMatches]) -> KeyMatches:
-    """Merge results of a key search in all shards: distinct keys in the shards' order, an exact match first.
+    """Merge the results of a key search in all shards; numbers of searched keys are added.
 
-    Numbers of searched keys are added; at most 20 keys remain, the key that is equal to the text first.
+    At most 20 distinct keys remain, in the order of the shards, a key equal to the text first.
     """
     text = parts[0].text
     keys = dict.fromkeys(key for part in parts for key in part.keys)
@@ -351,9 +354,9 @@ class ReplicaFiles:
         self.fresh: dict[str, ReplicaFile] = {}
 
     async def get_file(self, name: str, seq: int) -> ReplicaFile:
-        """Return the learner's file of a placement: one that is up to date or recent, or a new one.
+        """Return a placement's learner as a file: one that is up to date or recent, or a new one.
 
-        Callers that arrive while a file is made get the same file.
+        Callers that arrive while a file is being made get the same file.
 
         Parameters
         ----------
@@ -393,7 +396,7 @@ class ReplicaFiles:
     async def _make(self, name: str) -> ReplicaFile:
         """Copy a placement's learner between two groups, and return the copy as a file.
 
-        A large file is stored in ``fresh`` for :data:`KEPT_SECONDS`.
+        A large file is kept in ``fresh`` for :data:`KEPT_SECONDS`, for later requests.
         """
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
         workspace = make_workspace(self._engine.placement(name))
@@ -402,9 +405,9 @@ class ReplicaFiles:
         async def copy() -> None:
             """Copy the placement's learner while it is frozen; add it to ``copies`` with the last row."""
             # The placement may have been replaced meanwhile.
-            of = self._engine.placement(name)
+            target = self._engine.placement(name)
             copies.append(
-                await self._writer.read_frozen(lambda seq, _: (of, seq, copy_learner(of, workspace)))
+                await self._writer.read_frozen(lambda seq, _: (target, seq, copy_learner(target, workspace)))
             )
 
         await self._writer.run_between_groups(copy)
@@ -413,7 +416,7 @@ class ReplicaFiles:
         self._sent[name].append(ref(file))
         if file.size >= LARGE:
             self.fresh[name] = file
-            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._age, name, file)
+            asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop_fresh, name, file)
         return file
 
     def _end_task(self, name: str, task: asyncio.Task[ReplicaFile]) -> None:
@@ -422,7 +425,7 @@ class ReplicaFiles:
         # Mark the error as retrieved: the caller raises it, unless the caller was cancelled.
         _ = task.cancelled() or task.exception()
 
-    def _age(self, name: str, file: ReplicaFile) -> None:
-        """Remove a file from ``fresh``, unless another one has taken its place."""
+    def _drop_fresh(self, name: str, file: ReplicaFile) -> None:
+        """Remove a file from ``fresh``, unless a newer one has taken its place."""
         if self.fresh.get(name) is file:
             del self.fresh[name]

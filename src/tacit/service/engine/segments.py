@@ -103,9 +103,9 @@ class _SegmentReport:
         return beliefs
 
     def build(self) -> ForWhom:
-        """Return the report: for all users and for each segment, the shown arms and their believed rewards.
+        """Return the report: arms shown to all users and to each segment, with their believed rewards.
 
-        Fields are in order of how much they matter; only the first 12 have segments.
+        Fields are in descending order of their effect; only the first 12 have segments.
         """
         effects = sorted(self._effects, key=lambda effect: -(effect.matters or 0.0))
         most, open_values = effects[:MOST_FIELDS], self._sample.open_values
@@ -117,12 +117,12 @@ class _SegmentReport:
         if self._believes:
             averages = np.array([self._contexts[which].mean(axis=0) for which in masks])
             bands = map(Bands._make, zip(*compute_bands(self._get_beliefs(averages)), strict=True))
-        arms = self._arms(next(bands), most)
+        arms = self._list_arms(next(bands), most)
         entries = [
             FieldForWhom(
                 effect.field.name,
                 effect.matters,
-                [self._segment(value, which, effect, next(bands)) for value, which in field_segments],
+                [self._make_segment(value, which, effect, next(bands)) for value, which in field_segments],
             )
             for effect, field_segments in zip(effects, segments, strict=True)
         ]
@@ -134,15 +134,18 @@ class _SegmentReport:
             verdict, len(self._rows), since, until, *model, arms, entries, None, sample.scale.named
         )
 
-    def _arms(self, bands: Bands | None, most: Sequence[FieldEffect]) -> list[ArmForAll]:
-        """Return the 50 most shown arms for all users, with counts, beliefs and the effects of ``most``."""
+    def _list_arms(self, bands: Bands | None, most: Sequence[FieldEffect]) -> list[ArmForAll]:
+        """Return the 50 most shown arms of all users, with their counts and beliefs, and effects of fields.
+
+        ``bands`` are the beliefs, ``most`` the effects to report.
+        """
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
         return [
             ArmForAll(
                 arm,
                 count,
-                *self._ends(bands, arm),
+                *self._get_band(bands, arm),
                 {
                     effect.field.name: float(effect.added[:, self._arm_indices[arm]].std())
                     for effect in most
@@ -152,34 +155,42 @@ class _SegmentReport:
             for arm, count in counts.most_common(MOST_ARMS)
         ]
 
-    def _segment(self, value: str, which: Booleans, effect: FieldEffect, bands: Bands | None) -> UserSegment:
+    def _make_segment(
+        self, name: str, mask: Booleans, effect: FieldEffect, bands: Bands | None
+    ) -> UserSegment:
         """Return one segment: its number of decisions, and its 10 most shown arms with their beliefs.
 
-        ``effect`` is that of the segment's field, and ``which`` the mask of its decisions.
+        ``effect`` is the effect of the segment's field, and ``mask`` the mask of the segment's decisions.
         """
-        counts = Counter(self._rows[i].arm for i in np.flatnonzero(which).tolist())
+        counts = Counter(self._rows[i].arm for i in np.flatnonzero(mask).tolist())
         arms = [
-            ArmForThem(arm, count, *self._ends(bands, arm), self._adds(effect, which, arm))
+            ArmForThem(arm, count, *self._get_band(bands, arm), self._get_log_odds(effect, mask, arm))
             for arm, count in counts.most_common(MOST_IN_SEGMENT)
         ]
-        return UserSegment(value, int(which.sum()), arms)
+        return UserSegment(name, int(mask.sum()), arms)
 
-    def _adds(self, effect: FieldEffect, which: Booleans, arm: Any) -> float | None:
-        """Return the mean log-odds that a field adds to an arm in a segment; None without beliefs."""
+    def _get_log_odds(self, effect: FieldEffect, which: Booleans, arm: Any) -> float | None:
+        """Return the mean log-odds that a field adds to an arm in a segment.
+
+        None if the policy has no beliefs.
+        """
         if effect.added is None or arm not in self._arm_indices:
             return None
         return float(effect.added[which, self._arm_indices[arm]].mean())
 
-    def _ends(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
-        """Return mean and interval of an arm's believed reward, in the metric's unit; None if unknown."""
+    def _get_band(self, bands: Bands | None, arm: Any) -> tuple[float | None, float | None, float | None]:
+        """Return mean, low and high end of an arm's believed reward, in its unit.
+
+        None for each if unknown.
+        """
         if bands is None or arm not in self._arm_indices:
             return None, None, None
-        mean, low, high = (self._sample.scale.amount(values[self._arm_indices[arm]]) for values in bands)
+        mean, low, high = (self._sample.scale.convert(values[self._arm_indices[arm]]) for values in bands)
         return mean, low, high
 
 
 def describe_effect(decisions: int, says_nothing: float | None, fields: Sequence[FieldForWhom]) -> str:
-    """Return a sentence that says whether the context matters, and which of its fields matter most.
+    """Return a sentence that says whether the context matters for what is shown, and which fields do most.
 
     ``says_nothing`` is the weight of the hypothesis that contexts hardly matter; ``fields`` are in descending
     order of ``matters``.
@@ -212,7 +223,7 @@ def describe_effect(decisions: int, says_nothing: float | None, fields: Sequence
 
 
 def _join_names(names: Sequence[str]) -> str:
-    """Join names for a sentence; of more than four, the first three."""
+    """Join names with commas and "and"; of more than four, only the first three are named."""
     if len(names) > 4:
         return f"{', '.join(names[:3])} and {len(names) - 3} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
@@ -229,14 +240,14 @@ REUSE_SECONDS, REUSE_FACTOR = 2.0, 10.0
 
 
 def reads_user_contexts(policy: Policy) -> bool:
-    """True if a policy learns from contexts that describe users, and not only from signals of shifts."""
+    """True if a policy learns from contexts that describe users, not only from signals of shifts."""
     return bool(policy.context_dim) and (hasattr(policy, "beliefs_in") or any(policy.feature_dims))
 
 
 def select_shard_report(reports: Sequence[ForWhom]) -> ForWhom:
-    """Return the report of the shard with the most decisions, since each shard has its own model.
+    """Return the report of the shard with the most decisions, because each shard has a model of its own.
 
-    With several shards, its verdict and ``shard`` name the shard.
+    With several shards, its verdict and its field ``shard`` name the shard.
 
     Parameters
     ----------
@@ -267,7 +278,7 @@ class SegmentReports:
         self._lock = asyncio.Lock()
 
     async def report(self, name: str, limit: int = LATEST) -> ForWhom:
-        """Return the segment report of a placement: a cached one, or a new one, which is then cached.
+        """Return the segment report of a placement, made from its latest decisions, or cached for a while.
 
         Parameters
         ----------
@@ -289,15 +300,15 @@ class SegmentReports:
             now = monotonic()
             self._cache = {key: cached for key, cached in self._cache.items() if now < cached[0]}
             if (name, limit) not in self._cache:
-                rows = await self._latest(placement, self._end(), limit)
+                rows = await self._read_latest(placement, self._end(), limit)
                 begun, sample = monotonic(), take_sample(placement, rows)
                 report = await asyncio.to_thread(lambda: _SegmentReport(sample).build())
                 until = monotonic() + max(REUSE_SECONDS, REUSE_FACTOR * (monotonic() - begun))
                 self._cache[name, limit] = until, report
             return self._cache[name, limit][1]
 
-    async def _latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
-        """Return up to ``limit`` latest decisions of the placement's policy with contexts, in order.
+    async def _read_latest(self, placement: Placement, end: int, limit: int) -> list[DecisionRow]:
+        """Return up to ``limit`` latest decisions by the placement's policy that have contexts, in order.
 
         Reads the log backwards from row ``end``, at most 20,000 rows.
         """
@@ -312,7 +323,7 @@ class SegmentReports:
 
 
 def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard[DecisionRow]:
-    """True if a row up to ``end`` is a decision by the placement's policy with a context."""
+    """True if a row, up to row ``end``, is a decision with a context that the placement's policy made."""
     return (
         isinstance(row, DecisionRow)
         and row.seq <= end
@@ -324,9 +335,9 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
 
 
 def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
-    """Return decisions with a copy of the learned state, for another thread.
+    """Return decisions and a copy of the learned state, to be read by another thread.
 
-    If each key has its own models, only the decisions and the state of the busiest key.
+    If each key has its own models, only the busiest key's decisions and state are taken.
     """
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:

@@ -67,7 +67,10 @@ class Service(Protocol):
         """Return the health of each shard; an empty list without shards."""
 
     def sharing_seconds(self, placement: str) -> float | None:
-        """Return the age of the oldest sums that shards of a placement have of each other, in seconds."""
+        """Return the age in seconds of the oldest sums that a placement's shards have of each other.
+
+        None if the placement's learning is not shared.
+        """
 
     # Reads and changes that may wait.
 
@@ -149,7 +152,7 @@ class Service(Protocol):
 
 
 class Verbs:
-    """Methods for one decision and one piece of feedback, for every service."""
+    """Methods for one decision or one piece of feedback, by a service's methods for many."""
 
     def placement(self: Service, name: str) -> Placement:
         """Return a placement by its name.
@@ -257,24 +260,24 @@ class Verbs:
         Unavailable
             If the feedback could not be made durable.
         """
-        return await _one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
+        return await _record_one(self, placement, FeedbackRequest(decision, REWARD, reward, id))
 
     async def record_examination(self: Service, placement: str, decision: str, id: str | None = None) -> str:
         """Record that a user looked at the arms of a decision; return the outcome once it is durable.
 
         Parameters and errors are those of :meth:`feedback`, without a reward.
         """
-        return await _one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
+        return await _record_one(self, placement, FeedbackRequest(decision, EXAMINED, None, id))
 
     async def activate(self: Service, placement: str, decision: str, id: str | None = None) -> str:
         """Activate a deferred decision, so that it counts; return the outcome once it is durable.
 
         Parameters and errors are those of :meth:`feedback`, without a reward.
         """
-        return await _one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
+        return await _record_one(self, placement, FeedbackRequest(decision, ACTIVATE, None, id))
 
 
-async def _one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
+async def _record_one(service: Service, placement: str, feedback: FeedbackRequest) -> str:
     """Record one piece of feedback by ``record_many``; return its outcome, or raise its error."""
     (outcome,) = await service.record_many(placement, [feedback])
     if isinstance(outcome, TacitError):

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from tacit.errors import ConfigError
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
-from tacit.service.engine.fold import new_spec, with_stored_policy
+from tacit.service.engine.fold import to_spec, with_stored_policy
 from tacit.service.errors import Fenced, NoStore, StoreError
 from tacit.service.log.postgres import NEXT_EPOCH, VERSION, PostgresStore, lock_number
 from tacit.service.log.sql import check_version
@@ -49,7 +49,7 @@ class FencedStore(PostgresStore):
     """
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        """Take ownership: increment the epoch and end the connections of the previous owner, then lock."""
+        """Take ownership: end the connections of the previous owner, increment the epoch, then lock."""
         has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
         if has_owner and not self.epoch:
             check_version(self.location, self.select_one(connection, "SELECT version FROM store"), VERSION)
@@ -86,7 +86,7 @@ class Layout(NamedTuple):
 
 
 def read_layout(store: PostgresStore) -> Layout | None:
-    """Return the latest layout; None if the log is that of a single server."""
+    """Return the latest layout; None if the log belongs to a single server."""
     with store.reading() as connection:
         if connection.execute("SELECT to_regclass('shards')").fetchone() == (None,):
             return None
@@ -161,7 +161,7 @@ def ensure_layout(store: PostgresStore, shards: int | None, default: int) -> Lay
 
 
 def add_stored_seeds(store: PostgresStore, config: Config, new_seed: Callable[[], int]) -> Config:
-    """Return the configuration with the stored policies and seeds, which all shards share.
+    """Return the configuration with the stored policy and seed of each placement, which all shards share.
 
     New placements are created in the store, with their configured seed or one from ``new_seed``.
 
@@ -180,13 +180,13 @@ def add_stored_seeds(store: PostgresStore, config: Config, new_seed: Callable[[]
 def _with_stored_policy(
     store: PostgresStore, name: str, config: PlacementConfig, new_seed: int
 ) -> PlacementConfig:
-    """Return a placement's configuration with its stored policy and seed; create a new placement."""
-    stored = store.placement(name, new_spec(config.policy), new_seed if config.seed is None else config.seed)
+    """Return a placement's configuration with its stored policy and seed; create it in the store if new."""
+    stored = store.placement(name, to_spec(config.policy), new_seed if config.seed is None else config.seed)
     return with_stored_policy(name, config, stored)
 
 
 def check_starts(config: Config) -> None:
-    """Check that shards can serve the placements of a configuration.
+    """Check that no placement of a configuration has a setting that shards cannot serve.
 
     Raises
     ------
@@ -255,20 +255,23 @@ class ReadStore(PostgresStore):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """Context manager that yields the connection; all reads see one moment, until :meth:`renew`."""
+        """In a ``with`` block: yield the connection.
+
+        All reads see the log at one moment, until :meth:`renew`.
+        """
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """Raise StoreError: the store is read-only."""
+        """Raise StoreError, because the store is read-only."""
         raise StoreError(f"{self.location} is open for reading only")
         yield
 
     def end(self) -> End:
         """Return the number and the time of the last row that this view sees."""
         with self.reading() as connection:
-            return self._last(connection)
+            return self._select_end(connection)
 
     def renew(self) -> None:
         """End the read transaction, so that the next read sees the current log."""

@@ -41,7 +41,7 @@ _Call = tuple["asyncio.Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
 
 class Worker:
-    """A thread that runs blocking calls for an event loop, that of its first call.
+    """A thread that runs blocking calls for the event loop of the first call.
 
     Parameters
     ----------
@@ -111,7 +111,10 @@ class Worker:
             del call, done, function, arguments, outcome
 
     def _settle(self, done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: Any) -> None:
-        """Count a call as finished, and set its future's result or error, unless the future is done."""
+        """Count a call as finished.
+
+        Set its future's result or error, unless the future is done (cancelled).
+        """
         self.calls -= 1
         if not done.done():
             settle(outcome)
@@ -133,7 +136,9 @@ ROWS = 1000
 
 
 def check_clock(config: Config, last: int, wall: int) -> int:
-    """Return how far the wall clock is ahead of the log, in microseconds; 0 if a pause can explain it.
+    """Check that the wall clock is plausible, before old rows are dropped by it; return how far it is ahead.
+
+    In microseconds ahead of the log's last row; 0 if a pause of the service can explain the difference.
 
     Parameters
     ----------
@@ -185,11 +190,11 @@ class Retention:
         self._dropped_before: dict[int, int] = {}
 
     def due(self, now: int) -> bool:
-        """True if it is time to search for old rows, and drops are not on hold."""
+        """True if the next search for old rows is due, and drops are not on hold."""
         return now >= max(self.next, self._held)
 
     def hold(self, now: int) -> None:
-        """Drop nothing for an hour, since the clock has jumped and may be set back."""
+        """Drop nothing for an hour from ``now`` on, because the clock has jumped and may be set back."""
         self._held = now + HOLD_TIME
 
     def step(
@@ -197,8 +202,9 @@ class Retention:
     ) -> Placement | None:
         """Drop up to 1000 old decisions with their feedback, or return a placement that needs a base first.
 
-        With an archive, the rows are written there before. If no decisions are left, old ticks are dropped.
-        Sets ``busy`` and ``next``; after the last drop of a placement, the store overwrites the dropped data.
+        The rows are written to the archive before, if there is one. If no decisions are left to drop, old
+        ticks are dropped. Sets ``busy`` and ``next``. After the last drop of a placement, the store
+        overwrites the dropped data.
 
         Parameters
         ----------
@@ -245,7 +251,7 @@ class Retention:
         return None
 
     def allow_drops(self, placement: Placement, before: int) -> None:
-        """Allow the rows of a placement before row ``before``, which its base now includes, to be dropped.
+        """Allow rows of a placement before row ``before`` to be dropped, because its base includes them now.
 
         The next step is due at once.
         """
@@ -267,9 +273,9 @@ class Retention:
         drop_rows(self._store, old)
 
     def _drop_ticks(self) -> None:
-        """Drop old ticks, the change events of all placements, up to the earliest base.
+        """Drop old ticks, which belong to all placements, up to the earliest base.
 
-        Does nothing if a placement has no base.
+        Nothing if a base is missing.
         """
         store = self._store
         bases = [store.snapshots.find_base_end(stored.id) for stored in store.placements().values()]
@@ -326,11 +332,14 @@ class Upkeep:
         self._writing: asyncio.Task[None] | None = None
 
     def hold_drops(self) -> None:
-        """Drop nothing for an hour, as after a jump of the clock or a start with a confirmed clock."""
+        """Drop nothing for an hour: the clock has jumped, or was confirmed at the start."""
         self._retention.hold(self._pending.time.get_earlier_time())
 
     def watch_clock(self) -> None:
-        """If the wall clock was set, log a warning and drop nothing for an hour; the log's time continues."""
+        """Log a warning if the wall clock was set since the last call, and drop nothing for an hour.
+
+        The log's time continues as before.
+        """
         ahead = self._pending.time.wall_ahead
         if abs(ahead - self._ahead) > JUMP:
             logger.warning(
@@ -343,7 +352,7 @@ class Upkeep:
 
     @property
     def due(self) -> bool:
-        """True if :meth:`step` can drop more rows now, and no snapshot is being written."""
+        """True if :meth:`step` can drop more old rows now: no snapshot is being written."""
         return self._retention.busy and self._writing is None
 
     @property
@@ -358,9 +367,9 @@ class Upkeep:
         return not self._pending.waiting and self._writing is None
 
     async def step(self, archive: str | None) -> None:
-        """Begin to write the most overdue snapshot, or drop some old rows; do nothing while rows are pending.
+        """Begin to write the most overdue snapshot, or drop some old rows; nothing while rows are pending.
 
-        Marks placements without a due snapshot as untouched.
+        Placements whose snapshot is not due leave ``touched``.
 
         Parameters
         ----------
@@ -372,8 +381,8 @@ class Upkeep:
         due = [p for p in touched if p is not None and p.counts.since_snapshot >= p.snapshot_after]
         pending.touched = {p.name for p in due} if due else set()
         if due and self._idle:
-            neediest = max(due, key=lambda p: p.counts.since_snapshot / p.snapshot_after)
-            await self._begin(neediest, self._save_snapshot)
+            most_overdue = max(due, key=lambda p: p.counts.since_snapshot / p.snapshot_after)
+            await self._begin(most_overdue, self._save_snapshot)
         # The time of the last group, which is not later than the current time, is precise enough here.
         if pending.time.last >= self._retention.next and self._idle:
             await self._drop_old(archive)
@@ -394,34 +403,33 @@ class Upkeep:
     async def _begin(
         self, placement: Placement, save: Callable[[Placement, Workspaces], Awaitable[None]]
     ) -> None:
-        """Call ``save`` for a placement now, or in a task after the memory for a large copy is touched."""
-        rooms = make_workspaces(placement)
-        if rooms is None:
+        """Call ``save`` for a placement; if its copy is large, in a task, after its memory was touched."""
+        workspaces = make_workspaces(placement)
+        if workspaces is None:
             await save(placement, None)
         else:
-            self._writing = asyncio.create_task(self._touch_and_save(rooms, placement, save))
+            self._writing = asyncio.create_task(self._touch_and_save(workspaces, placement, save))
 
     async def _touch_and_save(
         self,
-        rooms: Mapping[str, CopyBuffer],
+        workspaces: Mapping[str, CopyBuffer],
         placement: Placement,
         save: Callable[[Placement, Workspaces], Awaitable[None]],
     ) -> None:
         """Touch the memory for a copy in steps, then save the placement between two groups.
 
-        Does nothing if the placement was replaced or the service is stopping. Other errors are logged as
-        warnings.
+        Nothing is saved if the placement was replaced meanwhile or the service is stopping. Other errors are
+        logged as warnings.
         """
 
         async def begin() -> None:
             """Save the placement, unless it was replaced meanwhile."""
-            # The placement may have been replaced meanwhile.
             if self._pending.placements.get(placement.name) is placement:
-                await save(placement, rooms)
+                await save(placement, workspaces)
 
         try:
-            for room in rooms.values():
-                await self._run_steps(room.touch_pages())
+            for workspace in workspaces.values():
+                await self._run_steps(workspace.touch_pages())
             await self._between_groups(begin)
         except NotDurable:
             # The service is stopping, and saves all placements at the end.
@@ -491,9 +499,10 @@ class Upkeep:
             self._writing = None
 
     async def _drop_old(self, archive: str | None) -> None:
-        """Drop some rows past their placement's retention, or begin to write the base that is needed first.
+        """Drop some rows past their placement's retention, or begin to write a base that is needed before.
 
-        Does nothing if no search is due; logs a warning if the store fails. Spared placements are left out.
+        Nothing if no search is due. If the store fails, a warning is logged. Placements in ``spared`` are
+        left out.
         """
         now = self._pending.time.get_earlier_time()
         if not self._retention.due(now):
@@ -502,11 +511,11 @@ class Upkeep:
         placements = [by_name[name] for name in by_name if name not in self.spared]
         try:
             with self._pending.freeze():
-                needy = await self._worker.do(
+                placement = await self._worker.do(
                     self._retention.step, placements, self._pending.seq, now, archive
                 )
         except TacitError as error:
             logger.warning("old rows could not be dropped: %s", error)
             return
-        if needy is not None:
-            await self._begin(needy, self._save_base)
+        if placement is not None:
+            await self._begin(placement, self._save_base)

@@ -68,12 +68,12 @@ class DuelLog:
 
     @property
     def open(self) -> int:
-        """Number of decisions that are not counted yet."""
+        """Number of decisions that are not counted yet, because their windows may be open."""
         return len(self._waiting)
 
     @property
     def closes(self) -> int | None:
-        """Return the time by which all open decisions will be counted, in microseconds; None without any."""
+        """Time by which all open decisions will be counted, in microseconds; None without any."""
         return max((end for _, end in self._waiting), default=None)
 
     def add_rows(self, events: Sequence[Event]) -> None:
@@ -83,22 +83,22 @@ class DuelLog:
         counted. Updates ``seq``, ``time``, ``since`` and ``beyond``.
         """
         for rows in split_into_blocks(events):
-            self._close(self._windows.advance(rows.column("time")[0]))
+            self._store_closed(self._windows.advance(rows.column("time")[0]))
             if rows.column("placement")[0] != self._id:
                 continue
             if rows.kind is DecisionRow:
                 self._windows.open_windows(rows)
-                self._wait(rows)
+                self._queue_decisions(rows)
             elif rows.kind is FeedbackRow:
                 for part in split_distinct(rows, "decision"):
                     for rewards in self._windows.apply_feedback(part)[1]:
-                        self._close(rewards)
+                        self._store_closed(rewards)
         if events:
             self.seq, self.time = events[-1].seq, events[-1].time
-        self._count()
+        self._count_closed()
 
     def report(self, confidence: float, false_share: float) -> InterleavedReport | None:
-        """Return the report on all counted searches, or None before two rankers have dueled.
+        """Return the report on all counted searches; None as long as no two rankers have dueled.
 
         Raises
         ------
@@ -110,8 +110,8 @@ class DuelLog:
             return None
         return InterleavedReport(sums, confidence, false_share)
 
-    def _wait(self, rows: Any) -> None:
-        """Queue decisions to be counted, each with its latest closing time; set ``since`` if it is None."""
+    def _queue_decisions(self, rows: Any) -> None:
+        """Queue decisions to be counted, each with its latest closing time; set ``since`` at the first."""
         if self.since is None:
             self.since = rows.column("time")[0]
         for seq, time, deferred in zip(
@@ -120,16 +120,16 @@ class DuelLog:
             longest = self._rule.window + (self._rule.activation if deferred else 0)
             self._waiting.append((seq, time + longest))
 
-    def _close(self, rewards: TrainingBatch) -> None:
-        """Store the searches of closed windows, by sequence number of the decision, for :meth:`_count`."""
-        rows = self._windows.open.rows(rewards.entries)
+    def _store_closed(self, rewards: TrainingBatch) -> None:
+        """Store closed windows as searches, by sequence number of the decision, until they are counted."""
+        rows = self._windows.open.get_rows(rewards.entries)
         for row, feedback in zip(rows, rewards.values, strict=True):
-            self._closed[row.seq] = self._search(row, feedback)
+            self._closed[row.seq] = self._make_search(row, feedback)
 
-    def _search(self, row: DecisionRow, feedback: Any) -> Search | None:
+    def _make_search(self, row: DecisionRow, feedback: Any) -> Search | None:
         """Return a decision and its feedback as a search.
 
-        None for a decision of the control group, or if the search is invalid.
+        None for the control group and for invalid searches.
         """
         if row.control:
             return None
@@ -141,10 +141,10 @@ class DuelLog:
         segments = {name: duel[name] for name in self._values if name in duel}
         return search._replace(unit=duel["user"] or search.unit, segments=segments)
 
-    def _count(self) -> None:
+    def _count_closed(self) -> None:
         """Add closed searches to the sums in the order of decisions, up to the first that may still be open.
 
-        Counted decisions are removed from the queue.
+        Counted decisions leave the queue.
         """
         while self._waiting:
             seq, end = self._waiting[0]
@@ -157,10 +157,9 @@ class DuelLog:
                 self._fold.add(search._replace(segments=self._select_segments(search)))
 
     def _select_segments(self, search: Search) -> dict[str, str]:
-        """Return the segments of a search whose values are counted separately, as names and values.
+        """Return the segments of a search, by name, whose values are counted separately.
 
-        Registers new values up to :data:`MOST_VALUES` for each segment; other values are counted in
-        ``beyond``.
+        The first :data:`MOST_VALUES` values of a segment are; others are counted in ``beyond``.
         """
         segments = {}
         for name, value in search.segments.items():
@@ -239,10 +238,10 @@ class Verdicts:
     async def read(
         self, name: str, confidence: float, false_share: float, patience: float = PATIENCE
     ) -> ReadVerdict:
-        """Return the verdict on the rankers of a placement, on the rows of the log that were read so far.
+        """Return the verdict on the rankers of a placement, from the rows of the log read so far.
 
-        Starts to read the log to its end in the background, unless that is running, and waits for it up to
-        ``patience`` seconds. If it is not finished by then, ``whole`` of the result is False.
+        A task reads the log to its end in the background; the call starts it unless it is running, and waits
+        for it up to ``patience`` seconds. If it has not finished by then, ``whole`` of the result is False.
 
         Parameters
         ----------
@@ -267,7 +266,7 @@ class Verdicts:
             raise InvalidValue("false_share", false_share, "give a number above 0, up to 1")
         placement = self._engine.placement(name)
         reading = self._logs.get(name)
-        if reading is None or reading.settings != _fold_settings(placement):
+        if reading is None or reading.settings != _read_fold_settings(placement):
             reading = self._logs[name] = _Reading(placement)
         if reading.task is None or reading.task.done():
             reading.task = asyncio.create_task(self._read(name, reading))
@@ -281,14 +280,14 @@ class Verdicts:
             return await asyncio.to_thread(reading.verdict, confidence, false_share)
 
     def forget_sums(self) -> None:
-        """Forget the sums of all placements, so that their logs are read from the beginning again.
+        """Drop the sums of all placements, so that their logs are read from the beginning again.
 
-        To be called after old rows have changed.
+        Call it after old rows have changed.
         """
         self._logs.clear()
 
     async def _read(self, name: str, reading: _Reading) -> None:
-        """Read a log to its end and add its rows to the sums of ``reading``, with pauses for decisions.
+        """Read a log to its end and add its rows to the sums of ``reading``, with pauses for other requests.
 
         Only one log is read at a time. Sets ``reading.whole`` to False, and to True at the end.
         """
@@ -306,10 +305,10 @@ class Verdicts:
 
 
 class _Reading:
-    """The log of one placement as far as it is read, with its cached verdicts."""
+    """Sums over the log of one placement, as far as it is read, and its cached verdicts."""
 
     def __init__(self, placement: Any) -> None:
-        self.settings, self.log = _fold_settings(placement), DuelLog(placement)
+        self.settings, self.log = _read_fold_settings(placement), DuelLog(placement)
         self.busy, self.whole = asyncio.Lock(), False
         self.task: asyncio.Task[None] | None = None
         self._cache: dict[tuple[float, float], ReadVerdict] = {}
@@ -320,7 +319,7 @@ class _Reading:
         self._cache.clear()
 
     def verdict(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Return the verdict on the rows read so far, from the cache if possible; a new one is cached.
+        """Return the verdict on the rows read so far, and cache it until more rows are read.
 
         Its text is :data:`NOT_READ` if there is no report yet and the log was not read to its end.
         """
@@ -335,9 +334,11 @@ class _Reading:
         return result._replace(whole=self.whole)
 
     def _compute(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Return the verdict on the rows read so far, ``whole`` False; without duels its report is None.
+        """Compute the verdict on the rows read so far, with ``whole`` False.
 
-        While decisions are open, an early verdict says when their windows close.
+        Without duels its report is None.
+
+        If it is early and decisions are open, its text says when their windows close.
         """
         log = self.log
         report = log.report(confidence, false_share)
@@ -349,6 +350,6 @@ class _Reading:
         return ReadVerdict(verdict, table, log.since, log.time, log.open, False, dict(log.beyond))
 
 
-def _fold_settings(placement: Any) -> Any:
-    """Return the placement's number, rule and options, on which the sums depend besides the log."""
+def _read_fold_settings(placement: Any) -> Any:
+    """Return the settings of a placement on which the sums depend: its number, rule and options."""
     return placement.id, placement.config.rule, placement.config.options

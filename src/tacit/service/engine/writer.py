@@ -2,8 +2,8 @@
 
 All changes of placements go through the writer, one group after the other. One iteration of the loop:
 
-1. wait until requests arrive, a window closes, or a failed store is to be tried again (``_wait``);
-2. the waiting requests form a group, of at most 1024 requests or 2²⁰ numbers of candidates (``_next_group``);
+1. wait until requests arrive, a window closes, or a failed store is to be tried again (``_wait_for_work``);
+2. the waiting requests form a group, of at most 1024 requests or 2²⁰ numbers of candidates (``_take_group``);
 3. the group is applied in memory, and its rows become pending (:mod:`tacit.service.engine.group`);
 4. the rows are appended in one commit, by the store's thread or, if that is faster, in the event loop's
    (``_append``);
@@ -66,7 +66,7 @@ class Commits:
         self._recent: deque[list[int]] = deque()
 
     def record_commit(self, rows: int, seconds: float, now: int) -> None:
-        """Record a commit: store it as the last one, add its rows to the rate, and call ``on_commit``.
+        """Record a commit as the last one, add its rows to the rate, and call ``on_commit``.
 
         Parameters
         ----------
@@ -87,8 +87,11 @@ class Commits:
         while self._recent[0][0] <= second - RATE_SECONDS:
             self._recent.popleft()
 
-    def rate(self, now: int) -> float:
-        """Return the number of committed rows per second, over the last 10 seconds."""
+    def compute_rate(self, now: int) -> float:
+        """Return the number of committed rows per second, over the last 10 seconds.
+
+        ``now`` is in microseconds.
+        """
         since = now // 1_000_000 - RATE_SECONDS
         return sum(rows for second, rows in self._recent if second > since) / RATE_SECONDS
 
@@ -205,14 +208,15 @@ class Writer:
         self.upkeep = Upkeep(store, self.worker, pending, self.wake, self.run_between_groups)
 
     def start(self) -> None:
-        """Start the tasks that serve groups of requests and check the store every second."""
+        """Start the tasks that serve groups of requests, and check the store and the clock every second."""
         self._serving = asyncio.create_task(self._serve_groups())
         self._watching = asyncio.create_task(self._watch())
 
     async def stop(self) -> None:
         """Refuse new requests, serve the waiting ones, write snapshots, and end the tasks and the thread.
 
-        Waiting steps get NotDurable as error. Rows that a failed store could not write are logged as lost.
+        Waiting steps get NotDurable as their error. If the store fails, rows that could not be written are
+        logged as lost.
         """
         self.stopping = True
         self.wake()
@@ -242,8 +246,7 @@ class Writer:
     async def ask(self, request: Request) -> Any:
         """Queue a request, and return its result once it is durable, or raise its error.
 
-        For a buffered placement, the result is returned before it is durable. Raises NotDurable as
-        :meth:`begin`.
+        For a buffered placement, the result is returned before it is durable.
         """
         reply = asyncio.get_running_loop().create_future()
         self.begin(request, reply)
@@ -252,7 +255,7 @@ class Writer:
     def begin(self, request: Request, reply: Waiter) -> None:
         """Queue a request for the next group, without waiting; its result or error is set in ``reply``.
 
-        A request to a buffered placement is served at once if all decisions that it names are in memory.
+        A request to a buffered placement is applied at once if all decisions that it names are in memory.
 
         Raises
         ------
@@ -275,7 +278,7 @@ class Writer:
     # Steps between groups, and calls of the store --------------------------------------------
 
     async def run_between_groups(self, step: _Step) -> None:
-        """Queue a step, and wait until it was run between two groups, with no pending rows; raise its error.
+        """Queue a step, and wait until it has run between two groups, without pending rows; raise its error.
 
         Raises
         ------
@@ -290,15 +293,15 @@ class Writer:
         await reply
 
     async def read_frozen(self, read: Callable[[int, int], Result]) -> Result:
-        """Call ``read`` on the store's thread with the last row's number and the time; return its result.
+        """Call ``read`` with the last row's number and the time, on the store's thread; return its result.
 
-        Placements do not change meanwhile. To be called only from steps.
+        No placement changes meanwhile. Only steps between groups may call it.
         """
         with self.pending.freeze():
             return await self.call_store(read, self.pending.seq, self.pending.time.get_time())
 
     async def call_store(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function on the store's thread, outside of groups, and return its result.
+        """Call a function on the store's thread, next to the groups of requests, and return its result.
 
         Raises
         ------
@@ -326,11 +329,11 @@ class Writer:
         """
         pending = self.pending
         while not self.stopping or self._waiting or (pending.waiting and self.failure is None):
-            await self._wait()
+            await self._wait_for_work()
             # Let requests that arrive at the same time join the group; a single request does not wait.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
-            group, began = self._next_group(), clocks.monotonic()
+            group, began = self._take_group(), clocks.monotonic()
             try:
                 group = self._select_ready(group)
                 if self.failure is not None:
@@ -352,8 +355,8 @@ class Writer:
             if idle and not self.stopping:
                 self._arrived.clear()
 
-    def _next_group(self) -> list[_Waiting]:
-        """Take the requests of the next group out of the queue, and return them.
+    def _take_group(self) -> list[_Waiting]:
+        """Remove the requests of the next group from the queue, and return them.
 
         The group ends at 1024 requests, or before the request that exceeds :data:`MOST_NUMBERS`.
         """
@@ -366,8 +369,8 @@ class Writer:
             group.append(waiting.popleft())
         return group
 
-    async def _wait(self) -> None:
-        """Wait until there is work: requests, a window to close, upkeep, or a failed store to try again."""
+    async def _wait_for_work(self) -> None:
+        """Wait until requests or steps arrive, a window closes, upkeep is due, or a store is tried again."""
         timeout: float | None = RETRY_SECONDS
         if self.failure is not None:
             # Pending rows must not make the loop spin while the store fails.
@@ -391,18 +394,18 @@ class Writer:
             if self._alarm.when() <= loop.time() + seconds:
                 return
             self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._ring)
+        self._alarm = loop.call_later(seconds, self._wake_by_alarm)
 
-    def _ring(self) -> None:
-        """Clear the alarm, and wake the loop."""
+    def _wake_by_alarm(self) -> None:
+        """Clear the alarm, which has gone off, and wake the loop."""
         self._alarm = None
         self.wake()
 
     def _select_ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return the requests of a group that still have to be served.
+        """Return the requests of a group that need the store; answer the others.
 
-        Requests to unknown placements get UnknownName as error; requests that memory can answer are served at
-        once.
+        Requests to unknown placements get UnknownName as their error; requests to buffered placements are
+        applied at once if memory has the decisions that they name.
         """
         pending, ready = self.pending, []
         for request, reply in group:
@@ -418,9 +421,11 @@ class Writer:
         return ready
 
     async def _serve(self, group: Sequence[_Waiting]) -> None:
-        """Serve a group and answer its requests; if the store refuses a row, serve the group's halves.
+        """Serve a group and answer its requests.
 
-        So a refused request ends up alone, and only it gets an error.
+        If the store refuses a row, serve each half of the group again.
+
+        In the end the refused request is alone, and only it gets an error.
         """
         # Rows of earlier groups may be pending, too: then the refused row may be one of those.
         alone = len(group) == 1 and not self.pending.waiting
@@ -446,7 +451,7 @@ class Writer:
         """Look up unknown decisions, apply a group, commit its rows, and answer its requests.
 
         Requests to buffered placements are answered before the commit. If applying fails, all placements are
-        marked as broken.
+        marked as broken, and are loaded from the store again.
         """
         pending = self.pending
         requests = [request for request, _ in group]
@@ -469,7 +474,10 @@ class Writer:
             set_reply(reply, result)
 
     async def _commit(self) -> None:
-        """Commit the pending rows and count the commit; if it fails, end it as failed and raise the error."""
+        """Commit the pending rows and record the commit.
+
+        If it fails, its rows are kept or dropped, and it raises.
+        """
         pending = self.pending
         rows = pending.begin_commit()
         with undo_on_error(pending.end_commit, failed=True):
@@ -480,7 +488,7 @@ class Writer:
         pending.end_commit(failed=False)
 
     async def _append(self, rows: Rows, size: int) -> float:
-        """Append rows to the store durably; return the seconds that it took, without the switch of threads.
+        """Append rows to the store durably; return the seconds that this took, without switches of threads.
 
         Small appends to a store in a file run in the event loop's thread, larger ones in the store's thread.
         """
@@ -498,7 +506,7 @@ class Writer:
         return await self.worker.do(_time_call, self._store.append, rows)
 
     async def _run_steps(self) -> None:
-        """Run queued steps until one leaves pending rows; set each step's reply to None or its error."""
+        """Run queued steps until one leaves pending rows; answer each with None or its error."""
         while self._steps and not self.pending.waiting:
             step, reply = self._steps.popleft()
             try:
@@ -511,9 +519,9 @@ class Writer:
     # When the store fails --------------------------------------------------------------------
 
     def _refuse(self, replies: Sequence[Waiter], error: Exception) -> None:
-        """Set NotDurable as the error of all unanswered requests.
+        """Answer all open requests with NotDurable, after an error of their group.
 
-        A failure of the store is logged, and stored in ``failure``.
+        The error is logged and stored in ``failure``, unless it is NotDurable itself.
         """
         if not isinstance(error, NotDurable):
             if str(error) != str(self.failure):
@@ -526,9 +534,9 @@ class Writer:
                 )
 
     async def _heal(self) -> None:
-        """Repair the state after a failure and clear ``failure``; raise NotDurable if it is too early to try.
+        """Repair the state after a failure and clear ``failure``; raise NotDurable if the store fails again.
 
-        At most one attempt per second is made.
+        At most one attempt per second is made; in between NotDurable is raised, too.
         """
         if clocks.monotonic() < self._heal_after:
             raise NotDurable("store: it failed a moment ago")
@@ -537,9 +545,9 @@ class Writer:
         self.failure = None
 
     async def _mend(self) -> None:
-        """Append the rows of answered requests, and load the placements that learned from lost rows again.
+        """Append the rows of answered requests, and load placements again that learned from lost rows.
 
-        Replaces these placements, clears ``broken``, and calls ``on_reload``.
+        These placements are replaced, ``broken`` is cleared, and ``on_reload`` is called.
         """
         pending = self.pending
         pending.begin_commit()
@@ -555,10 +563,9 @@ class Writer:
         self._on_reload()
 
     def _reload_placements(self, rows: Rows, broken: Sequence[str]) -> dict[str, Placement]:
-        """Append the rows that the log lacks, and return the broken placements, loaded from the store again.
+        """Append the rows that the log lacks; return the broken placements, loaded from the store again.
 
-        Without rows, a small commit tests the store. Placements of rows that the store refuses are loaded,
-        too.
+        Without rows, a small commit tests the store. Placements whose rows the store refuses are loaded, too.
         """
         # A commit that seemed to fail may have worked: its rows must not be written twice.
         last = self._store.end().seq
@@ -574,9 +581,9 @@ class Writer:
         return self._load_placements([*broken, *ahead])
 
     def _append_or_split(self, rows: Rows) -> Iterator[Any]:
-        """Append rows in halves until single refused rows are alone; yield the refused rows, which are lost.
+        """Append rows; if the store refuses them, append their halves, until single refused rows are alone.
 
-        Each lost row is logged as an error.
+        Yields the refused rows, which are lost; each is logged as an error.
         """
         try:
             self._store.append(rows)
@@ -606,16 +613,16 @@ class Writer:
 
 
 def _time_call(step: Callable[..., None], *arguments: Any) -> float:
-    """Call a function; return the seconds that it took."""
+    """Call a function, and return the seconds that it took in place of its result."""
     began = clocks.perf_counter()
     step(*arguments)
     return clocks.perf_counter() - began
 
 
 def set_reply(reply: Waiter, result: Any) -> None:
-    """Set a reply's result, or its error if ``result`` is an exception; do nothing if it is done.
+    """Answer a request with a result, or with an error if ``result`` is an exception; nothing if it is done.
 
-    An exception of the reply itself is logged, so that other requests are still answered.
+    An exception that the reply raises is logged, so that other requests are still answered.
     """
     if reply.done():
         return

@@ -35,14 +35,17 @@ from tacit.wire.verbs import Verb
 
 
 def _read_one_by_one(form: Form, placement: Any, requests: Sequence[Any]) -> Sequence[Impression]:
-    """Return the impression of each request, validated by the form's ``read``; errors name its index."""
+    """Validate requests by the form's ``read`` and return their impressions.
+
+    Errors name the request's index.
+    """
     return [
         check_item(f"decisions[{i}]", form.read, (placement, request)) for i, request in enumerate(requests)
     ]
 
 
 def _write_one_by_one(form: Form, placement: Any, rows: Sequence[DecisionRow], durability: Any) -> list[Any]:
-    """Return the answer to each request from its row of the log, by the form's ``write``."""
+    """Return the answer to each request, made from its row of the log by the form's ``write``."""
     return [form.write(placement, row, durability) for row in rows]
 
 
@@ -110,17 +113,17 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Return the arms: their number or names."""
+        """Number or names of the arms."""
         return self.arms
 
     @property
     def learned(self) -> str | None:
-        """Return the name of the metric that is learned; None for the reward itself."""
+        """Name of the metric whose amounts are learned as rewards; None if rewards are sent by themselves."""
         return self.reward
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Return the settings on which the recommended policy depends: contexts and signals."""
+        """Settings on which the recommended policy depends besides arms: contexts, signals, shared sums."""
         return {
             "context_dim": self.context_dim,
             "context": self.context,
@@ -128,22 +131,25 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
             "sums": self.spread,
         }
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, with the arms' minimum shares if given, the secondary policy and options."""
-        policy, second, options = super().parts()
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make the policy, with minimum shares of arms if configured, the secondary policy and options.
+
+        Both policies get an open range of rewards if the learned metric has one.
+        """
+        policy, secondary, options = super().make_parts()
         if self._metric is not None and self._metric.is_open:
-            policy, second = self._with_open_range(policy), second and self._with_open_range(second)
+            policy, secondary = self._with_open_range(policy), secondary and self._with_open_range(secondary)
         if self.at_least:
             policy = MinimumShares(policy, at_least=self.at_least)
-        return policy, second, options
+        return policy, secondary, options
 
     @property
     def _metric(self) -> MetricConfig | None:
-        """Configuration of the learned metric; None without one, or if there is no such metric."""
+        """Configuration of the learned metric; None if none is named, or the named one is not configured."""
         return self.metrics.get(self.reward or "")
 
     def _with_open_range(self, policy: Policy) -> Policy:
-        """Return a policy for rewards without a largest one; raise InvalidValue if it cannot learn them."""
+        """Return a policy for rewards without a largest value; raise InvalidValue if it cannot learn them."""
         try:
             return policy.with_range((0.0, None))
         except InvalidValue as error:
@@ -152,7 +158,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return fields of the attribution rule: default, aggregation, late, and correction in µs."""
+        """Fields of the attribution rule, with the correction window in µs, and the metric's range."""
         return {
             "default": self.default_reward,
             "aggregation": self.aggregation,
@@ -163,16 +169,17 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def _amounts(self) -> dict[str, Any]:
-        """Fields of the rule that follow from the range of the learned metric.
+        """Fields of the attribution rule that follow from the range of the learned metric.
 
-        The reward of silence is that of the amount 0; another one that is given is refused with the rule.
+        Their default is the reward of the amount 0; a configured ``default_reward`` takes its place, and the
+        rule refuses it.
         """
         fields = {} if self._metric is None else self._metric.attribution
         return fields if not self.default_reward else fields | {"default": self.default_reward}
 
 
 def make_example(placement: Placement) -> dict[str, Any]:
-    """Return an example of a decision request, with a context if the policy reads one."""
+    """Return an example of a decision request to a placement, with a context if its policy reads one."""
     policy = placement.config.policy
     if policy.schema:
         return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
@@ -191,10 +198,7 @@ def read_impression(placement: Placement, request: wire.Impression) -> Impressio
 def read_impressions(
     form: Form, placement: Placement, requests: Sequence[wire.Impression]
 ) -> Sequence[Impression]:
-    """Validate many decision requests and convert them to impressions.
-
-    The result is one column if all requests have only a key.
-    """
+    """Validate many decision requests and convert them to impressions; in columns if they have only keys."""
     keys = [request.key for request in requests]
     if list(map(wire.Impression, keys)) == requests:
         # If a key is invalid, reading one by one raises an error that names it.
@@ -211,7 +215,7 @@ _get_answer_columns = attrgetter(*ANSWER_COLUMNS)
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire.Decided:
     """Return the answer to a decision request from its row of the log.
 
-    It has the counterfactual and the signals if there are any.
+    It has counterfactual and signals if the placement has them.
     """
     counterfactual = None if row.would is None else wire.Would(row.would, row.would_propensity)
     signals = None if placement.signals is None else placement.signals.get_signals(row)
@@ -221,9 +225,9 @@ def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wir
 def write_answers(
     form: Form, placement: Placement, rows: Sequence[DecisionRow], durability: Any
 ) -> list[wire.Decided]:
-    """Return the answers to many decision requests, from their rows of the log.
+    """Return the answers to many decision requests from their rows of the log.
 
-    They are built from columns if there are neither counterfactuals nor signals.
+    Without counterfactuals and signals they are made from columns, which is faster.
     """
     if isinstance(rows, Block) and placement.signals is None and not any(rows.column("would")):
         return list(map(wire.Decided, *map(rows.column, ANSWER_COLUMNS), repeat(durability)))
@@ -261,7 +265,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Return the settings on which the recommended policy depends: features of arms and contexts."""
+        """Settings on which the recommended policy depends: features of arms, and contexts."""
         return {
             "relevance_dim": self.relevance_dim,
             "examination_dim": self.examination_dim,
@@ -273,7 +277,7 @@ class FeaturesTable(ArmsTable, forbid_unknown_fields=True, kw_only=True):
 def make_features_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a decision request with features of each arm.
 
-    If the placement has no arms, the example brings three.
+    It has three arms if arms come with requests.
     """
     request, count = make_example(placement), len(placement.arms) or 3
     dims = placement.config.policy.feature_dims

@@ -87,27 +87,29 @@ class DuelsTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Return the names of the rankers."""
+        """Names of the rankers."""
         return self.rankers
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Return the settings on which the recommended policy depends: that it shows duels."""
+        """Settings on which the recommended policy depends: that it shows duels."""
         return {"shows": "duel"}
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, with the rankers' minimum shares if given, the secondary policy and options."""
-        policy, second, options = super().parts()
-        return MinimumDuelShares(policy, at_least=self.at_least) if self.at_least else policy, second, options
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make the policy, with minimum shares of rankers if configured, the secondary policy and options."""
+        policy, secondary, options = super().make_parts()
+        if self.at_least:
+            policy = MinimumDuelShares(policy, at_least=self.at_least)
+        return policy, secondary, options
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return fields of the attribution rule: how several reports of clicks for one list are combined."""
+        """Fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
     @property
     def options(self) -> DuelOptions:
-        """Return the validated method of interleaving, rules for ties and clicks, weights and segments.
+        """Options of duels: interleaving, rules for ties and clicks, weights of actions, and segments.
 
         Raises an error if a segment's name is reserved, a weight is invalid, or scipy is needed and missing.
         """
@@ -142,10 +144,7 @@ def _make_schema(options: DuelOptions) -> Any:
 
 
 def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
-    """Validate a decision request of a search and convert it to an impression.
-
-    Raises an error if it is invalid.
-    """
+    """Validate a decision request of a search and convert it to an impression."""
     optional_fields = None, request.context, request.decision_id, request.deferred
     decision_request = DecisionRequest(
         request.key, *optional_fields, session=request.session, user=request.user
@@ -155,7 +154,7 @@ def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
 
 
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
-    """Return the answer to a search from its row of the log: two rankers and the interleaved list, if any."""
+    """Return the answer to a search from its row of the log: the pair and, if any, the interleaved list."""
     decision = json.loads(row.shown or "")
     fields: dict[str, Any] = {}
     if "interleaved" in decision:
@@ -174,9 +173,9 @@ def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wir
 def make_duel_rows(
     row: DecisionRow, feedback: float | list[int], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
-    """Convert a decision and its feedback to one row of a log of duels.
+    """Convert a decision and its feedback to a list of one row of a log of duels; [] for the control group.
 
-    The result is empty for a decision of the control group.
+    ``name`` and ``policy`` are not used; other kinds of exports need them.
     """
     if row.control:
         return []

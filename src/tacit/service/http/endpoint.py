@@ -63,7 +63,7 @@ class Endpoint:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the handler of a request's route and send its answer; errors of the request become problems.
+        """Answer a request by the handler of its route; errors of the request become problems.
 
         A large answer to a reading request is refused if too many are in transmission.
         """
@@ -80,9 +80,10 @@ class Endpoint:
                 await messages.send_answer(send, answer)
 
     async def _answer_request(self, scope: Scope, receive: Receive) -> Answer:
-        """Read the body, call the route's handler and return its answer, or one that refuses the request.
+        """Read the body, call the route's handler, and return its answer or one that refuses the request.
 
-        Unknown paths, wrong methods, too large bodies and ``TacitError`` of the handler are refused.
+        Refused are unknown paths, wrong methods, too large bodies, and requests for which the handler raises
+        a TacitError.
         """
         routes, refusals = self._path.routes, self._path.api.refusals
         if not routes:
@@ -119,10 +120,12 @@ class Endpoint:
     def read_request(
         self, route: Route, route_match: RouteMatch, body: bytes, caller: Caller
     ) -> tuple[Decide | Record, Callable[[Any], Any]]:
-        """Decode the body of a split route.
+        """Decode the body of a route whose requests are queued.
 
-        Return the engine's request, and a function that converts its result to an answer. Raises an error if
-        the caller may not use the placement or the body is invalid.
+        Return the request, and a function for the answer.
+
+        The function converts the engine's result to an answer. Raises an error if the caller may not use the
+        placement or the body is invalid.
         """
         assert route.split_handler is not None
         if caller.placements is not None:
@@ -139,7 +142,7 @@ class Endpoint:
     def refusal(self, route: Route, error: Error, id: str = "") -> Answer:
         """Return the answer for an error of a request, with a Retry-After header if the service is busy.
 
-        ``id`` is the id in the address.
+        ``id`` is the id in the request's address.
         """
         refusals = self._path.api.refusals
         if isinstance(error, Busy | Overloaded):
@@ -149,9 +152,9 @@ class Endpoint:
     def _make_call(
         self, route: Route, route_match: RouteMatch, query: bytes, body: bytes, caller: Caller
     ) -> RouteCall:
-        """Check that the caller may use the placement, then return the decoded request for the handler.
+        """Check that the caller may use the placement; return the decoded request for the handler.
 
-        The request is the decoded body, or the query's parameters if the route takes no body.
+        Decoded is the body, or the query's parameters if the route takes no body.
 
         Raises
         ------
@@ -168,7 +171,7 @@ class Endpoint:
         return RouteCall(route_match.name, route_match.id, query, request, caller)
 
     def _find_placement(self, route: Route, route_match: RouteMatch, query: bytes) -> str | None:
-        """Return the name of the placement that a request concerns; None if it concerns all."""
+        """Return the name of the placement in a request's address, or its query; None if it has none."""
         match route.placement_source:
             case "id":
                 return route_match.id
@@ -178,9 +181,9 @@ class Endpoint:
 
 
 def make_answer(result: Any) -> Answer:
-    """Return a handler's result as an answer: one as it is, bytes as a file, anything else encoded as JSON.
+    """Return a handler's result as an answer.
 
-    None becomes an empty body.
+    An answer is returned as it is, bytes become a file, None an empty body, and anything else JSON.
     """
     if isinstance(result, Answer):
         return result
@@ -213,19 +216,19 @@ class Live:
         self._closed = asyncio.Event()
 
     def close(self) -> None:
-        """End all open streams, so that the service can stop or visitors must send their key again."""
+        """End all open streams: the service stops, or visitors must send their key again."""
         self._closed.set()
         self._closed = asyncio.Event()
 
     async def stream(self, request: Request) -> StreamingResponse:
-        """Return a streaming response for a page's request, with an event whenever the log has grown."""
-        events = self._events(request.scope[CALLER], self._closed)
+        """Return a streaming response to a page, with an event whenever the log has grown."""
+        events = self._iterate_events(request.scope[CALLER], self._closed)
         return StreamingResponse(events, headers=self._headers, media_type=MEDIA)
 
-    async def _events(self, caller: Caller, closed: asyncio.Event) -> AsyncIterator[str]:
-        """Yield an event when the row count has changed, until ``closed`` is set.
+    async def _iterate_events(self, caller: Caller, closed: asyncio.Event) -> AsyncIterator[str]:
+        """Yield an event whenever the number of rows has changed, or after ``PATIENCE`` seconds.
 
-        An event is also sent after ``PATIENCE`` seconds without one.
+        End at ``closed``.
         """
         last_count, quiet_seconds = -1, 0.0
         while not closed.is_set():
@@ -240,10 +243,7 @@ class Live:
                 continue
 
     def _count_rows(self, caller: Caller) -> int:
-        """Return the number of logged rows.
-
-        For a key of some placements, only their decisions and feedback are counted.
-        """
+        """Return the number of logged rows; for a key of some placements, of their decisions and feedback."""
         if caller.placements is None:
             return self._engine.health().events
         reached = (p for name, p in self._engine.placements.items() if caller.reaches(name))

@@ -59,9 +59,9 @@ class Feeds:
         self._reports: dict[str | None, dict[str, _StoredReport]] = {}
 
     def report(self, name: str, report: FeedReport, caller: Caller = ANYBODY) -> None:
-        """Store a feed's report, in place of its last one, and the time.
+        """Store a feed's report and the time, in place of the feed's last report.
 
-        Beyond ``MOST`` feeds of the caller's key, the one that reported least recently is dropped.
+        Beyond ``MOST`` feeds of the caller's key, the feed that reported least recently is dropped.
         """
         reports = self._reports.setdefault(caller.name, {})
         reports.pop(name, None)
@@ -70,9 +70,9 @@ class Feeds:
             del reports[next(iter(reports))]
 
     def list_feeds(self, caller: Caller = ANYBODY) -> list[FeedNow]:
-        """Return the latest reports of feeds, sorted by name, with their ages and lags in seconds.
+        """Return the latest report of each feed, sorted by name, with its age and lag in seconds.
 
-        A key of all placements gets all feeds; any other key gets only its own.
+        A key of all placements gets all feeds; another key gets only its own.
         """
         now = self._clock()
         feeds = [
@@ -106,7 +106,7 @@ Outcome = str | BadEvent
 
 
 class _PushedFeed(EventCounts):
-    """A pushed feed with the counts of its events since this process started."""
+    """A feed whose events are pushed by webhook, with their counts since this process started."""
 
     def __init__(self, event_map: EventMap) -> None:
         super().__init__()
@@ -146,10 +146,10 @@ class Hooks:
     async def record_body(
         self, name: str, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
     ) -> EventsTaken | Answer:
-        """Map and record the events of a body, store the feed's report, and return the counts by outcome.
+        """Map and record the events of a pushed body, store the feed's report, and return counts by outcome.
 
-        The result is an answer that refuses the body if its signature or key is wrong or the feed is unknown.
-        Events are recorded in groups of ``AT_ONCE``, between which decisions are served.
+        If the signature or key is wrong or the feed is unknown, an answer that refuses the body is returned
+        instead. Events are recorded in groups of ``AT_ONCE``; decisions are served in between.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class Hooks:
 def _is_authentic(
     config: HookConfig | None, body: bytes, headers: Mapping[bytes, bytes], caller: Caller
 ) -> bool:
-    """True if the feed's secret signs the body or, for a feed without a secret, the caller has a key."""
+    """True if the feed's secret signs the body; for a feed without a secret, if the caller has a key."""
     if config is None or config.secret is None:
         return caller is not UNPROVEN
     return config.secret.verify(body, headers.get(SIGNATURE, b""))
@@ -196,9 +196,9 @@ def _is_authentic(
 
 
 def _parse_events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
-    """Return the events of a decoded body: a list's items, one object, or a CloudEvent of headers and body.
+    """Return the events of a decoded body: the items of a list, or one object; raise InvalidValue otherwise.
 
-    Raises ``InvalidValue`` if the body is neither a list nor an object.
+    In the binary mode of CloudEvents, the event is made of the headers and the body.
     """
     if BINARY in headers:
         attributes = {
@@ -226,11 +226,11 @@ class _EventBatch(EventCounts):
         self._first: dict[str, str] = {}
 
     def summarize(self, read: int) -> EventsTaken:
-        """Return the counts by outcome for a body of ``read`` events, with the first message of each kind."""
+        """Return the counts by outcome of a body of ``read`` events, and the first message of each reason."""
         return EventsTaken(read, self.left_out, dict(self.sent), dict(self.rejected), self._first)
 
     async def record_events(self, events: Sequence[Any]) -> None:
-        """Map events, record decisions first and then their feedback, and count the outcome of each."""
+        """Map events; record their decisions, then their feedback; count the outcome of each event."""
         groups: dict[tuple[bool, str, type], list[MappedEvent]] = {}
         for piece in self._map_events(events):
             kind = type(piece.message)
@@ -245,7 +245,10 @@ class _EventBatch(EventCounts):
                     self.count(outcome, piece.time)
 
     def _map_events(self, events: Sequence[Any]) -> Iterator[MappedEvent]:
-        """Map events and yield those to be recorded; count the others as left out, remembered or rejected."""
+        """Map events to messages and yield the ones to record.
+
+        Count the others as left out, remembered or rejected.
+        """
         for event in events:
             try:
                 mapped = self._map_event(event)
@@ -260,10 +263,9 @@ class _EventBatch(EventCounts):
                 yield mapped
 
     def _map_event(self, event: Any) -> MappedEvent | None:
-        """Return an event mapped to a message; None, with the reason stored, if the map leaves the event out.
+        """Map an event to a message; None, and the reason is stored, if the map leaves the event out.
 
-        Raises ``BadEvent`` if it is not an object, cannot be mapped, or its placement is not reached by the
-        key.
+        Raises ``BadEvent`` if it is not an object, cannot be mapped, or the key does not reach its placement.
         """
         if not isinstance(event, dict):
             raise BadEvent("not-an-object", "it is JSON, but no object; send objects")
@@ -281,10 +283,9 @@ class _EventBatch(EventCounts):
         self._first.setdefault(error.reason, error.detail)
 
     async def _record_messages(self, placement: str, messages: Sequence[Any]) -> list[Outcome]:
-        """Record messages of one type for a placement and return the outcome of each.
+        """Record messages of one type for a placement; return the outcome of each, a ``BadEvent`` if invalid.
 
-        The outcome of an invalid message is a ``BadEvent``. If a batch is refused, its halves are recorded
-        separately, down to single messages.
+        If the messages are refused together, each half is recorded alone, down to single messages.
         """
         handler, many = MANY[type(messages[0])]
         try:

@@ -74,11 +74,11 @@ def is_json_request(method: str, headers: Headers, also: Collection[bytes] = ())
 
 
 def is_cross_origin(method: str, headers: Headers, allowed: Collection[bytes] = ()) -> bool:
-    """True if a browser sends a request on behalf of a page of another origin that is not allowed.
+    """True if a browser sends a request for a page of another origin that is not allowed.
 
-    Browsers report the origin in ``Sec-Fetch-Site``, which pages cannot change, or without TLS in
-    ``Origin`` (Fetch Metadata, W3C; RFC 6454). Other clients send neither. Navigation, as by a link
-    on another site, is allowed.
+    Browsers report the origin in ``Sec-Fetch-Site``, which pages cannot change, or without TLS in ``Origin``
+    (Fetch Metadata, W3C; RFC 6454). Other clients send neither. Navigation, as by a link on another site, is
+    allowed.
 
     Examples
     --------
@@ -100,9 +100,7 @@ def is_cross_origin(method: str, headers: Headers, allowed: Collection[bytes] = 
 
 
 def make_cors_headers(headers: Headers, allowed: Collection[bytes]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the CORS headers by which a page of an allowed origin may read the answer.
-
-    The result is empty for other origins.
+    """Return the CORS headers by which a page may read the answer; none for origins that are not allowed.
 
     Examples
     --------
@@ -152,11 +150,10 @@ _raw_data_headers = [(name.encode(), value.encode()) for name, value in DATA_HEA
 
 
 async def read_body(receive: Receive, limit: int) -> bytes | None:
-    """Receive the body of a request.
+    """Receive the body of a request; None if it exceeds ``limit`` bytes or the client leaves before its end.
 
-    The result is None if the body exceeds ``limit`` bytes, or if the client left before its end. The bytes
-    are counted as they arrive, whatever length the request claims. A body over the limit is read on and
-    discarded, up to ``DRAINED_LIMITS`` limits.
+    Bytes are counted as they arrive, whatever length the request declares. The rest of a body over the limit
+    is received and discarded, up to ``DRAINED_LIMITS`` limits.
     """
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -172,7 +169,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
 
 
 def decode_body(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:
-    """Decode a body with ``decode`` as a ``kind``, and convert errors to messages for clients.
+    """Decode a body by ``decode``; convert errors to messages for clients, which name fields of ``kind``.
 
     Raises
     ------
@@ -208,7 +205,7 @@ def _decode_plain(body: bytes) -> Any:
 
 
 def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
-    """Convert the query string of an address to a structure of type ``kind``, with texts read as numbers.
+    """Convert the query string of an address to a structure; texts are read as numbers where it has numbers.
 
     Raises
     ------
@@ -228,9 +225,9 @@ def decode_query(query: bytes, kind: type[msgspec.Struct]) -> Any:
 
 
 def make_headers(answer: Answer) -> list[Header]:
-    """Return all headers of an answer: its content's type and length, the usual ones, and its own.
+    """Return all headers of an answer: type and length of its content, the usual ones, and its own.
 
-    An answer of status 204 or 304 has no headers of content.
+    Statuses 204 and 304 have no headers of content.
     """
     content_headers = [(b"content-type", answer.media.encode()), (b"content-length", b"%d" % answer.size)]
     # An answer without content must not have headers that describe it (RFC 9110, section 8.6).
@@ -267,10 +264,7 @@ def make_file_answer(parts: Sequence[bytes | memoryview]) -> Answer:
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send an answer over ASGI.
-
-    A body larger than ``PIECE`` bytes is sent piece by piece, so that not all of it is buffered.
-    """
+    """Send an answer over ASGI; in pieces if it is larger than ``PIECE`` bytes, so that less is buffered."""
     await send({"type": "http.response.start", "status": answer.status, "headers": make_headers(answer)})
     if answer.size > PIECE:
         for part in (answer.body, *answer.parts):
@@ -355,7 +349,7 @@ COMMON_ACTIONS = ("decide", "slate", "duel", "feedback", "clicks")
 
 
 def describe_unknown_path(path: str) -> str:
-    """Return the error message for a path that does not exist, with a suggestion of a similar path if any."""
+    """Return the error message for a path that does not exist; it suggests a similar path if there is one."""
     whole = path.rstrip("/")
     tail, action = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
     if action in COMMON_ACTIONS and "/" not in tail:
@@ -366,9 +360,9 @@ def describe_unknown_path(path: str) -> str:
 
 
 def describe_refusal_headers(status: int) -> dict[str, Any]:
-    """Return the OpenAPI description of the header that a refusal of this status has.
+    """Return the OpenAPI description of the header that refusals of this status have.
 
-    The result is empty if it has none.
+    {} if they have none.
     """
     if status not in HEADERS:
         return {}
@@ -381,10 +375,7 @@ def describe_status(status: int) -> str:
 
 
 def convert_error(error: Error) -> Problem:
-    """Convert an error to a problem.
-
-    Its kind follows from the error's type, its field is the one that the error names.
-    """
+    """Convert an error to a problem: its kind by the error's type, its field as the error names it."""
     if isinstance(error, msgspec.ValidationError):
         field, what = locate_error(error)
         return make_problem("invalid-value", field, f"{field}: {what}")
@@ -410,7 +401,7 @@ PROBLEM_KINDS: dict[type[TacitError], str] = {
 
 
 def _find_problem_kind(error: TacitError, field: str) -> str:
-    """Return the kind of problem, a name in ``PROBLEMS``, for an error's type; "invalid-value" by default."""
+    """Return the kind of problem in ``PROBLEMS`` for an error, by its type; "invalid-value" by default."""
     if isinstance(error, UnknownName) and field == "placement":
         return "unknown-placement"
     kinds = (kind for error_type, kind in PROBLEM_KINDS.items() if isinstance(error, error_type))
@@ -418,14 +409,14 @@ def _find_problem_kind(error: TacitError, field: str) -> str:
 
 
 def answer_problem(problem: Problem, *headers: Header) -> Answer:
-    """Return an answer with a problem as its JSON body, the problem's status, and these further headers."""
+    """Return an answer with a problem as its JSON body, the problem's status, and the given headers."""
     return Answer(problem.status, MEDIA, msgspec.json.encode(problem), headers)
 
 
 def _answer_error(error: Error, route: Route, id: str) -> Answer:
-    """Return the answer for an error of a route; that of a batch says that nothing of the batch counts.
+    """Return the answer for an error of a route; for a batch it says that nothing of the batch counts.
 
-    The ``id`` in the address is not used.
+    ``id`` is not used; other APIs name it in their answers.
     """
     problem = convert_error(error)
     if route.path.endswith("/batch") and problem.status in (409, 422):

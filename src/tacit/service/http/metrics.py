@@ -24,7 +24,7 @@ from tacit import __version__
 from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.projections.lift_report import make_lift_report
-from tacit.service.projections.series import ARMS, uniform_estimate
+from tacit.service.projections.series import ARMS, estimate_uniform_reward
 from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ class Metrics:
         engine.commits.on_commit = commits.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
-        """Return the metrics that a caller may see in Prometheus' text format, rendered in a thread.
+        """Return the metrics that a caller may see, in Prometheus' text format.
 
-        Outdated lifts are computed again first.
+        Outdated lifts are computed again before. Rendering runs in a thread.
         """
         async with self._lock:
             self._lifts.copy_stale()
@@ -88,7 +88,7 @@ class _VisibleMetrics:
         self._registry, self._caller = registry, caller
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metric families, with the samples that the caller may see.
+        """Yield the metric families with the samples that the caller may see.
 
         Families without any are left out.
         """
@@ -106,7 +106,7 @@ class _VisibleMetrics:
 
 
 class _Histogram:
-    """A histogram with counts by upper bound and a sum; it needs no lock, since only one thread counts."""
+    """A histogram: counts by upper bound, and a sum. Only one thread counts, so it needs no lock."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds, self._counts, self._sum = bounds, [0.0] * (len(bounds) + 1), 0.0
@@ -204,7 +204,7 @@ class _EngineCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics of the engine, its placements and, if it has any, its shards.
 
-        Metrics of the learning state are left out with shards, as it is in their processes.
+        With shards, metrics of the learning state are left out, because it is in the shards' processes.
         """
         health = self._engine.health()
         for name, help, value in (
@@ -235,14 +235,14 @@ class _EngineCollector(Collector):
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
             ("placement",),
             [
-                ([of], (now - placement.snapshot_time) / 1e6)
-                for of, placement in placements.items()
+                ([placement_name], (now - placement.snapshot_time) / 1e6)
+                for placement_name, placement in placements.items()
                 if placement.snapshot_time is not None
             ],
         )  # fmt: skip
         yield _make_family(
             GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
-            [([of, placement.mode], 1.0) for of, placement in placements.items()],
+            [([placement_name, placement.mode], 1.0) for placement_name, placement in placements.items()],
         )  # fmt: skip
         if shards := self._engine.shards():
             yield from _collect_shards(self._engine, shards, placements)
@@ -251,7 +251,7 @@ class _EngineCollector(Collector):
 def _collect_shards(
     engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
 ) -> Iterator[Metric]:
-    """Yield the health of each shard, and by placement the age of what shards learned from each other."""
+    """Yield the health of each shard, and for each placement the age of the sums shared between shards."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
     yield _make_family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
@@ -260,17 +260,17 @@ def _collect_shards(
 
 
 def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
-    """Return, for each object by its name, the pair of [name], the value of its label, and the object."""
+    """Return ([name], object) pairs: the name is the value of the object's label in metrics."""
     return [([name], thing) for name, thing in things.items()]
 
 
 def _collect_table(
     table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
 ) -> Iterator[Metric]:
-    """Yield a metric family for each row of a table, with its sample of each object.
+    """Yield a metric family for each row of a table, with a sample of each object.
 
-    Objects come in pairs with the values of ``labels``. A row with an additional label has several samples of
-    an object.
+    ``labelled`` has pairs of the values of ``labels`` and an object. A row with an additional label has
+    several samples of an object, one for each value of that label.
     """
     for kind, name, help, extra_label, read in table:
         if extra_label:
@@ -285,7 +285,7 @@ def _collect_table(
 
 
 def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
-    """Return a metric family of a kind with some samples; samples whose value is None are left out."""
+    """Return a metric family of a kind with its samples; samples whose value is None are left out."""
     family: Metric = kind(name, help, labels=labels)
     for label_values, value in samples:
         if value is not None:
@@ -295,21 +295,21 @@ def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples
 
 def _read_uniform_reward(placement: Placement) -> float | None:
     """Return the estimated mean reward of uniform exploration; None if it cannot be estimated."""
-    estimate = uniform_estimate(placement.series.table[:, :ARMS].sum(axis=0))
+    estimate = estimate_uniform_reward(placement.series.table[:, :ARMS].sum(axis=0))
     return None if estimate is None else estimate.value
 
 
 def _count_undeclared(placement: Placement) -> list[tuple[str, int]]:
-    """Return the number of undeclared values by context field; empty if the placement has no encoder."""
+    """Return (context field, number of undeclared values) pairs.
+
+    Empty if contexts have no declared fields.
+    """
     encoder = placement.reader.encoder
     return [] if encoder is None else [(field, encoder.undeclared_counts[field]) for field in encoder.listed]
 
 
 def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float | None]) -> float | None:
-    """Return what ``read`` returns for the learning order and the log's time.
-
-    The result is None if there is no learning order.
-    """
+    """Return ``read`` of the placement's learning order and the log's time; None without an order."""
     order, now = placement.windows.order, placement.windows.time
     return None if order is None else read(order, now)
 
@@ -345,13 +345,13 @@ OF_LEARNED: Table = (
      lambda placement: _read_order(placement, lambda order, now: order.waiting_count)),
     (GAUGE, "tacit_learning_age_seconds",
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
-     lambda placement: _read_order(placement, lambda order, now: order.age(now) / 1e6)),
+     lambda placement: _read_order(placement, lambda order, now: order.get_learning_age(now) / 1e6)),
     (GAUGE, "tacit_click_delay_seconds", "Time within which 95 % of clicks come; from 100 clicks on.", "",
      lambda placement: _read_order(placement, lambda order, now: _convert_to_seconds(order.click_delay))),
     (GAUGE, "tacit_attribution_window_seconds", "For how long clicks count.", "",
      lambda placement: _read_order(placement, lambda order, now: order.rule.window / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
-     lambda placement: _read_order(placement, lambda order, now: order.waiting_time(now) / 1e6)),
+     lambda placement: _read_order(placement, lambda order, now: order.get_waiting_time(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
      lambda placement: byte_count(placement.learner.state)),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",
@@ -409,10 +409,10 @@ class LiftMetrics(Collector):
         self._stale: dict[str, Placement] = {}
 
     def copy_stale(self) -> None:
-        """Copy the placements whose lift reports are the most outdated, for ``collect`` in another thread.
+        """Copy the placements with the most outdated lift reports, which ``collect`` reads in another thread.
 
-        At most ``AT_ONCE`` are copied. Cached reports of placements that are gone are dropped. Call this in
-        the thread that decides.
+        At most ``AT_ONCE`` are copied. Cached reports of removed placements are dropped. Call it in the event
+        loop's thread.
         """
         placements = self._engine.placements
         names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
@@ -422,11 +422,11 @@ class LiftMetrics(Collector):
         self._stale = {name: placements[name].read_copy() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Metric]:
-        """Compute the lifts of the copied placements and yield the metrics of all cached lifts."""
-        return _collect_table(OF_LIFT, ["placement"], _label_by_name(self._reports()))
+        """Compute the lifts of the copied placements, and yield the metrics of all cached lifts."""
+        return _collect_table(OF_LIFT, ["placement"], _label_by_name(self._compute_reports()))
 
-    def _reports(self) -> dict[str, LiftReport]:
-        """Compute and cache the reports of the copied placements, and return all cached reports by name."""
+    def _compute_reports(self) -> dict[str, LiftReport]:
+        """Compute and cache the lift reports of the copied placements; return all cached reports by name."""
         now = self._now()
         for name, placement in self._stale.items():
             self._cached[name] = _CachedReport(now, make_lift_report(placement, self._engine.clock()))
@@ -434,16 +434,16 @@ class LiftMetrics(Collector):
         return {name: self._cached[name].report for name in sorted(self._cached)}
 
     def _read_time(self, name: str) -> float:
-        """Return when the cached report of a placement was computed; minus infinity if there is none."""
+        """Return when a placement's cached report was computed, in monotonic seconds.
+
+        Minus infinity if never.
+        """
         entry = self._cached.get(name)
         return float("-inf") if entry is None else entry.time
 
 
 def _label_ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
-    """Return pairs of name and value: estimate, low and high of an interval.
-
-    The result is empty if there is no interval.
-    """
+    """Return (name, value) pairs of an interval: estimate, low and high; empty without an interval."""
     return [] if bounds is None else [(end, getattr(bounds, end)) for end in ("estimate", "low", "high")]
 
 

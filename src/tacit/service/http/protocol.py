@@ -1,5 +1,6 @@
 """Connections of the service: uvicorn's protocol with limits on the size and the time of requests.
 
+A *usual* request is a POST of a frequent route that arrives in one piece; uvicorn does not answer it.
 All of this runs before a client is authenticated, so its memory must not grow with what clients send.
 One sweep a second checks all connections for timeouts; connections have no timers of their own.
 """
@@ -105,19 +106,16 @@ class UsualRequests(typing.Protocol):
 
     @property
     def heads(self) -> Mapping[bytes, AdmittedHead]:
-        """Return the admitted heads of requests by their bytes."""
+        """Heads of earlier requests that were admitted, by their bytes."""
 
     def begin_again(self, admitted_head: AdmittedHead, body: bytes, connection: Protocol) -> None:
-        """Begin to answer on the connection a request with this body, whose head was admitted before."""
+        """Begin to answer a request with this body on the connection; its head was admitted before."""
 
     def find(self, address: bytes) -> RouteMatch | None:
         """Return the route and placement of an address; None if the request is not usual."""
 
     def size(self, headers: Headers) -> int | None:
-        """Return the body's size in bytes that a request's headers declare.
-
-        The result is None if the request is not usual.
-        """
+        """Return the body's size in bytes that headers declare; None if they do not suit a usual request."""
 
     def begin(
         self,
@@ -128,7 +126,10 @@ class UsualRequests(typing.Protocol):
         body: bytes,
         connection: Protocol,
     ) -> None:
-        """Check a parsed request and begin to answer it on the connection; ``head`` is its unparsed head."""
+        """Check a parsed request and begin to answer it on the connection.
+
+        ``head`` are its bytes before the body.
+        """
 
 
 class Connections:
@@ -165,8 +166,8 @@ class Connections:
     def configure(self, server: ServerConfig) -> None:
         """Set the limits, also for connections that are already open.
 
-        A warning is logged if the process may open too few file descriptors for the configured number of
-        connections, which is then lowered.
+        The number of connections is lowered, with a warning in the process' log, if the process may open too
+        few file descriptors for it.
         """
         self.limits = server
         self.most_body = DRAINED_LIMITS * max(server.body_limit, server.batch_limit)
@@ -183,17 +184,14 @@ class Connections:
             )
 
     def encode_date_headers(self, headers: list[Header]) -> bytes:
-        """Encode uvicorn's default headers as lines and cache both.
-
-        uvicorn renews them each second for the date.
-        """
+        """Encode uvicorn's default headers, which change each second with the date, as lines; cache both."""
         self.date_headers, self.date = headers, encode_lines(headers)
         return self.date
 
     async def watch(self, open: Iterable[Any]) -> None:
-        """Check all open connections for timeouts once a second and advance ``clock``, until cancelled.
+        """Check all open connections for timeouts once a second, and advance ``clock``; runs until cancelled.
 
-        Errors of a connection's check are logged.
+        An error in the check of one connection is logged.
         """
         loop = asyncio.get_running_loop()
         before = loop.time()
@@ -214,7 +212,7 @@ class Connections:
 
 
 class PendingAnswer:
-    """An answer in progress that stands in for uvicorn's request-response cycle.
+    """An answer in progress, in place of uvicorn's request-response cycle.
 
     It has the attributes that uvicorn reads of a cycle, so uvicorn handles pipelining, shutdown and
     disconnects as usual.
@@ -236,10 +234,10 @@ class PendingAnswer:
         self.send(500, encode_lines(FAILED), b"Internal Server Error")
 
     def send(self, status: int, headers: bytes, body: bytes) -> None:
-        """Write status, encoded header lines and body to the connection, and mark the answer as complete.
+        """Write status, header lines and body to the connection, and mark the answer as complete.
 
-        The connection is closed unless it is kept alive; then the next queued request starts. Nothing happens
-        if the client has disconnected.
+        Then the next queued request begins, or the connection is closed unless it is kept alive. Nothing
+        happens if the client has disconnected.
         """
         if self.disconnected:
             return
@@ -302,7 +300,7 @@ class Protocol(HttpToolsProtocol):
     """The current or the last answer; with pipelined requests, not that of the latest one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count a new connection as live; over the limit, refuse it with an answer, or close it at once."""
+        """Count a new connection; over the limit, refuse it with an answer, or close it at once."""
         super().connection_made(transport)
         self.flow = ReadControl(transport)
         shared = self.shared
@@ -329,8 +327,8 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse received bytes and begin the requests in them.
 
-        A complete request with the same head as an earlier one skips the parser. Bytes are appended to the
-        unparsed ones if there are any.
+        A complete request with the same head as an earlier one skips the parser. If there are unparsed bytes,
+        the new ones are only appended to them.
         """
         if self._unparsed:
             self._keep_unparsed(self._unparsed + data)
@@ -338,7 +336,10 @@ class Protocol(HttpToolsProtocol):
             self._parse(data)
 
     def _parse(self, data: bytes) -> None:
-        """Feed bytes to the parser until 16 requests or over 64 KiB of bodies are queued; keep the rest."""
+        """Feed bytes to the parser.
+
+        Store the remaining ones once 16 requests or over 64 KiB of bodies are queued.
+        """
         start, queue = 0, self.pipeline
         while start < len(data):
             waiting = sum(len(cycle.body) for cycle, _ in queue)
@@ -350,9 +351,9 @@ class Protocol(HttpToolsProtocol):
             start = stop
 
     def _keep_unparsed(self, data: bytes) -> None:
-        """Replace the stored unparsed bytes and pause reading if there are any.
+        """Replace the stored unparsed bytes; pause reading if there are any.
 
-        If all connections together store too many, the bytes are dropped and the connection is refused.
+        If all connections together store too many, the bytes are dropped and this connection is refused.
         """
         shared = self.shared
         shared.unparsed += len(data) - len(self._unparsed)
@@ -366,9 +367,10 @@ class Protocol(HttpToolsProtocol):
     def _feed(self, data: bytes) -> None:
         """Feed bytes to the parser.
 
-        The connection is refused if they are malformed or exceed a limit of the head. On a refused
-        connection bytes are only counted, and too many close it. A head that offers an upgrade is parsed
-        again without it.
+        Refuse the connection if they are malformed or exceed a limit of the head.
+
+        On a refused connection bytes are only counted, and too many close it. A head that offers an upgrade
+        is parsed again without it.
         """
         if self._phase == _ENDING:
             self._unfinished += len(data)
@@ -394,7 +396,7 @@ class Protocol(HttpToolsProtocol):
                 self._refuse(limit)
 
     def _head_without_upgrade(self) -> bytes:
-        """Return the latest head without its ``Upgrade`` header."""
+        """Return the latest head as bytes, without its ``Upgrade`` header."""
         # The parser treats bytes after an upgrade as another protocol, so it must parse the head again.
         start = b"%s %s HTTP/%s\r\n" % (
             self.parser.get_method(), self.url, self.parser.get_http_version().encode()
@@ -402,10 +404,12 @@ class Protocol(HttpToolsProtocol):
         return start + encode_lines(field for field in self.headers if field[0] != b"upgrade") + b"\r\n"
 
     def _begin_repeated(self, data: bytes) -> bool:
-        """Begin to answer ``data`` if it is one complete request with an admitted head.
+        """Begin to answer ``data`` if it is one complete request whose head was admitted before.
 
-        Return True if it was begun. It is False, with nothing begun, for other data, while another request
-        is being answered, or while the client does not read.
+        Return whether.
+
+        Nothing begins for other data, while another request is being answered, or while the client does not
+        read.
         """
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
@@ -423,14 +427,11 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def _is_busy(self) -> bool:
-        """True if a request could not be answered at once: others are ahead, or the client does not read."""
+        """True if a request cannot be answered at once: others are queued, or the client does not read."""
         return self.answering or bool(self.pipeline) or self.flow.write_paused or self.transport.is_closing()
 
     def _find_exceeded_limit(self) -> str | None:
-        """Return the name of the limit that a head, or the trailers after a body, exceeds so far.
-
-        The result is None if no limit is exceeded.
-        """
+        """Return the name of the limit that a head, or trailers after a body, exceed so far; None if none."""
         limits, headers = self.shared.limits, self.headers
         if len(self.url) > limits.url_limit:
             return URL_LIMIT
@@ -446,19 +447,16 @@ class Protocol(HttpToolsProtocol):
     # Callbacks of the parser, in the order of a request --------------------------------------
 
     def on_message_begin(self) -> None:
-        """Reset the state for a new request and record its start time.
-
-        uvicorn gets the request only when its head is complete.
-        """
+        """Reset the state for a new request; uvicorn gets the request only when its head is complete."""
         self.url, self.headers, self.expect_100_continue = b"", [], False
         self._phase, self._since = _IN_HEAD, self.shared.clock
         self._has_request = True
 
     def on_headers_complete(self) -> None:
-        """Check the limits of a head, and pass a request that is not usual to uvicorn.
+        """Check the limits of a complete head, and pass it to uvicorn unless the request is usual.
 
-        Raises ``ValueError``, which stops the parser, if a limit is exceeded. If the head offers an upgrade,
-        it is only marked to be parsed again without it.
+        Raises ``ValueError``, which stops the parser, if a limit is exceeded. A head that offers an upgrade
+        is only marked, to be parsed again without it.
         """
         self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
@@ -475,9 +473,11 @@ class Protocol(HttpToolsProtocol):
         self.headers = []
 
     def _find_usual_match(self) -> RouteMatch | None:
-        """Return the route and placement of a usual request that came in one piece and alone; else None.
+        """Return route and placement if the request is usual, in one piece, and can be answered now.
 
-        The request's headers are stored for ``UsualRequests.begin``.
+        Else None.
+
+        Its headers are stored for ``UsualRequests.begin``.
         """
         usual, parser = self.shared.usual, self.parser
         if usual is None or not self._starts_request or self._is_busy:
@@ -494,9 +494,9 @@ class Protocol(HttpToolsProtocol):
         return route_match
 
     def _pass_to_uvicorn(self) -> None:
-        """Pass a complete head to uvicorn, which starts or queues the request.
+        """Pass a complete head to uvicorn, which begins or queues the request.
 
-        It becomes the current answer if none is queued before it.
+        Its answer becomes the current one if none is queued before it.
         """
         url, headers, expects = self.url, self.headers, self.expect_100_continue
         super().on_message_begin()
@@ -507,9 +507,9 @@ class Protocol(HttpToolsProtocol):
             self.current_answer = self.cycle
 
     def on_body(self, body: bytes) -> None:
-        """Store a piece of a usual request's body, or pass a piece of another body to uvicorn.
+        """Store a piece of a usual request's body; pass a piece of another body to uvicorn.
 
-        Raises ``ValueError``, which stops the parser, if that body exceeds the limit.
+        Raises ``ValueError``, which stops the parser, if the body exceeds the limit.
         """
         self._unfinished = 0
         if self._usual_match is not None:
@@ -522,10 +522,7 @@ class Protocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Reset the state after a request.
-
-        A usual request begins to be answered; uvicorn gets the end of any other.
-        """
+        """End a request: begin to answer it if it is usual, else pass the end to uvicorn."""
         if self._declines_upgrade:
             return
         route_match, usual = self._usual_match, self.shared.usual
@@ -539,7 +536,10 @@ class Protocol(HttpToolsProtocol):
             usual.begin(route_match, self.url, self._usual_headers, head, body, self)
 
     def on_response_complete(self) -> None:
-        """Start the next queued request, or resume reading; if none is queued, parse the unparsed bytes."""
+        """After an answer, begin the next queued request, or resume reading.
+
+        Parse stored bytes if none is queued.
+        """
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
@@ -557,7 +557,7 @@ class Protocol(HttpToolsProtocol):
     # Limits ----------------------------------------------------------------------------------
 
     def resume_writing(self) -> None:
-        """Resume writing, since the client has read most of the buffer, and clear the time of blocking."""
+        """Resume writing, because the client has read most of the buffer; its timeout for reading ends."""
         super().resume_writing()
         self._blocked = None
 
@@ -567,10 +567,10 @@ class Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _refuse(self, reason: str) -> None:
-        """Count a refusal by its reason, write the answer that explains it, and end the connection.
+        """Count a refusal by its reason, write an answer that explains it, and end the connection.
 
-        Earlier requests are answered first. If the refused request's own answer has begun, or others are
-        queued before it, the connection is closed without an explanation.
+        Earlier requests are answered before. Without an explanation the connection is closed if the refused
+        request's own answer has begun, or others are queued before it.
         """
         self.shared.ended[reason] += 1
         in_body, answering = self._phase == _IN_BODY, self.answering
@@ -595,10 +595,10 @@ class Protocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def check(self) -> None:
-        """End the connection if a timeout has passed, and count the reason.
+        """End the connection if a timeout has passed, and count the reason; called once a second.
 
-        Record since when writing is blocked. A timeout of a head or body is explained in an answer; an idle
-        connection or one whose client does not read is closed without one.
+        A timeout of a head or body is explained in an answer. An idle connection, and one whose client does
+        not read, is closed without an answer.
         """
         shared, limits, transport = self.shared, self.shared.limits, self.transport
         if not transport.get_write_buffer_size():
@@ -629,7 +629,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _find_piece_end(data: bytes, start: int, heads: int) -> int:
-    """Return the end index in ``data`` of the next piece to parse, which begins at ``start``.
+    """Return the end in ``data`` of the next piece to parse, which begins at index ``start``.
 
     A piece has at most ``SLICE`` bytes and completes at most ``heads`` heads.
     """
@@ -643,9 +643,10 @@ def _find_piece_end(data: bytes, start: int, heads: int) -> int:
 
 
 def raise_descriptor_limit(connections: int) -> None:
-    """Raise this process's soft limit of file descriptors for so many connections, up to the hard limit.
+    """Raise this process's soft limit of file descriptors to serve a number of connections.
 
-    Nothing changes if the limit is high enough, or if the system has none or refuses.
+    At most to the hard limit. Nothing changes if the limit is high enough, or if the system has none or
+    refuses.
     """
     if resource is None:
         return

@@ -171,14 +171,14 @@ def join_handler(split_handler: SplitHandler) -> Handler:
 
 
 def make_split_route(verb: Verb[Any], split_handler: SplitHandler) -> Route:
-    """Return the route of a verb with a split handler, whose requests the engine serves in groups."""
+    """Return the route of a verb with a split handler: the engine serves its requests in groups."""
     return make_route(verb, join_handler(split_handler))._replace(split_handler=split_handler)
 
 
 def make_route(verb: Verb[Any], handler: Handler) -> Route:
-    """Return the route of a placement's verb, with limit, scope and statuses of refusal as the verb says.
+    """Return the route of a placement's verb, with limit, scope and statuses of refusal from the verb.
 
-    If the verb's method takes no body, its request type describes the query.
+    If the verb's method takes no body, the verb's request type describes the query.
     """
     common = verb.path, verb.name, verb.summary, handler
     if verb.method in BODIED:
@@ -239,14 +239,14 @@ class Path:
     def scope(self, method: str) -> str | None:
         """Return the scope that a key must have for a method; None if no key is needed.
 
-        A method that the path does not have needs the scope of its first route.
+        For a method that the path does not have, it is the scope of the path's first route.
         """
         routes = self.routes
         route = routes.get(method) or next(iter(routes.values()), None)
         return READ if route is None else route.scope
 
     def accepts_signature(self, method: str) -> bool:
-        """True if senders may sign bodies of this method in place of sending a key."""
+        """True if a sender may sign the body of this method instead of sending a key."""
         return method in self.routes and self.routes[method].accepts_signature
 
 
@@ -346,9 +346,11 @@ class Api:
         ]
 
     def find(self, address: str) -> RouteMatch | None:
-        """Return the path, placement and id that an address matches; None if the address is not of this API.
+        """Return the path, placement and id that an address matches.
 
-        An exclusive API returns its ``unknown`` path for an address below its prefix that matches no path.
+        None if it is not an address of this API.
+
+        For an address below its prefix that matches no path, an exclusive API returns its ``unknown`` path.
         """
         match = self._pattern.fullmatch(address)
         if match is None:

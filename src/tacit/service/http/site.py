@@ -62,7 +62,7 @@ class Site(NamedTuple):
 async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
     """Return summaries of the placements that the caller reaches, computed in a thread, and of the shards.
 
-    Shards are left out for a key that reaches only some placements.
+    A key of only some placements gets no shards.
     """
     engine = site.engine
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
@@ -81,7 +81,7 @@ async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
 
 
 def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
-    """Return a shard's summary; its row count is None if its health is unknown."""
+    """Return a shard's summary; its number of rows is None if its health is unknown."""
     events = None if shard.health is None else shard.health.events
     return wire.ShardSummary(*shard[:-1], events)
 
@@ -89,9 +89,9 @@ def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
 def _summarize_placement(
     placement: Placement, shared_seconds: float | None, now: int
 ) -> wire.PlacementSummary:
-    """Return a placement's configuration, counts and the summaries of all its aspects at the time ``now``.
+    """Return a placement's configuration, counts, and the summaries of its aspects at the time ``now``.
 
-    ``shared_seconds`` is copied: the age of the learning that shards have of each other, or None.
+    ``shared_seconds`` is the age of the sums that shards have of each other, or None; it is copied.
     """
     aspects = (aspect.summary(now) for aspect in placement.aspects.values())
     return wire.PlacementSummary(
@@ -117,16 +117,13 @@ async def _list_feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
 
 
 async def _report_feed(site: Site, call: RouteCall) -> wire.Status:
-    """Store a feed's progress report in memory, under the caller's key.
-
-    Raises an error if the id is invalid.
-    """
+    """Store a feed's progress report in memory, under the caller's key."""
     site.feeds.report(check_id("feed", call.id), call.request, call.caller)
     return wire.Status("ok")
 
 
 async def _push_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
-    """Record the events that a sender pushed for a feed; return their counts by outcome, or a refusal."""
+    """Record the events that a sender pushes for a feed; return their counts by outcome, or a refusal."""
     return await site.hooks.record_body(call.id, call.request, call.headers, call.caller)
 
 
@@ -141,7 +138,7 @@ async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
 
 
 async def _check_alive(site: Site, call: RouteCall) -> wire.Status:
-    """Return the status "ok" without any check."""
+    """Return the status "ok" without any check: the process runs."""
     return wire.Status("ok")
 
 
@@ -184,9 +181,11 @@ def _make_page(text: str) -> Answer:
 
 
 async def _forget_subject(kind: str, site: Site, call: RouteCall) -> wire.Forgotten:
-    """Blank the data of a user, session or client in all logged rows; return the counts of rows by placement.
+    """Blank the data of a user, session or client in the log.
 
-    What the policies learned stays.
+    Return the numbers of blanked rows by placement.
+
+    ``kind`` is the kind of the id in the address. Learned states do not change.
     """
     counts_by_name = await site.engine.forget(Subject(kind, check_id(kind, call.id)), call.key_name)
     return wire.Forgotten({name: wire.Blanked(*counts) for name, counts in counts_by_name.items()})

@@ -52,12 +52,12 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def choices(self) -> Any:
-        """Return the arms: their number or names; None for items described by features."""
+        """Number or names of the arms; None for items described by features."""
         return self.arms
 
     @property
     def setting(self) -> dict[str, Any]:
-        """Return the settings on which the recommended policy depends: positions, contexts, features."""
+        """Settings on which the recommended policy depends: positions, contexts, features."""
         # Policies for lists of named arms read no context, so signals do not count as one.
         numbers, items = self.context_dim, self.relevance_dim
         feature_settings = (
@@ -68,26 +68,26 @@ class SlatesTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def attribution(self) -> dict[str, Any]:
-        """Return fields of the attribution rule: how several reports of clicks for one list are combined."""
+        """Fields of the attribution rule: how several reports of clicks for one list are combined."""
         return {"aggregation": self.aggregation}
 
-    def parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Return the policy, with the minimum shares of arms, the secondary policy and the options.
+    def make_parts(self) -> tuple[Policy, Policy | None, Any]:
+        """Make the policy, with minimum shares of arms if configured, the secondary policy and options.
 
-        Raises ``InvalidValue`` if minimum shares are given for a policy that cannot guarantee them.
+        Raises ``InvalidValue`` if minimum shares are configured for a policy that cannot guarantee them.
         """
-        policy, second, options = super().parts()
+        policy, secondary, options = super().make_parts()
         if self.at_least:
             if not isinstance(policy, ListMix | SafeListMix):
                 remedy = f"leave it out: lists of {policy.label} promise nothing; those of list-mix can"
                 raise InvalidValue("at_least", self.at_least, remedy)
             policy = replace(policy, at_least=self.at_least)
-        return policy, second, options
+        return policy, secondary, options
 
     def fit_policy(self, policy: Policy) -> Policy:
-        """Return a policy for lists with the table's number of positions.
+        """Check a policy, and return it with the table's number of positions.
 
-        Any other policy is returned unchanged.
+        Policies that do not show lists are returned unchanged.
         """
         super().fit_policy(policy)
         if not isinstance(policy, SlatePolicy):
@@ -104,7 +104,7 @@ def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wir
 
 
 def _get_schema(options: Any) -> Any:
-    """Return the Arrow schema of a click log; imported here since pyarrow is optional."""
+    """Return the Arrow schema of a click log, imported here because pyarrow is optional."""
     from tacit.logs.schema import SCHEMA
 
     return SCHEMA
@@ -113,7 +113,7 @@ def _get_schema(options: Any) -> Any:
 def make_list_rows(
     row: DecisionRow, clicks: Sequence[Any], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
-    """Convert a decision to rows of a click log, one for each position with an arm.
+    """Convert a listed decision to rows of a click log, one for each position with an arm.
 
     The reward is that of the click at each position, 1 unless it was given, and 0 without one.
     """

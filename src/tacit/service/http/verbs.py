@@ -76,16 +76,16 @@ RETRY_PERIOD = 60_000_000
 
 
 def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
-    """Return handlers for one decision request at a path and for many, which are all decided or none.
+    """Return handlers for the decision requests at a path: of one request, and of many.
 
-    The form of the placement's kind reads requests and writes answers. Answers to requests that are probably
-    mistakes carry a warning.
+    Of many, all are decided or none. The form of the placement's kind reads requests and writes answers.
+    Answers to requests that are probably mistakes have a warning.
     """
 
     def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
         """Validate a request.
 
-        Return the engine's request, and a function that makes the answer from its rows.
+        Return the engine's request, and a function that makes the answer of its rows.
         """
         name, placement = call.placement, engine.placement(call.placement)
         if placement.kind.path != path:
@@ -94,7 +94,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         start = placement.windows.time
 
         def answer(rows: Sequence[Any]) -> Any:
-            """Return the answer for the row of the decision, with a possible warning."""
+            """Return the answer for the decision's row, with a warning if the request may be a mistake."""
             single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
             time = rows[0].time
             if not placement.reader.can_warn and time >= start:
@@ -106,7 +106,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
     async def decide_many(engine: Service, call: RouteCall) -> Any:
         """Validate requests, decide them in one commit, and return the answers.
 
-        An error names the request.
+        Errors name the request's index.
         """
         placement = engine.placement(call.placement)
         check_path(placement, path)
@@ -134,8 +134,8 @@ def _add_warning(
 ) -> Any:
     """Return the answer to a decision request, with a warning if the request is probably a mistake.
 
-    The warning is about its context, a missing user or session, or a decision id that was used before: then
-    the decision was made before the time of this request.
+    It warns of the context, a missing user or session, or a reused decision id. A decision id was used before
+    if its decision was made before the time of this request.
     """
     warning = placement.reader.find_warning(request) or (
         _explain_reuse(placement, answer.decision_id, decision_time) if decision_time < request_time else None
@@ -144,7 +144,7 @@ def _add_warning(
 
 
 def _explain_reuse(placement: Placement, id: str, time: int) -> str | None:
-    """Return a warning for a decision id that was decided at ``time`` before; None if this may be a retry.
+    """Return a warning that a decision id was used before, at ``time``; None if this may be a retry.
 
     It is no retry if the decision has feedback, or if its window ended more than a minute ago.
     """
@@ -175,10 +175,11 @@ def make_feedback_handlers(
     read: Callable[[Any], FeedbackRequest],
     read_many: Callable[[Sequence[Any]], Sequence[FeedbackRequest]] | None = None,
 ) -> tuple[SplitHandler, Handler]:
-    """Return handlers for one piece of feedback and for many; ``read`` converts a request to the engine's.
+    """Return handlers for one piece of feedback and for many.
 
-    The first raises the error of refused feedback; the second returns it as that piece's outcome. Answers to
-    feedback that is probably a mistake carry a warning.
+    ``read`` and ``read_many`` convert requests to the engine's. The first handler raises the error of refused
+    feedback; the second returns it as that piece's outcome. Answers to feedback that is probably a mistake
+    have a warning.
     """
 
     def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
@@ -186,7 +187,10 @@ def make_feedback_handlers(
         name, feedback = call.placement, read(call.request)
 
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
-            """Return the answer with a possible warning; raise the outcome if it is an error."""
+            """Return the answer, with a warning if the feedback is probably a mistake.
+
+            Raise an error outcome.
+            """
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
             warning = _find_warning(engine.placement(name), call.request, outcomes[0])
@@ -217,9 +221,9 @@ def make_feedback_handlers(
 
 
 def _locate_error(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
-    """Return the error with its field under ``feedback[i]``, the first of several requests with the value.
+    """Return an error with ``feedback[i]`` before its field; i is the first request with the invalid value.
 
-    It is returned unchanged if there is only one request or none has the value.
+    It is returned unchanged if there is only one request, or none has the value.
     """
     for place, request in enumerate(requests) if len(requests) > 1 else ():
         value: Any = msgspec.to_builtins(request)
@@ -231,9 +235,9 @@ def _locate_error(error: InvalidValue, requests: Sequence[Any]) -> InvalidValue:
 
 
 def _find_warning(placement: Placement, request: Any, outcome: str | TacitError) -> str | None:
-    """Return a warning if feedback is probably a mistake; None if it is not.
+    """Return a warning if feedback is probably a mistake; None otherwise.
 
-    Warned of are feedback that is not learned, clicks that look like flags, and unusual amounts of metrics.
+    It warns of feedback that is not learned, clicks that look like flags, and unusual amounts of metrics.
     """
     if outcome in UNLEARNED and (explanation := _explain_unlearned(placement, request, str(outcome))):
         return explanation
@@ -245,19 +249,19 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
             return f"clicks: {clicks} are positions, and count once; give {places} if 1 means clicked"
     if not metrics:
         return None
-    metric_configs = placement.config.metrics
+    configs = placement.config.metrics
     warnings = (
-        metric_configs[name].doubt(name, amount) for name, amount in metrics.items() if name in metric_configs
+        configs[name].find_warning(name, amount) for name, amount in metrics.items() if name in configs
     )
     return next(filter(None, warnings), None)
 
 
 def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str | None:
-    """Return a message why the policy does not learn from feedback and how it could, or None.
+    """Return a message that says why feedback is not learned and what to change; None if that is usual.
 
-    There is a message if the decision is deferred and not activated; if the feedback is late and not 0; or
-    if only a decision's first feedback is learned, and later feedback has a higher reward or an amount of
-    the learned metric.
+    There is a message if the decision is deferred and not activated; if the feedback is late and not 0; or if
+    only a decision's first feedback is learned, and later feedback has a higher reward or an amount of the
+    learned metric.
     """
     reward, amounts = getattr(request, "reward", None), getattr(request, "metrics", None) or {}
     rule, learned = placement.config.rule, placement.config.learned
@@ -276,7 +280,7 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
         if amount:
             what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
             return f"{what}; aggregation = 'sum' learns all that a decision earns"
-        if reward is not None and reward > placement.windows.open.reward(entry):
+        if reward is not None and reward > placement.windows.open.get_reward(entry):
             remedy = "send none until it is known, or give aggregation = 'max'"
             return f"reward: {reward:g} is not learned, as a lower one came first; {remedy}"
     return None
@@ -285,10 +289,9 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
 def _make_answer(
     placement: Placement, id: str, outcome: str | TacitError, durability: Any, warning: str | None
 ) -> wire.Recorded:
-    """Return the answer to one piece of feedback, with its outcome.
+    """Return the answer to one piece of feedback, with its outcome; the outcome of an error is its kind.
 
-    If the outcome is pending, it has the seconds until the feedback is learned. An error's outcome is its
-    kind.
+    If the outcome is pending, the answer has the seconds until the window ends.
     """
     if isinstance(outcome, TacitError):
         outcome = convert_error(outcome).kind
@@ -302,7 +305,7 @@ def _compute_learning_delay(placement: Placement, id: str) -> float | None:
     """Return the seconds until the window of an open decision ends; None if the decision is not open."""
     windows = placement.windows
     entry = windows.open.find(id)
-    return None if entry is None else max(0, windows.open.deadline(entry) - windows.time) / 1e6
+    return None if entry is None else max(0, windows.open.get_deadline(entry) - windows.time) / 1e6
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:
@@ -347,7 +350,7 @@ async def _send_learner(engine: Service, call: RouteCall) -> Answer:
 
 
 async def _list_replicas(engine: Service, call: RouteCall) -> wire_control.LentParts:
-    """Return for each shard the last log row in its learner for replicas; None if a shard does not answer.
+    """Return for each shard the last row of the log in its learner for replicas; None if it does not answer.
 
     The answer also says whether any shard may decide for any key.
     """
@@ -356,10 +359,7 @@ async def _list_replicas(engine: Service, call: RouteCall) -> wire_control.LentP
 
 
 async def _log_local_decisions(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
-    """Validate and log decisions that a client made; return the outcome of each, also of refused ones.
-
-    Raises an error if the placement does not allow client-side decisions.
-    """
+    """Validate and log decisions that a client made; return the outcome of each, also of refused ones."""
     placement = engine.placement(call.placement)
     check_client_side(placement)
     decisions: list[LocalDecision] = call.request.decisions
@@ -389,7 +389,7 @@ def _read_local_decision(placement: Placement, decision: LocalDecision) -> Impre
 async def _log_decisions(
     engine: Service, placement: str, impressions: Sequence[Impression]
 ) -> list[str | TacitError]:
-    """Log clients' decisions in one batch or, if that is refused, one by one; return the outcome of each.
+    """Log clients' decisions in one batch; if the batch is refused, one by one. Return the outcome of each.
 
     An outcome is ``LOGGED``, ``DUPLICATE`` if the id was decided before, or an error.
     """
@@ -405,7 +405,7 @@ async def _log_decisions(
 
 
 def _describe_outcome(result: str | TacitError) -> tuple[str, str]:
-    """Return an outcome's name and the detail of its error, which is empty if it is no error."""
+    """Return the name of an outcome, and the detail of its error; "" if it is no error."""
     if isinstance(result, str):
         return result, ""
     problem = convert_error(result)
@@ -446,9 +446,9 @@ async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standin
 
 
 def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
-    """Return up to ``MOST_KEYS`` keys with their numbers of duels, most first.
+    """Return up to ``MOST_KEYS`` keys with their numbers of duels, the most first.
 
-    Among keys of equal numbers the leading key comes first.
+    Among keys with the same number the leading key comes first.
     """
     tallies = list(placement.results.tallies.items())
     most = nsmallest(MOST_KEYS, tallies, lambda kt: (-kt[1].duels, kt[0] != placement.results.leading))
@@ -499,9 +499,9 @@ async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
 
 
 def _make_change_handler(verb: Verb[Any]) -> Handler:
-    """Return a handler that lets the engine make the change of a verb, in the name of the caller's key.
+    """Return a handler that requests a verb's change from the engine, in the name of the caller's key.
 
-    A request without a body means the verb's defaults.
+    A request without a body has the verb's defaults.
     """
 
     async def change(engine: Service, call: RouteCall) -> object:

@@ -58,7 +58,10 @@ RECORDS_SCHEMA = pa.schema(
 
 
 def to_table(name: str, rows: Any) -> pa.Table:
-    """Return rows of the kind ``name``, a key of :data:`FILES`, as a table for Parquet; arms as JSON."""
+    """Return rows of the log as an Arrow table for Parquet; ``name`` is their kind in :data:`FILES`.
+
+    Arms become JSON text.
+    """
     columns = {field: [getattr(row, field) for row in rows] for field in FILES[name]._fields}
     for field in ("arm", "would"):
         if field in columns:
@@ -70,7 +73,7 @@ def to_table(name: str, rows: Any) -> pa.Table:
 
 
 def write_old_rows(old: OldRows, folder: Path) -> None:
-    """Write rows that are about to be dropped to Parquet files in a folder, one file for each kind of row.
+    """Write rows that are about to be dropped to new Parquet files in a folder, one for each kind of row.
 
     The file names contain the number of the first row, so that sorting them sorts the rows.
     """
@@ -88,13 +91,13 @@ def write_old_rows(old: OldRows, folder: Path) -> None:
 def blank_archived_rows(
     folder: Path, subject: Subject, placements: Mapping[str, StoredPlacement]
 ) -> dict[str, BlankedRows]:
-    """Blank a user's data in the archive's files; return the numbers of blanked rows by placement.
+    """Blank a subject's data in the archive's files; return the numbers of blanked rows by placement.
 
     Every file is replaced as a whole, so an interrupted call can be repeated.
     """
     done = {}
     for name, stored in placements.items():
-        units = subject.units(stored.salt, stored.id, stored.seed)
+        units = subject.hash_units(stored.salt, stored.id, stored.seed)
         counts = BlankedRows(
             _blank_column(folder / name, "decisions", "asked", partial(_blank_units, units)),
             _blank_column(folder / name, "records", "content", partial(_blank_subject, subject)),
@@ -105,7 +108,7 @@ def blank_archived_rows(
 
 
 def _blank_units(units: Sequence[str], asked: str | None) -> str | None:
-    """Return a decision's ``asked`` field without its user's hash, if that is one of ``units``."""
+    """Return a decision's ``asked`` field without its user's hash, if the hash is one of ``units``."""
     return remove_unit(asked) if SearchFields.read(asked).unit in units else asked
 
 
@@ -115,7 +118,7 @@ def _blank_subject(subject: Subject, content: str) -> str:
 
 
 def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
-    """Apply ``blank`` to a column of all archive files of a kind; return the number of changed values.
+    """Apply ``blank`` to a column in all archive files of a kind; return the number of changed values.
 
     Files with changed values are rewritten.
     """
@@ -147,7 +150,7 @@ def write_atomically(table: pa.Table, path: Path) -> None:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """True if a backup may replace a file: if it is empty, or an SQLite file with tacit's application id."""
+    """True if a backup may replace a file: it is empty, or an SQLite file with tacit's application id."""
     with path.open("rb") as file:
         header = file.read(72)
     return not header or header[68:] == APPLICATION_ID.to_bytes(4)

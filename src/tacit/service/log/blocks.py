@@ -45,7 +45,7 @@ class Block(Sequence[Row], Generic[Row]):
 
     @classmethod
     def from_rows(cls, kind: Any, rows: Iterable[Row]) -> Block[Row]:
-        """Return rows of a kind as a block of columns; return a block unchanged."""
+        """Return rows as a block of columns; a block is returned unchanged."""
         if type(rows) is Block:
             return rows
         columns = list(map(list, zip(*rows, strict=True)))
@@ -87,7 +87,7 @@ class Block(Sequence[Row], Generic[Row]):
         return row
 
     def with_column(self, field: str, values: list[Any]) -> Block[Row]:
-        """Return a new block with other values of a field; the other columns are shared."""
+        """Return a new block in which ``values`` replace a field; the other columns are shared."""
         columns = list(self.columns)
         columns[_field_indices(self.kind)[field]] = values
         return Block(self.kind, columns)
@@ -120,13 +120,13 @@ class BlockList(Sequence[Row], Generic[Row]):
         self._rows = 0
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Append rows to the end; a block is kept as it is."""
+        """Append rows to the end; a block is stored as it is, without a copy."""
         part = rows if isinstance(rows, Block) else list(rows)
         self._parts.append(part)
         self._rows += len(part)
 
     def append(self, row: Row) -> None:
-        """Append a row."""
+        """Append one row to the end."""
         self.extend([row])
 
     def tuples(self) -> Iterator[tuple[Any, ...]]:
@@ -153,7 +153,9 @@ def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
 
 
 def split_distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:
-    """Yield a block in consecutive parts; a new part begins at each row that repeats a value of the field.
+    """Yield the block in consecutive parts, in each of which the values of a field are distinct.
+
+    A new part begins at each row that repeats a value of its part.
 
     Examples
     --------

@@ -58,7 +58,7 @@ def read_plan_start(plan: str) -> StartFile | None:
 
 
 def find_start(changes: Iterable[rows.ChangeRow]) -> StartFile | None:
-    """Return the learner file in the first start event of a placement's change events; None without."""
+    """Return the learner file in a placement's first start event; None if it has no start event."""
     values = (change.value for change in changes if change.kind == rows.START)
     return next((msgspec.json.decode(value, type=StartFile) for value in values), None)
 
@@ -111,9 +111,9 @@ class PolicyVersion(msgspec.Struct, frozen=True):
         return rows.encode_json(msgspec.structs.replace(self, seq=0))
 
     def find_skip_time(self, seq: int) -> int | None:
-        """Return, for a row that the policy does not learn from, the time up to which windows had closed.
+        """Return the time up to which windows had closed before a row that the policy does not learn from.
 
-        Returns None for all other rows.
+        None for rows that it learns from.
 
         Examples
         --------
@@ -138,12 +138,12 @@ def read_policy_version(change: rows.ChangeRow) -> PolicyVersion:
     return msgspec.structs.replace(version, seq=change.seq)
 
 
-def state_name(time: int, policy: Mapping[str, Any]) -> str:
+def name_state(time: int, policy: Mapping[str, Any]) -> str:
     """Return the name of a policy's learned state at a time, for rollbacks.
 
     Examples
     --------
-    >>> state_name(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
+    >>> name_state(1_700_000_000_123_456, {"name": "UCB1", "arms": 3})
     '2023-11-14T22:13:20.123456Z-UCB1'
     """
     return f"{as_text(time).removesuffix('+00:00')}Z-{format_policy_name(policy)}"

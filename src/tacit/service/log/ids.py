@@ -138,7 +138,7 @@ def wall_time() -> int:
 
 
 def _boot_time() -> Callable[[], int]:
-    """Return a function that returns nanoseconds since a fixed moment, such as the machine's start.
+    """Return a clock: a function that returns nanoseconds since a fixed moment, such as the machine's start.
 
     It also counts while the machine sleeps, if the system has such a clock.
     """
@@ -180,12 +180,12 @@ class LogTime:
         self._ahead = max(last - clock(), 0)
 
     def get_time(self) -> int:
-        """Return the log's current time in microseconds, never before ``last``, without changing ``last``."""
+        """Return the log's current time in microseconds, at least ``last``; ``last`` stays as it is."""
         return max(self.clock() + self._ahead, self.last)
 
     @property
     def wall_ahead(self) -> int:
-        """Return the microseconds by which the wall clock is ahead of the log's time; negative if behind."""
+        """Microseconds by which the wall clock is ahead of the log's time; negative if behind."""
         return self._wall() - self.get_time()
 
     def get_earlier_time(self) -> int:
@@ -277,12 +277,12 @@ def hash_partition(placement: str, key: str) -> int:
     >>> hash_partition("home", "independence day")
     16836
     """
-    hashed = hashlib.blake2b(key.encode(), digest_size=2, person=_person(placement))
+    hashed = hashlib.blake2b(key.encode(), digest_size=2, person=_personalize(placement))
     return int.from_bytes(hashed.digest())
 
 
-def _person(placement: str) -> bytes:
-    """Return a placement's name as bytes that personalize a hash: at most 16, a digest of a longer name."""
+def _personalize(placement: str) -> bytes:
+    """Return a placement's name as at most 16 bytes that personalize a hash; a digest of a longer name."""
     name = placement.encode()
     return name if len(name) <= 16 else hashlib.blake2b(name, digest_size=16).digest()
 
@@ -392,20 +392,26 @@ class DecisionIdGenerator:
         self._spread = shard.partitions if spread else None
 
     def __call__(self, time: int, keys: Sequence[str], place: int) -> list[str]:
-        """Return new ids of decisions for keys, which have consecutive sequence numbers from ``place`` on."""
-        return [create_partition_id(time, self._partition(key, at), at) for at, key in enumerate(keys, place)]
+        """Return new ids for decisions on keys.
 
-    def _partition(self, key: str, place: int) -> int:
-        """Return a decision's partition: that of its key, or any of the shard's if decisions are spread."""
+        ``place`` is the sequence number of the first, the others follow.
+        """
+        return [
+            create_partition_id(time, self._get_partition(key, seq), seq)
+            for seq, key in enumerate(keys, place)
+        ]
+
+    def _get_partition(self, key: str, place: int) -> int:
+        """Return a decision's partition: its key's, or any one of the shard if decisions are spread."""
         if self._spread is None:
             return hash_partition(self._placement, key)
         return self._spread[place % len(self._spread)]
 
 
 def find_request_partition(placement: str, key: str, id: str | None, spread: bool) -> int | None:
-    """Return the partition of a requested decision: by its key, or by its id if the placement is spread.
+    """Return the partition of a requested decision: its key's; of a spread placement its id's.
 
-    None without an id in a spread placement: then any shard may decide.
+    None without an id in a spread placement, because any shard may decide.
     """
     if not spread:
         return hash_partition(placement, key)

@@ -72,7 +72,7 @@ class OwnedFile:
         self.close = weakref.finalize(self, release)
 
     def _make_use_error(self) -> InUse:
-        """Return the error that another process uses the file."""
+        """Return the error that another process uses the file, for the caller to raise."""
         return InUse(
             f"store.path: {self._absolute_path} is in use by another process; stop it, or give another path"
         )
@@ -90,7 +90,7 @@ class OwnedFile:
             )
 
     def _lock_database(self, cleanup: contextlib.ExitStack) -> None:
-        """Open the file, create it if missing, and lock it; ``cleanup`` closes it.
+        """Open the file, create it if missing, and lock it; ``cleanup`` will close it.
 
         Raises InUse if this or another process has it, and StoreError if the file has several names.
         """
@@ -164,7 +164,7 @@ class OwnedFile:
                 self._size = status.st_size
 
     def _make_loss_error(self, name: str, what: str, why: str | None) -> StoreError:
-        """Return the error that a file was removed, replaced or cut while it was served."""
+        """Return the error that a file was removed, replaced or cut, for the caller to raise."""
         return StoreError(
             f"store.path: {name} {what} while it was served ({why}): nothing can be kept; put the "
             "file back or restore a backup, and start again"

@@ -186,7 +186,7 @@ class PostgresStore(Store):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Context manager that raises errors of the database as StoreError, Refused or Damaged.
+        """In a ``with`` block: raise errors of the database again as StoreError, Refused or Damaged.
 
         Refused is for invalid data, Damaged for unreadable rows.
         """
@@ -219,7 +219,7 @@ class PostgresStore(Store):
         return self._connection
 
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
-        """Take the advisory lock, and wait until the previous writer has released it.
+        """Take the advisory lock; wait up to some seconds until the previous writer has released it.
 
         Raises StoreError if another process keeps it, or if committed rows are missing after a reconnection.
         """
@@ -233,7 +233,7 @@ class PostgresStore(Store):
                 )
             time.sleep(0.05)
         if self.epoch:
-            last = self._last(connection).seq
+            last = self._select_end(connection).seq
             if last < self._committed:
                 raise StoreError(
                     f"{self.location} ends at row {last}, although row {self._committed} "
@@ -255,7 +255,7 @@ class PostgresStore(Store):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """Context manager that yields the writing connection in a transaction, after a check of the owner.
+        """In a ``with`` block: yield the writing connection in a transaction, after a check of the owner.
 
         If the connection fails, it is closed, and the next transaction connects again.
         """
@@ -271,7 +271,7 @@ class PostgresStore(Store):
                 raise
 
     def _prepare(self, writer: psycopg.Connection[Any]) -> None:
-        """Create the schema and its tables if they are missing, check their version, and increment the epoch.
+        """Create schema and tables if missing, check their version, and increment the epoch of owners.
 
         Sets ``salt`` and ``epoch``. Raises StoreError for another version or encoding.
         """
@@ -289,20 +289,20 @@ class PostgresStore(Store):
         else:
             check_version(self.location, self.select_one(writer, "SELECT version FROM store"), VERSION)
         self.salt = ensure_salt(self, writer)
-        self._committed = self._last(writer).seq
+        self._committed = self._select_end(writer).seq
         self._owner = writer.execute(NEXT_EPOCH).fetchone()
         assert self._owner is not None
         self.epoch = self._owner[0]
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
-        """Context manager that yields a reading connection from the pool."""
+        """In a ``with`` block: yield a reading connection from the pool."""
         with self._translate_errors(), self._pool.connection() as connection:
             yield connection
 
     @contextlib.contextmanager
     def streaming(self) -> Iterator[Read]:
-        """Context manager that yields a function to stream rows of statements, all in one transaction."""
+        """In a ``with`` block: yield a function that streams the rows of statements, in one transaction."""
         with self.reading() as connection, connection.transaction(), contextlib.ExitStack() as stack:
             numbers = count()
 
@@ -320,37 +320,43 @@ class PostgresStore(Store):
     def run(
         self, connection: psycopg.Connection[Any], statement: str, values: Sequence[Any] = ()
     ) -> psycopg.Cursor[Any]:
-        """Run a statement with question marks for its values, and return the cursor."""
+        """Run a statement with values for its question marks, and return the cursor."""
         return connection.execute(_with_placeholders(statement), values)
 
     def run_many(self, connection: psycopg.Connection[Any], statement: str, rows: Iterable[Any]) -> None:
-        """Run a statement with question marks once for each tuple of values."""
+        """Run a statement once for each tuple of values for its question marks."""
         with connection.cursor() as cursor:
             cursor.executemany(_with_placeholders(statement), rows)
 
     def select_decisions(
         self, connection: psycopg.Connection[Any], wanted: Sequence[tuple[int, str]]
     ) -> Iterable[Any]:
-        """Return the rows of the existing decisions among pairs of placement number and id."""
+        """Return the rows of the decisions given by pairs of placement number and id.
+
+        Missing ones are left out.
+        """
         return connection.execute(FIND_DECISIONS, ([p for p, _ in wanted], [id for _, id in wanted]))
 
     def select_feedback(self, connection: psycopg.Connection[Any], decisions: Sequence[int]) -> Iterable[Any]:
-        """Return the rows of all feedback on decisions, given by their numbers, in order of the log."""
+        """Return the rows of all feedback on decisions, given by their numbers, in the log's order."""
         return connection.execute(FEEDBACK, (list(decisions),))
 
     def parse_decision(self, row: Any) -> DecisionRow:
-        """Return a decision from a row of values, with its arms decoded from JSON."""
+        """Return a decision from a row of the database's values; its arms are decoded from JSON."""
         decision = DecisionRow._make(row)
         would = None if decision.would is None else _decode(str(decision.would))
         return decision._replace(arm=_decode(str(decision.arm)), would=would)
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one durable transaction, and remember the last committed row."""
+        """Append rows in one durable transaction, and note the last committed row."""
         super().append(rows)
         self._committed = max([self._committed, *(row.seq for row in rows.all())])
 
     def insert_rows(self, writer: psycopg.Connection[Any], rows: Rows) -> None:
-        """Insert rows with checksums, by COPY if there are many; every 10 seconds, update the cached size."""
+        """Insert rows with checksums, by COPY if there are many.
+
+        Update the cached size if it is 10 seconds old.
+        """
         decisions = [
             (
                 *row._replace(
@@ -378,7 +384,7 @@ class PostgresStore(Store):
         """Return the number and the time of the log's last row, read by the writing connection."""
         # Read by the writer: with its lock, all earlier transactions have ended.
         with self.transaction() as writer:
-            return self._last(writer)
+            return self._select_end(writer)
 
     def check(self) -> None:
         """Raise StoreError if new commits would be lost, or another process owns the store."""
@@ -389,7 +395,7 @@ class PostgresStore(Store):
         """Do nothing: the database overwrites old versions of rows when it vacuums its tables."""
 
     def find_damage(self) -> list[str]:
-        """Read all rows; return a message for each unique index that does not find all rows of its table."""
+        """Return a message for each unique index that does not find all rows of its table; reads all rows."""
         wrong = []
         with self.reading() as connection, connection.transaction():
             for setting in INDEX_SETTINGS:
@@ -414,7 +420,7 @@ class PostgresStore(Store):
 
 
 def lock_number(schema: str) -> int:
-    """Return the number of the advisory lock of a schema, a hash of its name."""
+    """Return the number of a schema's advisory lock, a hash of the schema's name."""
     return int.from_bytes(hashlib.sha256(schema.encode()).digest()[:8], signed=True)
 
 
@@ -430,12 +436,15 @@ def _is_about_data(error: Exception) -> bool:
 
 
 def _with_placeholders(statement: str) -> Any:
-    """Return a statement with ``%s``, psycopg's placeholder for a value, in place of question marks."""
+    """Return a statement with psycopg's placeholder ``%s`` in place of each question mark."""
     return statement.replace("?", "%s")
 
 
 def _strip_password(url: str) -> str:
-    """Return ``host:port/name`` of a database's address, for messages; raise StoreError if it is none."""
+    """Return ``host:port/name`` of a database's address for messages.
+
+    Raise StoreError if it is no address.
+    """
     try:
         parts = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:

@@ -41,16 +41,14 @@ LEAVE_OUT = {
 MANY = 5000
 
 
-# ---- log_rows.Rows past a placement's retention
+# ---- Rows past a placement's retention
 
 
 def find_old_rows(store: Store, placement: int | None, before: int, time: int, limit: int) -> OldRows:
-    """Return a placement's oldest rows before row ``before`` and ``time``, up to ``limit`` of a kind.
+    """Return a placement's oldest rows before row ``before`` and ``time``, at most ``limit`` of each kind.
 
-    For ``placement`` None, they are change events of all placements. Change events of the history are
-    left out.
-
-    Decisions are returned with their feedback, and only if all of it is before row ``before``.
+    With ``placement`` None they are the change events of all placements. Change events of the history are
+    left out. Decisions come with their feedback, and only if all of it is before row ``before``.
     """
     with store.reading() as connection:
         cursor = store.run(connection, OLD_DECISIONS, (placement, before, time, before, limit))
@@ -64,7 +62,7 @@ def find_old_rows(store: Store, placement: int | None, before: int, time: int, l
 
 
 def drop_rows(store: Store, old: OldRows) -> None:
-    """Delete decisions, feedback, change events and records in one transaction."""
+    """Delete old decisions, feedback, change events and records from the store, in one transaction."""
     with store.transaction() as writer:
         # Feedback refers to decisions, so it goes first.
         for table, rows in (
@@ -82,9 +80,10 @@ def drop_rows(store: Store, old: OldRows) -> None:
 
 
 def forget_user(store: Store, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-    """Blank the data of a user in all rows, and append change events for it, in one transaction.
+    """Blank the data of a user, session or client in all rows, and append change events, in one transaction.
 
-    Learned states stay the same: folds of the log do not read the blanked fields.
+    Learned states stay the same: folds of the log do not read the blanked fields. Then the store overwrites
+    the old data.
 
     Parameters
     ----------
@@ -122,9 +121,9 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
 
 
 def _forget_decisions(store: Store, writer: Any, subject: Subject, stored: StoredPlacement) -> int:
-    """Remove the hash of a subject from decisions of a placement; return the number of rows changed."""
+    """Remove the hashes of a subject from a placement's decisions; return the number of changed rows."""
     blank = []
-    for unit in subject.units(stored.salt, stored.id, stored.seed):
+    for unit in subject.hash_units(stored.salt, stored.id, stored.seed):
         rows = store.run(writer, DECISIONS_OF_UNIT, (stored.id, f'%"unit":"{unit}"%'))
         for row in map(store.parse_decision, rows):
             blanked_row = row._replace(asked=remove_unit(row.asked))
@@ -134,7 +133,7 @@ def _forget_decisions(store: Store, writer: Any, subject: Subject, stored: Store
 
 
 def _forget_records(store: Store, writer: Any, subject: Subject, placement: int) -> int:
-    """Blank the data of a subject in the records of a placement; return the number of rows changed.
+    """Blank the data of a subject in a placement's records; return the number of changed rows.
 
     The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
     """
@@ -156,7 +155,7 @@ def _forget_records(store: Store, writer: Any, subject: Subject, placement: int)
 
 
 def find_damaged_rows(store: Store) -> dict[str, list[int]]:
-    """Return the numbers of the rows that are unreadable or have wrong checksums, by table.
+    """Return the numbers of rows that are unreadable or have wrong checksums, by table.
 
     Tables without damage are left out.
     """
@@ -187,8 +186,8 @@ def _scan_damage(store: Store, table: str) -> Iterator[int]:
 def remove_damaged_rows(store: Store, damaged: Mapping[str, Sequence[int]]) -> None:
     """Delete damaged rows from the log, and append a change event that lists them.
 
-    The feedback on a deleted decision is deleted, too, and so are all snapshots: the learned state is
-    folded from the remaining rows.
+    Feedback on a deleted decision is deleted, too, and so are all snapshots, because the learned state is
+    folded again from the remaining rows.
 
     Parameters
     ----------

@@ -100,9 +100,9 @@ class Impression(NamedTuple):
     user: str | None = None
 
     def matches_decision(self, row: DecisionRow, context: str | None) -> bool:
-        """True if a logged decision, whose context is ``context`` as JSON, answers this impression.
+        """True if a logged decision answers this impression; ``context`` is the decision's context as JSON.
 
-        The hash of a forgotten user is not compared.
+        The user's hash is not compared if the user was forgotten.
         """
         request = self.key, as_json(self.arms), as_json(self.context), int(self.deferred), self.asked
         logged_request = row.key, row.offered, context, row.deferred, row.asked
@@ -141,7 +141,7 @@ class Clicked(NamedTuple):
 
 
 def check_id(field: str, id: str) -> str:
-    """Return an id from a client unchanged, if it is valid: 1 to 256 printable characters.
+    """Return an id from a client if it is valid: 1 to 256 printable characters.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def check_id(field: str, id: str) -> str:
 def encode_clicks(
     feedback: FeedbackRequest, items: Sequence[Arm], actions: Collection[str] = ()
 ) -> str | None:
-    """Return the clicked positions in a shown list as JSON for the log; None for other kinds of feedback.
+    """Return the clicked positions of feedback on a shown list as JSON for the log; None for other kinds.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def encode_clicks(
 
 
 def parse_action(entry: int | Mapping[str, Any]) -> tuple[int, str]:
-    """Return the position and the action of one element that :func:`encode_clicks` encoded.
+    """Return position and action of one element of the JSON that :func:`encode_clicks` returns.
 
     Examples
     --------
@@ -371,9 +371,8 @@ Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Ex
 def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
     """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
 
-    If the placement learns a metric, each reward is set to the metric's value, or to None where the log holds
-    the amount alone. Warns of doubtful amounts of a
-    metric, once for each metric.
+    If the placement learns a metric, each reward is set to the value of the metric's amount, or to None if
+    the log holds the amount alone. A doubtful amount gives a warning, once for each metric.
 
     Parameters
     ----------
@@ -414,10 +413,10 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
 
 
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
-    """Return a reward as feedback with the worth of its amount of metric ``name``; other kinds unchanged.
+    """Return feedback with the value of its amount of metric ``name`` as its reward; other kinds unchanged.
 
-    Without a reward if the amounts of a decision are to be added first. Raises InvalidValue if the amount is
-    missing, or the feedback has another reward.
+    The reward is None if the amounts of a decision are to be added first. Raises InvalidValue if the amount
+    is missing, or the feedback has another reward.
     """
     if feedback.kind != REWARD:
         return feedback
@@ -427,16 +426,16 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
         raise InvalidValue(
             f"metrics.{name}", None, f"send its amount, or 0, as {example}: it is what is learned"
         )
-    worth = metric.worth(amounts[name])
+    reward = metric.to_reward(amounts[name])
     # In a shard, the ingress has already set the reward.
-    if feedback.reward not in (None, worth):
+    if feedback.reward not in (None, reward):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)
-    return feedback._replace(reward=None if metric.attribution else worth)
+    return feedback._replace(reward=None if metric.attribution else reward)
 
 
 def _check_metrics(content: str, placement: Any) -> None:
-    """Raise InvalidValue if a metric is not configured or its amount is out of range.
+    """Check the metrics of feedback: raise InvalidValue if one is not configured, or out of range.
 
     A doubtful amount gives an AssumptionWarning, once for each metric of a placement.
     """
@@ -453,20 +452,20 @@ def _check_metrics(content: str, placement: Any) -> None:
             )
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
         checks.number(f"metrics.{name}", amount, metrics[name].least, metrics[name].most)
-        if name not in placement.warned and (doubt := metrics[name].doubt(name, amount)):
+        if name not in placement.warned and (doubt := metrics[name].find_warning(name, amount)):
             placement.warned.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
 
 
 def _check_feedback_id(feedback: FeedbackRequest) -> FeedbackRequest:
-    """Return feedback; raise InvalidValue if its id is invalid."""
+    """Return feedback if its id is valid or missing; raise InvalidValue otherwise."""
     if feedback.id is not None:
         check_id("feedback_id", feedback.id)
     return feedback
 
 
 def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
-    """Return feedback, a reward as a float; raise InvalidValue if its id, or the reward, is invalid."""
+    """Return feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
     _check_feedback_id(feedback)
     if feedback.kind != REWARD:
         return feedback

@@ -47,7 +47,7 @@ class ShownList(NamedTuple):
 def encode_list(
     arms: Sequence[Arm | None], prefix_propensities: Floats, position_propensities: Floats
 ) -> str:
-    """Return a shown list as JSON: its arms alone, or with their propensities.
+    """Return a shown list as JSON: its arms, with their propensities if these are known.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def encode_list(
 
 
 def decode_list(shown: str | None) -> ShownList:
-    """Return the shown list in JSON that :func:`encode_list` returned; propensities are empty if unknown.
+    """Decode the shown list that :func:`encode_list` encoded; propensities are empty if unknown.
 
     Examples
     --------
@@ -359,10 +359,10 @@ class Rows(NamedTuple):
 
 
 def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
-    """Yield the rows of several ascending iterators in the order of their sequence numbers.
+    """Merge several ascending iterators of rows; yield the rows in the order of their sequence numbers.
 
-    Rows of a kind come in long runs, so a binary search finds the end of each run. A duplicate number,
-    which only two concurrent writers can cause, is logged as an error.
+    Rows of a kind come in long runs, so a binary search finds the end of each run. A duplicate number, which
+    only two concurrent writers can cause, is logged as an error.
     """
     warned = False
     read: list[list[Event]] = [[] for _ in parts]
@@ -385,17 +385,17 @@ def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
 
 
 def split_into_blocks(events: Iterable[Event]) -> Iterator[Block[Any]]:
-    """Yield consecutive rows of the log in blocks, each of one kind, placement, time and mode.
+    """Yield consecutive rows of the log as blocks, each of one kind, placement, time and mode.
 
     A block has at most 4096 rows.
     """
-    for (kind, *_), run in groupby(events, key=_kind):
+    for (kind, *_), run in groupby(events, key=_get_group):
         while rows := list(islice(run, FOLD_ROWS)):
             yield Block.from_rows(kind, rows)
 
 
-def _kind(event: Event) -> tuple[Any, ...]:
-    """Return the type, placement, time and, for a decision, mode of a row: equal for all rows of a block."""
+def _get_group(event: Event) -> tuple[Any, ...]:
+    """Return type, placement, time and, for a decision, mode of a row: equal for all rows of a block."""
     mode = event.mode if isinstance(event, DecisionRow) else None
     return type(event), event.placement, event.time, mode
 
@@ -411,9 +411,9 @@ class DecisionWithFeedback(NamedTuple):
 
 
 def make_click_row(row: DecisionRow, name: str, policy: Any) -> dict[str, Any]:
-    """Return the columns of a click log that all arms of a decision share, for the placement ``name``.
+    """Return the columns of a click log that all arms of a decision share.
 
-    These are time, id, placement, key, names of the offered arms, context and the policy's label.
+    They are time, id, placement (``name``), key, names of the offered arms, context and the policy's label.
     """
     arms = range(policy.arms) if isinstance(policy.arms, int) else policy.arms
     return {
@@ -430,8 +430,7 @@ def make_click_row(row: DecisionRow, name: str, policy: Any) -> dict[str, Any]:
 def select_propensities(rows: Block[DecisionRow]) -> list[float | None]:
     """Return the propensity with which a policy learns from each decision; None if unknown.
 
-    It is the logged one, or that of the policy that decided if the control group of a holdout has its own
-    policy.
+    It is the logged one; if a holdout's control group has its own policy, the one of the policy that decided.
     """
     logged: list[float | None] = rows.column("propensity")
     if not any_control_policy(rows):
@@ -441,7 +440,7 @@ def select_propensities(rows: Block[DecisionRow]) -> list[float | None]:
 
 
 def encode_json(value: Any) -> str:
-    """Return a value as JSON text for a column; msgspec decodes it to the value's type."""
+    """Return a value as JSON text for a column of the log."""
     return msgspec.json.encode(value).decode()
 
 
@@ -451,5 +450,5 @@ def decode_json(text: str | None) -> Any:
 
 
 def drop_unread_context(learner: Learner, decision: Decision) -> Decision:
-    """Return a decision without its context if the learner's policy does not read contexts."""
+    """Return a decision without its context if the learner's policy reads no contexts."""
     return decision if learner.policy.context_dim else decision._replace(context=NO_VALUES)

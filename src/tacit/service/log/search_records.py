@@ -62,7 +62,7 @@ class SearchFields(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def hash_rankings(rankings: Mapping[str, Any]) -> str:
-    """Return a hash of rankers' lists as hexadecimal digits, by which the log recognizes a repeated request.
+    """Return a hash of rankers' lists as hexadecimal digits; the log recognizes repeated requests by it.
 
     Examples
     --------
@@ -115,10 +115,10 @@ class Subject(NamedTuple):
     kind: str
     name: str
 
-    def units(self, salt: str, placement: int, seed: int) -> list[str]:
-        """Return the two possible hashes of the subject in decisions of a placement; empty for a client.
+    def hash_units(self, salt: str, placement: int, seed: int) -> list[str]:
+        """Return the two possible hashes of the subject in decisions of a placement; [] for a client.
 
-        The first is that of :func:`hash_unit`, the second that of versions up to 0.2.
+        The first is by :func:`hash_unit`, the second is the one of versions up to 0.2.
         """
         if self.kind == CLIENT:
             return []
@@ -129,9 +129,8 @@ class Subject(NamedTuple):
     def blank_record(self, content: str) -> str | None:
         """Return a record of User Behavior Insights (JSON) without the subject's data.
 
-        None if the record is not the subject's.
-
-        The action, its time and its objects stay; typed text and additional attributes do not.
+        None if the record is not the subject's. The action, its time and its objects stay; typed text and
+        additional attributes do not.
         """
         record = msgspec.json.decode(content)
         if not any(record.get(field) == self.name for field in SUBJECT_FIELDS[self.kind]):

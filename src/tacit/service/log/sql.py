@@ -55,7 +55,7 @@ NUMBERS = {table: "seq" for table, _ in TABLES} | {"records": "number"}
 
 
 def columns(kind: Any) -> str:
-    """Return the column names of a kind of row, separated by commas."""
+    """Return the names of the fields of a kind of row, separated by commas."""
     return ", ".join(kind._fields)
 
 
@@ -64,7 +64,7 @@ def list_columns(table: str, prefix: str = "") -> str:
     return ", ".join(prefix + name for name in (NUMBERS[table], *KINDS[table]._fields, "checksum"))
 
 
-def _insert(table: str, kind: Any) -> str:
+def _make_insert(table: str, kind: Any) -> str:
     """Return the statement that inserts a row with its checksum into a table."""
     marks = ", ".join("?" * (len(kind._fields) + 1))
     return f"INSERT INTO {table} ({columns(kind)}, checksum) VALUES ({marks})"
@@ -72,7 +72,7 @@ def _insert(table: str, kind: Any) -> str:
 
 # The inserted names are constants.
 # ruff: noqa: S608
-INSERTS = [_insert(table, kind) for table, kind in TABLES]
+INSERTS = [_make_insert(table, kind) for table, kind in TABLES]
 READS = {
     table: f"SELECT {list_columns(table)} FROM {table} WHERE {number} > ? ORDER BY {number}"
     for table, number in NUMBERS.items()
@@ -83,7 +83,7 @@ LASTS = " UNION ALL ".join(
 )
 IN_HISTORY = f"placement = ? AND kind IN {log_rows.HISTORY} ORDER BY seq"
 CHANGES = f"SELECT {list_columns('marks')} FROM marks WHERE {IN_HISTORY}"
-ADD_RECORD = f"{_insert('records', log_rows.RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
+ADD_RECORD = f"{_make_insert('records', log_rows.RecordRow)} ON CONFLICT DO NOTHING RETURNING number"
 FIND_RECORD = "SELECT content FROM records WHERE id = ? AND placement = ? AND kind = ?"
 HEAD = "placement, seq, time, plan, checksum, pieces"
 USED_PIECES = " UNION ALL ".join(f"SELECT pieces FROM {what}" for what in (SNAPSHOTS, BASES, STATES))
@@ -140,18 +140,18 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def transaction(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context with the writing connection, which commits at its end or rolls back on error.
+        """Return a context manager of the writing connection; it commits at the end, rolls back on an error.
 
         Raises Fenced if another process owns the store.
         """
 
     @abstractmethod
     def reading(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context with a reading connection."""
+        """Return a context manager of a reading connection."""
 
     @abstractmethod
     def streaming(self) -> contextlib.AbstractContextManager[Read]:
-        """Return a context with a function that streams the rows of statements."""
+        """Return a context manager of a function that streams the rows of statements."""
 
     @abstractmethod
     def run(self, connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -167,15 +167,18 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def select_decisions(self, connection: Any, wanted: Sequence[tuple[int, str]]) -> Iterable[Any]:
-        """Yield the rows of decisions with these placements and ids, as far as they exist."""
+        """Yield the rows of the decisions given by pairs of placement number and id.
+
+        Missing ones are left out.
+        """
 
     @abstractmethod
     def select_feedback(self, connection: Any, decisions: Sequence[int]) -> Iterable[Any]:
-        """Yield the rows of the feedback on decisions, in order for each decision."""
+        """Yield the rows of all feedback on decisions, given by their numbers, in order for each decision."""
 
     @abstractmethod
     def scrub(self) -> None:
-        """Overwrite dropped and blanked data, as far as the database can."""
+        """Overwrite the data of dropped and blanked rows, if the database can."""
 
     @abstractmethod
     def find_damage(self) -> list[str]:
@@ -183,7 +186,7 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def check_indexes(self) -> None:
-        """Check the indexes within the time limit of a start, and raise Damaged if one is damaged."""
+        """Check the indexes within the time limit of a start; raise Damaged if one is damaged."""
 
     @abstractmethod
     def check(self) -> None:
@@ -230,13 +233,13 @@ class Store(SqlDatabase):
     def __init__(self) -> None:
         self.snapshots = SnapshotTables(self)
 
-    def _last(self, connection: Any) -> End:
+    def _select_end(self, connection: Any) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
         rows = self.run(connection, LASTS)
         return max((End(*row) for row in rows), default=End(0, 0))
 
     def _check_epoch(self, epoch: int | None) -> None:
-        """Raise Fenced if the stored epoch is not this owner's: then another process has opened the store."""
+        """Raise Fenced if the stored epoch is not this process's: another one has opened the store since."""
         if epoch != self.epoch:
             raise Fenced(
                 f"{self.location} was taken over in epoch {epoch}, this is the owner of epoch "
@@ -246,15 +249,15 @@ class Store(SqlDatabase):
     # Write -----------------------------------------------------------------------------------
 
     def append(self, rows: log_rows.Rows) -> None:
-        """Append rows, which have sequence numbers, in one transaction; durable when it returns."""
+        """Append rows, with their sequence numbers, in one transaction; they are durable when it returns."""
         with self.transaction() as writer:
             self.insert_rows(writer, rows)
 
     def placement(self, name: str, spec: str, seed: int) -> StoredPlacement:
         """Return a placement by its name; create it in the store with ``spec`` and ``seed`` if it is new.
 
-        ``spec`` is its policy as JSON. For an existing placement, ``spec`` and ``seed`` are ignored. Raises
-        Damaged if the stored policy is damaged or missing.
+        ``spec`` is its policy as JSON. For an existing placement, both are ignored. Raises Damaged if the
+        stored policy is damaged or missing.
         """
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self.transaction() as writer:
@@ -272,7 +275,10 @@ class Store(SqlDatabase):
         self.salt = salt
 
     def probe(self, time: int) -> None:
-        """Commit a small change, which stores ``time``; raise StoreError if commits do not work."""
+        """Test whether commits work, by a small change that stores ``time``.
+
+        Raise StoreError if they do not.
+        """
         with self.transaction() as writer:
             self.run(writer, "UPDATE store SET probed = ?", (time,))
 
@@ -292,9 +298,9 @@ class Store(SqlDatabase):
     # Read ------------------------------------------------------------------------------------
 
     def configuration(self, placement: int) -> str | None:
-        """Return the configuration of a placement that was stored last, as JSON; None if there is none.
+        """Return the last stored configuration of a placement as JSON; None if none is stored.
 
-        Raises Damaged if it is no configuration.
+        Raises Damaged if it is not a configuration.
         """
         with self.reading() as connection:
             settings: str | None = self.select_one(connection, CONFIGURED, placement)
@@ -316,7 +322,10 @@ class Store(SqlDatabase):
             return {row[0]: _parse_placement(self, row) for row in rows}
 
     def find(self, wanted: Sequence[tuple[int, str]]) -> dict[tuple[int, str], log_rows.DecisionWithFeedback]:
-        """Return decisions with feedback, by pairs of placement number and id; missing ones are left out."""
+        """Return decisions with their feedback, by pairs of placement number and id.
+
+        Missing ones are left out.
+        """
         with self.reading() as connection:
             decisions = self.check_rows("decisions", self.select_decisions(connection, wanted))
             by_seq = {row.seq: log_rows.DecisionWithFeedback(row, []) for row in decisions}
@@ -340,7 +349,7 @@ class Store(SqlDatabase):
             yield row
 
     def verify_rows(self, table: str, cursor: Iterable[Any]) -> Iterator[tuple[int, Any, bool]]:
-        """Yield each row of a cursor as its number, the row, and True if its checksum is right or missing."""
+        """Yield each row of a cursor as number, row, and whether its checksum is right or missing."""
         make = self.parse_decision if table == "decisions" else KINDS[table]._make
         for values in cursor:
             row, checksum = make(values[1:-1]), values[-1]
@@ -349,7 +358,7 @@ class Store(SqlDatabase):
     def end(self) -> End:
         """Return the number and the time of the log's last row; zeros for an empty log."""
         with self.reading() as connection:
-            return self._last(connection)
+            return self._select_end(connection)
 
     def close(self) -> None:
         """Release all connections and locks; the store cannot be used afterwards."""
@@ -357,7 +366,7 @@ class Store(SqlDatabase):
 
 
 def _is_configuration(settings: str) -> bool:
-    """True if a text is a JSON object with a policy, as a placement's configuration is."""
+    """True if a text can be a placement's configuration: a JSON object with a policy."""
     try:
         return "policy" in msgspec.json.decode(settings, type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -365,7 +374,7 @@ def _is_configuration(settings: str) -> bool:
 
 
 def _parse_placement(store: Store, row: Any) -> StoredPlacement:
-    """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match its hash."""
+    """Return a placement from a row of PLACEMENT; raise Damaged if its policy does not match the hash."""
     name, id, policy, spec, seed, digest = row
     if hashlib.sha256(spec.encode()).hexdigest() != digest:
         raise Damaged(f"{store.location}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
@@ -373,7 +382,7 @@ def _parse_placement(store: Store, row: Any) -> StoredPlacement:
 
 
 def ensure_salt(store: Store, writer: Any) -> str:
-    """Return the salt of the store; create it if missing."""
+    """Return the salt of the store; create and store it if missing."""
     store.run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
     salt: str = store.select_one(writer, "SELECT salt FROM store")
     return salt
@@ -388,7 +397,7 @@ def check_version(location: str, version: int, newest: int) -> None:
 
 
 def add_records(store: Store, records: Sequence[log_rows.RecordRow]) -> list[str | None]:
-    """Add records whose ids are new; return for each None, or the content of the existing record."""
+    """Add records with new ids to the store; return for each None, or the content of the stored record."""
     before: list[str | None] = []
     with store.transaction() as writer:
         for row in records:
@@ -418,11 +427,11 @@ class SnapshotTables:
         self._unfinished: set[int] = set()
 
     def save_in_steps(self, draft: Draft, what: str = SNAPSHOTS) -> Iterator[None]:
-        """Write a snapshot in steps, one for each item of the iterator, which yields None.
+        """Write a snapshot in steps: each item of the iterator, None, is one step.
 
-        A snapshot or base replaces the one before; a state is added. Each step is a transaction of its own,
-        so that other transactions may be committed in between. If not all steps run, the snapshot before
-        remains. The last steps delete pieces that no snapshot uses.
+        A snapshot or base replaces the previous one; a state is added. Each step is a transaction of its own,
+        so that others may be committed in between. If not all steps run, the previous snapshot remains. The
+        last steps delete pieces that no snapshot uses.
         """
         # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
         # number is written last, in one statement.
@@ -432,7 +441,7 @@ class SnapshotTables:
         self._unfinished.add(number)
         try:
             checksum = Checksum(draft[:4])
-            for batch in draft.batches():
+            for batch in draft.split_into_batches():
                 checksum.add(batch)
                 with self._database.transaction() as writer:
                     self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
@@ -444,18 +453,21 @@ class SnapshotTables:
             yield
 
     def _write_head(self, draft: Draft, what: str, checksum: Checksum, number: int) -> None:
-        """Write the head row of a snapshot, which replaces the snapshot before, or adds a state."""
+        """Write the head row of a snapshot, which makes it valid.
+
+        It replaces the previous one, or adds a state.
+        """
         key = "placement, seq" if what == STATES else "placement"
-        stands = (
+        statement = (
             f"INSERT INTO {what} ({HEAD}) VALUES (?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT ({key}) DO UPDATE SET seq = EXCLUDED.seq, time = EXCLUDED.time, "
             "plan = EXCLUDED.plan, checksum = EXCLUDED.checksum, pieces = EXCLUDED.pieces"
         )
         with self._database.transaction() as writer:
-            self._database.run(writer, stands, (*draft[:4], checksum.value(), number))
+            self._database.run(writer, statement, (*draft[:4], checksum.value(), number))
 
     def _sweep_pieces(self) -> int:
-        """Delete some pieces that belong to no snapshot, and return their number; 0 if none are left."""
+        """Delete some pieces that no snapshot uses, and return their number; 0 if none are left."""
         with self._database.transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._database.run(writer, SWEEP, (oldest,)).fetchall())
@@ -470,17 +482,20 @@ class SnapshotTables:
 
     def load(self, placement: int) -> Snapshot | None:
         """Return a placement's latest snapshot; None without one; raise Damaged if its checksum is wrong."""
-        return self._load(SNAPSHOTS, placement)
+        return self._load_from(SNAPSHOTS, placement)
 
     def load_base(self, placement: int) -> Snapshot | None:
         """Return a placement's base, the learned state at the beginning of its log; None without one.
 
         A placement has one if its older rows were dropped or it started from a learner.
         """
-        return self._load(BASES, placement)
+        return self._load_from(BASES, placement)
 
-    def _load(self, what: str, placement: int, *seq: int) -> Snapshot | None:
-        """Return a placement's snapshot from a table, a state by its last row; None if it is missing."""
+    def _load_from(self, what: str, placement: int, *seq: int) -> Snapshot | None:
+        """Return a placement's snapshot from table ``what``, a state by its last row.
+
+        None if it is missing.
+        """
         with self._database.streaming() as read:
             query = f"SELECT {HEAD} FROM {what} WHERE placement = ?{' AND seq = ?' * len(seq)}"
             for *head, checksum, number in read(query, (placement, *seq)):
@@ -494,7 +509,7 @@ class SnapshotTables:
 
     def load_state(self, placement: int, seq: int) -> Snapshot | None:
         """Return a placement's stored state by the last row that it includes; None if it is missing."""
-        return self._load(STATES, placement, seq)
+        return self._load_from(STATES, placement, seq)
 
     def find_base_end(self, placement: int) -> End | None:
         """Return the last row and the time of a placement's base; None without one."""
@@ -505,6 +520,6 @@ class SnapshotTables:
 
 
 def save_snapshot(snapshots: SnapshotTables, snapshot: Snapshot, what: str = SNAPSHOTS) -> None:
-    """Write a snapshot, in place of the one before: as a snapshot or a base, by ``what``."""
+    """Write a snapshot at once, as a snapshot or a base (``what``), in place of the previous one."""
     for _ in snapshots.save_in_steps(snapshot.draft(), what):
         pass

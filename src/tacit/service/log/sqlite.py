@@ -101,14 +101,14 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Context manager that raises errors of SQLite as StoreError, Refused or Damaged."""
+        """In a ``with`` block: raise errors of SQLite again as StoreError, Refused or Damaged."""
         try:
             yield
         except (apsw.Error, *DATA_ERRORS, *sql.UNREADABLE) as error:
             raise self._translate_error(error) from error
 
     def _translate_error(self, error: Exception) -> StoreError:
-        """Return the StoreError for an error of SQLite: Refused for invalid data, Damaged for a bad row."""
+        """Return the StoreError for an error of SQLite: Refused for bad data, Damaged for a damaged row."""
         if isinstance(error, DATA_ERRORS):
             # A duplicate sequence number means another writer, not invalid data.
             if str(error).endswith("seq"):
@@ -122,7 +122,7 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
-        """Context manager that yields the writing connection in a transaction, after a check of the owner.
+        """In a ``with`` block: yield the writing connection in a transaction, after a check of the owner.
 
         It commits at the end, or rolls back after an error.
         """
@@ -131,12 +131,15 @@ class SqliteStore(sql.Store):
             self._check_owner()
             yield self._writer
         except BaseException as error:
-            self._undo(error)
+            self._roll_back(error)
             raise
         self.commit()
 
-    def _undo(self, error: BaseException) -> None:
-        """Roll back a failed transaction, and raise ``error``, translated if possible; never returns."""
+    def _roll_back(self, error: BaseException) -> None:
+        """Roll back a failed transaction, then raise ``error``, as a StoreError if it is SQLite's.
+
+        Never returns.
+        """
         with self._translate_errors():
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
@@ -145,7 +148,7 @@ class SqliteStore(sql.Store):
     # Every group of requests calls these three methods: for speed, they use no context managers.
 
     def append(self, rows: Rows) -> None:
-        """Append rows in one transaction, durable when it returns; after an error, roll back and raise it."""
+        """Append rows in one transaction, durable when it returns; roll back after an error, and raise it."""
         self.insert(rows)
         self.commit()
 
@@ -158,32 +161,32 @@ class SqliteStore(sql.Store):
             self._writer.execute("BEGIN IMMEDIATE")
             self.insert_rows(self._writer, rows)
         except BaseException as error:
-            self._undo(error)
+            self._roll_back(error)
             raise
 
     def commit(self) -> None:
         """Commit the inserted rows durably; roll back and raise StoreError if that fails.
 
-        Also raises it if the file was removed or replaced.
+        Also raises StoreError if the file was removed or replaced.
         """
         try:
             self._writer.execute("COMMIT")
         except BaseException as error:
-            self._undo(error)
+            self._roll_back(error)
             raise
         # A commit to a removed file is lost.
         self._file.check()
 
     def _check_owner(self) -> None:
-        """Raise Fenced if another process has opened the store since."""
+        """Raise Fenced if another process has opened the store since this one did."""
         if self.epoch:
             self._check_epoch(self._writer.execute("SELECT epoch FROM store").get)
 
     def _prepare(self) -> None:
-        """Create the tables if the file is empty, else check their version; set the file's modes.
+        """Create the tables if the file is empty, or check their version; set the file's modes.
 
-        Increments the epoch, and marks the store as not cleanly closed. Sets ``epoch`` and ``salt``. Raises
-        StoreError if the file is no tacit store or of another version.
+        Increments the epoch of owners, and marks the store as not cleanly closed. Sets ``epoch`` and
+        ``salt``. Raises StoreError if the file is no tacit store or of another version.
         """
         writer = self._writer
         tables = writer.execute("SELECT count(*) FROM sqlite_schema").get
@@ -210,13 +213,13 @@ class SqliteStore(sql.Store):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """Context manager that yields the reading connection."""
+        """In a ``with`` block: yield the reading connection."""
         with self._translate_errors():
             yield self._reader
 
     @contextlib.contextmanager
     def streaming(self) -> Iterator[sql.Read]:
-        """Context manager that yields a function to stream the rows of statements."""
+        """In a ``with`` block: yield a function that streams the rows of statements."""
         with self.reading() as connection:
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
@@ -231,7 +234,10 @@ class SqliteStore(sql.Store):
     def select_decisions(
         self, connection: apsw.Connection, wanted: Sequence[tuple[int, str]]
     ) -> Iterator[Any]:
-        """Yield the rows of the existing decisions among pairs of placement number and id."""
+        """Yield the rows of the decisions given by pairs of placement number and id.
+
+        Missing ones are left out.
+        """
         for placement, id in wanted:
             yield from connection.execute(FIND_DECISIONS, (id, placement))
 
@@ -259,7 +265,7 @@ class SqliteStore(sql.Store):
                 writer.executemany(insert, part)
 
     def scrub(self) -> None:
-        """Empty the write-ahead log, which contains old versions of pages."""
+        """Empty the write-ahead log, because it contains old versions of pages."""
         with self._translate_errors():
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -275,10 +281,13 @@ class SqliteStore(sql.Store):
             return _check_integrity(connection, "")
 
     def check_indexes(self) -> None:
-        """Check the indexes and raise Damaged if one is damaged; else let :meth:`close` mark the store clean.
+        """Check the indexes.
+
+        Raise Damaged if one is damaged, else note that :meth:`close` may mark the store clean.
 
         Small tables are checked completely, the others up to a time limit: :data:`CHECK_SECONDS`, or
-        :data:`CLEAN_SECONDS` after a clean end. A check that is incomplete after an unclean end is logged.
+        :data:`CLEAN_SECONDS` after a clean end. An incomplete check after an unclean end is logged as a
+        warning.
         """
         with self.reading() as connection:
             wrong = [text for table in SMALL_TABLES for text in _check_integrity(connection, f"({table})")]
@@ -366,16 +375,16 @@ class ReadSqlite(SqliteStore):
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
-        """Raise StoreError: the store is read-only."""
+        """Raise StoreError, because the store is read-only."""
         self.commit()
         yield self._reader
 
     def insert(self, rows: Rows) -> None:
-        """Raise StoreError: the store is read-only."""
+        """Raise StoreError, because the store is read-only."""
         self.commit()
 
     def commit(self) -> None:
-        """Raise StoreError: the store is read-only."""
+        """Raise StoreError, because the store is read-only."""
         raise StoreError(f"{self.location} is open for reading only")
 
     def close(self) -> None:

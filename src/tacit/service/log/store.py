@@ -40,7 +40,7 @@ class StoredPlacement(NamedTuple):
 
     @property
     def feedback_rule(self) -> int:
-        """The version of the rule by which the feedback on its first decisions was learned."""
+        """Version of the rule by which feedback is learned from the placement's beginning."""
         # An ingress in front of shards has no spec.
         return int(json.loads(self.spec).get(FEEDBACK_RULE, 1)) if self.spec else 1
 
@@ -78,7 +78,7 @@ class Snapshot(NamedTuple):
     windows: bytes
 
     def draft(self) -> Draft:
-        """Return the snapshot as a draft to write, with one piece for each field that is not None."""
+        """Return the snapshot as a draft to be written, with one piece for each field that is not None."""
         whole = zip(self._fields[4:], self[4:], strict=True)
         pieces = ((field, content) for field, content in whole if content is not None)
         return Draft(*self[:4], pieces)
@@ -101,10 +101,10 @@ class Draft(NamedTuple):
     plan: str
     pieces: Iterator[tuple[str, bytes]]
 
-    def batches(self) -> Iterator[list[tuple[str, bytes]]]:
-        """Yield lists of pieces with together at least :data:`BATCH` bytes; the last list may be smaller.
+    def split_into_batches(self) -> Iterator[list[tuple[str, bytes]]]:
+        """Yield the pieces in lists of at least :data:`BATCH` bytes each; the last list may be smaller.
 
-        Encodes and uses up the pieces.
+        Pieces are encoded now, and can be iterated once.
         """
         batch: list[tuple[str, bytes]] = []
         size = 0
@@ -137,7 +137,7 @@ class Checksum:
             self._hash.update(content)
 
     def value(self) -> bytes:
-        """Return the checksum of the head and all pieces added so far, as 32 bytes."""
+        """Return the checksum of the head and all pieces so far, as 32 bytes."""
         return self._hash.digest()
 
 
@@ -183,7 +183,7 @@ class OldRows(NamedTuple):
 
 
 def describe_rows(damaged: Mapping[str, Sequence[int]]) -> str:
-    """Return the damaged rows of each table as text, for a message.
+    """Return numbers of rows by table as text for a message; of each table the first ``NAMED_ROWS``.
 
     Examples
     --------
@@ -210,7 +210,7 @@ class BlankedRows(NamedTuple):
 
 
 def sum_blanked_rows(*parts: Mapping[str, BlankedRows]) -> dict[str, BlankedRows]:
-    """Return the sum of numbers of blanked rows, for each placement.
+    """Return the sums of several numbers of blanked rows, by placement.
 
     Examples
     --------

@@ -53,7 +53,9 @@ from tacit.service.projections.feedback_rule import compare_delays
 
 
 def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, BlankedRows]:
-    """Blank a user's data in a log and its archive; return the numbers of blanked rows.
+    """Blank the data of a user, session or client in a log and its archive.
+
+    Return the numbers of blanked rows.
 
     The log gets change events for it; learned states do not change.
 
@@ -79,7 +81,7 @@ def forget(config: Config, store: Store, kind: str, name: str) -> dict[str, Blan
 
 
 def has_user_data(path: Path, kind: str, name: str) -> bool:
-    """True if a file is a backup of an SQLite store with a user's data; False for any other file.
+    """True if a file is a backup of an SQLite store with a subject's data; False for any other file.
 
     Raises
     ------
@@ -101,7 +103,7 @@ def has_user_data(path: Path, kind: str, name: str) -> bool:
             units = [
                 f'%"unit":"{unit}"%'
                 for _, id, _, _, seed, _ in backup.execute(PLACEMENT)
-                for unit in subject.units(salt, id, seed)
+                for unit in subject.hash_units(salt, id, seed)
             ]
             query = "SELECT count(*) FROM decisions WHERE asked LIKE ?"
             return any(backup.execute(query, (unit,)).get for unit in units)
@@ -115,8 +117,8 @@ def has_user_data(path: Path, kind: str, name: str) -> bool:
 def verify(config: Config, store: Store) -> list[str]:
     """Check each row and index of a log, and compare learned states with a new fold; return all problems.
 
-    Placements are folded twice, from their snapshots and from the beginning of the log. If rows or indexes
-    are damaged, nothing is folded.
+    Each placement is folded from its snapshot and from the beginning of the log, and both are compared. If
+    rows or indexes are damaged, nothing is folded.
 
     Returns
     -------
@@ -134,7 +136,7 @@ def verify(config: Config, store: Store) -> list[str]:
         wrong.append(str(error))
     if wrong:
         return wrong
-    wrong = _disorder(store)
+    wrong = _find_disorder(store)
     for name, placement_config in config.placements.items():
         stored = store.placements().get(name)
         if stored is None:
@@ -152,16 +154,16 @@ def verify(config: Config, store: Store) -> list[str]:
         from_log = load_placement(name, placement_config, store, 0, snapshot=False)
         for placement in (from_snapshot, from_log):
             fold({placement.id: placement}, store)
-        difference = _difference(from_snapshot, from_log)
+        difference = _find_difference(from_snapshot, from_log)
         if difference:
             wrong.append(f"placement {name}: {difference}")
     return wrong
 
 
-def _disorder(store: Store) -> list[str]:
+def _find_disorder(store: Store) -> list[str]:
     """Return a message about the first row that is duplicated, out of order, or feedback on a later row.
 
-    The message is in a list, which is empty if no row is.
+    In a list, which is empty if the order is right.
     """
     seq = time = 0
     for event in store.events(0):
@@ -175,17 +177,17 @@ def _disorder(store: Store) -> list[str]:
     return []
 
 
-def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
+def _find_difference(from_snapshot: Placement, from_log: Placement) -> str | None:
     """Return the first difference between a placement from a snapshot and one from the whole log, as text.
 
-    None if they are equal: in policy, counts, series, lift, results, signals and open windows.
+    Compared are policies, counts, series, lift, results, signals and open windows. None if all are equal.
     """
     both = from_snapshot, from_log
     # Both are of one configuration.
     for what, saved, folded in zip(("policy", "shadow"), *(p.learners for p in both), strict=False):
         if saved.keys != folded.keys:
             return f"{what}: the snapshot has {len(saved.keys)} keys, the log {len(folded.keys)}"
-        difference = _first_difference(saved, folded)
+        difference = _find_state_difference(saved, folded)
         if difference is not None:
             return f"{what}: {difference}"
     for what in ("mode", "decisions", "feedback", "outcomes"):
@@ -206,23 +208,26 @@ def _difference(from_snapshot: Placement, from_log: Placement) -> str | None:
         return f"counts: {counts} after the snapshot, {logged_counts} by the log"
     # A store that 0.1 began lacks the decisions before the snapshot with which 0.3 opened it.
     firsts = [(placement.lift.past_periods or [placement.lift])[0].seq for placement in both]
-    alike = firsts[0] == firsts[1] and not from_snapshot.lift.has_old_sums
-    if alike and differ(lambda placement: placement.lift.save_state()):
+    is_comparable = firsts[0] == firsts[1] and not from_snapshot.lift.has_old_sums
+    if is_comparable and differ(lambda placement: placement.lift.save_state()):
         return "lift: its sums after the snapshot are not those by the log"
-    alike = from_snapshot.series.results.seq == from_log.series.results.seq
-    if alike and differ(lambda placement: placement.series.results.save_state()):
+    is_comparable = from_snapshot.series.results.seq == from_log.series.results.seq
+    if is_comparable and differ(lambda placement: placement.series.results.save_state()):
         return "results: what arms earned after the snapshot is not that by the log"
     if differ(lambda placement: placement.signals and placement.signals.save_state()):
         return "signals: those after the snapshot are not those by the log"
     windows = (map(msgspec.json.encode, export_open_windows(placement)) for placement in both)
-    for mine, its in itertools.zip_longest(*windows):
-        if mine != its:
-            return f"open windows: {mine!r} after the snapshot, {its!r} by the log"
+    for saved_window, folded_window in itertools.zip_longest(*windows):
+        if saved_window != folded_window:
+            return f"open windows: {saved_window!r} after the snapshot, {folded_window!r} by the log"
     return None
 
 
-def _first_difference(saved_learner: Learner, folded_learner: Learner) -> str | None:
-    """Return the first difference between the states of two learners with the same keys, as text; or None."""
+def _find_state_difference(saved_learner: Learner, folded_learner: Learner) -> str | None:
+    """Return the first difference between the states of two learners as text, or None.
+
+    Both must have the same keys in the same order.
+    """
     lanes = saved_learner.lanes
     pairs = zip(leaves(lanes.view_all()), leaves(folded_learner.lanes.view_all()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:
@@ -268,7 +273,7 @@ class Check(NamedTuple):
 
 
 def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
-    """Check the installation, and a configuration of the service or else a port; return all results.
+    """Check the installation, and a configuration of the service or, without one, a port; return all results.
 
     Parameters
     ----------
@@ -300,14 +305,14 @@ def checks(port: int = DEFAULT_PORT, config: Path | None = None) -> list[Check]:
 
 
 def _check_namesake() -> list[Check]:
-    """Return a failed check if another package named tacit is installed over this one; else no check."""
+    """Return [a failed check] if another package named tacit is installed over this one; else []."""
     name = name_conflict.find_namesake()
     remedy = name_conflict.REMEDY
     return [Check("name", False, f"{name}: another tacit is installed over this one", remedy)] if name else []
 
 
 def _check_package(name: str) -> Check:
-    """Return a check that a required package is installed, with its version."""
+    """Return a check whether a required package is installed, with its version."""
     try:
         return Check(name, True, version(name))
     except PackageNotFoundError:
@@ -315,7 +320,7 @@ def _check_package(name: str) -> Check:
 
 
 def _check_cache() -> Check:
-    """Check that the folder of compiled code can be written; creates the folder if it is missing."""
+    """Return a check whether the folder of compiled code, created if missing, can be written."""
     from tacit.core.compilation.loops import cache_root
 
     root = cache_root()
@@ -333,7 +338,7 @@ def _check_cache() -> Check:
 
 
 def _check_shipped_code() -> Check:
-    """Check that the compiled code of the wheel is for the installed version of numba."""
+    """Return a check whether the wheel's compiled code is for the installed version of numba."""
     from tacit.core.compilation.loops import SHIPPED
 
     name, path = "compiled code", SHIPPED / "made_for.json"
@@ -347,7 +352,7 @@ def _check_shipped_code() -> Check:
 
 
 def _check_extra(extra: str) -> Check:
-    """Return a check that an extra's packages are installed; a note with the missing ones if not."""
+    """Return a check whether an extra's packages are installed; missing ones are no failure."""
     missing = [name for name in EXTRAS[extra].split() if find_spec(name) is None]
     if not missing:
         return Check(f"extra {extra}", True, "installed")
@@ -356,7 +361,7 @@ def _check_extra(extra: str) -> Check:
 
 
 def _check_sqlite() -> Check:
-    """Check that apsw is installed with a version of SQLite that cannot corrupt the store."""
+    """Return a check whether apsw is installed, with a version of SQLite that cannot corrupt the store."""
     if find_spec("apsw") is None:
         return Check("SQLite", None, "apsw is missing", "pip install 'tacit-learn[service]'")
     import apsw
@@ -381,7 +386,7 @@ def _check_python_sqlite() -> Check:
 
 
 def _check_configuration(path: Path) -> list[Check]:
-    """Check that a configuration can be loaded and that its port is free, with a note for each warning."""
+    """Return checks whether a configuration can be loaded and its store and port used, and its warnings."""
     try:
         config = load_config(path)
     except ConfigError as error:
@@ -397,7 +402,10 @@ def _check_configuration(path: Path) -> list[Check]:
 
 
 def _check_store(config: StoreConfig) -> Check:
-    """Check that a store can be opened, without owning it; where there is none, that one can be begun."""
+    """Return a check whether a store can be opened; if there is none, whether one can be created.
+
+    The store is opened read-only for a moment.
+    """
     place = config.path if config.url is None else f"schema {config.schema} of the database"
     try:
         with closing(open_to_read(config)) as store:
@@ -416,7 +424,7 @@ def _check_store(config: StoreConfig) -> Check:
 
 
 def _check_new_store(path: Path) -> Check:
-    """Check that a store in a file can be begun: the nearest folder that exists can be written."""
+    """Return a check whether a store in a file can be created: the nearest existing folder can be written."""
     folder = next(each for each in path.absolute().parents if each.exists())
     if folder.is_dir() and os.access(folder, os.W_OK):
         return Check("store", True, f"{path} begins at the first start")
@@ -425,7 +433,7 @@ def _check_new_store(path: Path) -> Check:
 
 
 def _check_port(port: int) -> Check:
-    """Return a check that a port of this machine is free; opens the port for a moment."""
+    """Return a check whether a port of this machine is free; the port is opened for a moment."""
     name = f"port {port}"
     try:
         socket.create_server(("127.0.0.1", port)).close()
@@ -444,9 +452,9 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def check_service(url: str, key: str | None = None) -> list[Check]:
-    """Check a running service by its metrics; return a failed check if it does not answer.
+    """Check a running service by its metrics; return one failed check if it does not answer.
 
-    The results have the memory of each placement, the delays of clicks, and undeclared values of contexts.
+    The results are the memory of each placement, the delays of clicks, and undeclared values of contexts.
 
     Parameters
     ----------
@@ -456,7 +464,7 @@ def check_service(url: str, key: str | None = None) -> list[Check]:
         Key with the scope to read, if the service has keys.
     """
     try:
-        text = _metrics(url, key)
+        text = _fetch_metrics(url, key)
     except HTTPError as error:
         remedy = (
             "give a key that may read, in TACIT_PLACEMENT_KEY" if error.code in (401, 403) else "see its log"
@@ -490,8 +498,8 @@ def check_service(url: str, key: str | None = None) -> list[Check]:
     return checks
 
 
-def _metrics(url: str, key: str | None) -> str:
-    """Return the metrics of a service as text; raise an error of urllib, or ValueError for another scheme."""
+def _fetch_metrics(url: str, key: str | None) -> str:
+    """Return the metrics of a service as text; raise an error of urllib, or ValueError for a wrong scheme."""
     if not url.startswith(("http://", "https://")):
         raise ValueError("give an address that begins with http:// or https://")
     headers = {"Authorization": f"Bearer {key}"} if key else {}

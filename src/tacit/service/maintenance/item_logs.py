@@ -49,21 +49,21 @@ class _ItemVectors:
         self.nameless = 0
 
     def rename_items(self, event: DecisionRow | ChangeRow) -> DecisionRow | None:
-        """Return a decision whose items have the names of the vector table, and add new vectors to the table.
+        """Return a decision whose items have the names of the vector table; add new vectors to the table.
 
-        Returns None for a change event, which is applied to the catalogue, and for a decision whose items
-        have no names, which is counted.
+        Change events are applied to the catalogue; for them, and for decisions whose items have no names,
+        which are counted, None is returned.
         """
         if isinstance(event, ChangeRow):
             if self._items is not None:
                 self._items.apply_change(event)
             return None
-        offered, vectors = self._candidates(event)
+        offered, vectors = self._find_candidates(event)
         if not len(offered):
             self.nameless += 1
             return None
         item_names = [
-            self._name(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)
+            self._name_item(str(arm), vector, event) for arm, vector in zip(offered, vectors, strict=True)
         ]
         names = dict(zip(offered, item_names, strict=True))
         return event._replace(
@@ -72,7 +72,7 @@ class _ItemVectors:
             shown=_rename_shown_items(event.shown, names),
         )
 
-    def _candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
+    def _find_candidates(self, row: DecisionRow) -> tuple[Sequence[Arm], Floats]:
         """Return the names and vectors of a decision's candidates; both empty if the items had no names."""
         candidates = None if self._items is None else self._items.find_candidates(row)
         if candidates is not None:
@@ -82,10 +82,10 @@ class _ItemVectors:
             return (), NO_FEATURES
         return json.loads(row.offered), np.array(request["relevance"], np.float64)
 
-    def _name(self, name: str, vector: Floats, row: DecisionRow) -> str:
-        """Return the name of an item for the table; add a row with the time if its vector is new.
+    def _name_item(self, name: str, vector: Floats, row: DecisionRow) -> str:
+        """Return the name of an item in the table; if its vector is new, add a row with the decision's time.
 
-        A second vector at the same time gets the number of its decision's row behind its name.
+        A second vector at the same time gets the number of the decision's row behind its name.
         """
         (time, last_vector), numbers = self._last_vectors.get(name, (-1, None)), vector.tobytes()
         if last_vector != numbers:
@@ -97,7 +97,7 @@ class _ItemVectors:
 
 
 def _rename_shown_items(shown: str | None, names: Mapping[Arm, str]) -> str | None:
-    """Return a shown list as JSON with the items' new names; other values are returned unchanged."""
+    """Return a shown list as JSON with the items' new names; anything but a list is returned unchanged."""
     if shown is None or not (shown.startswith("[") or '"slate":' in shown):
         return shown
     slate = decode_list(shown)
@@ -118,10 +118,10 @@ def list_item_placements(config: Config) -> set[str]:
 def export_items(
     config: Config, store: Store, name: str, rewards: dict[int, Any], folder: Path
 ) -> dict[str, int]:
-    """Write the click log of a placement with item vectors, and a Parquet table of the vectors.
+    """Write the click log of a placement whose items have vectors, and a Parquet table of the vectors.
 
-    Returns the number of rows of each file by its name; empty, without files, if no decision has named items.
-    Decisions that are left out are logged as a warning.
+    Returns the number of rows of each file by its name; {} and no files if no decision has named items. The
+    number of decisions left out is logged as a warning.
     """
     stored = store.placements()[name]
     policy = policy_from_stored(json.loads(stored.spec))
@@ -141,7 +141,7 @@ def export_items(
     decisions = itertools.chain([first], decisions)  # type: ignore[assignment]
 
     def make_records(row: DecisionRow) -> list[dict[str, Any]]:
-        """Return the rows of a decision in the log; none for a pinned arm, or a list with an open window."""
+        """Return a decision's rows of the click log; none for a pinned arm, or a list with an open window."""
         if row.mode in PIN_MODES:
             return []
         if export is None:
@@ -158,7 +158,10 @@ def export_items(
 
 
 def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str, Any]) -> int:
-    """Write rows as a click log to a Parquet file, with the placements' reward units; return their number."""
+    """Write rows to a click log in a Parquet file; return their number.
+
+    The file's metadata has the placements' units of rewards (``scales``).
+    """
     from tacit.logs import write_log
     from tacit.logs.schema import SCHEMA
     from tacit.logs.writer import write_valid_batches
@@ -180,7 +183,7 @@ def write_clicks(rows: Iterator[dict[str, Any]], path: Path, scales: Mapping[str
 
 
 def _warn_left_out(name: str, count: int) -> None:
-    """Log a warning that decisions are in no click log, if there are any."""
+    """Log a warning that ``count`` decisions of a placement are in no click log; nothing for 0."""
     if count:
         logger.warning(
             "placement %s: %d decisions are in no click log: their requests named no items, or described "
@@ -189,6 +192,6 @@ def _warn_left_out(name: str, count: int) -> None:
 
 
 def click_row(row: DecisionRow, name: str, policy: Any, rewards: dict[int, float]) -> dict[str, Any]:
-    """Return a decision for one arm as a row of a click log; its reward is None if ``rewards`` lacks it."""
+    """Return a decision for one arm as a row of a click log; its reward is None if ``rewards`` has none."""
     columns = {"arm": str(row.arm), "propensity": row.propensity or None, "reward": rewards.get(row.seq)}
     return make_click_row(row, name, policy) | columns

@@ -35,7 +35,7 @@ LEAVING_SECONDS = 10.0
 
 
 class TopicWriter:
-    """Sends rows to a topic, and stores the number of the last row in a consumer group.
+    """Sends rows of the log to a topic, and stores the number of the last one as a consumer group's offset.
 
     Rows about one decision are in one partition, in their order. The group's offset for the first partition
     is the number of the last row that all brokers have.
@@ -66,7 +66,9 @@ class TopicWriter:
         self._group = self._access.create_client(kafka.Consumer, group)
 
     def find_last_sent(self) -> int:
-        """Return the number of the last row that was sent, as the consumer group has it; 0 if there is none.
+        """Return the number of the last row that was sent, from the consumer group's offset.
+
+        0 if there is none.
 
         Raises
         ------
@@ -83,9 +85,10 @@ class TopicWriter:
         return max(0, int(offset.offset))
 
     def send(self, lines: Sequence[LogLine]) -> None:
-        """Send rows, wait until all brokers have them, and store the number of the last one in the group.
+        """Send rows, wait until all brokers have them, and store the number of the last one as the offset.
 
-        After a stop it returns early, without storing the number: then the rows are sent again.
+        If ``stopping`` returns True meanwhile, it returns early without storing the number, and the rows are
+        sent again at the next start.
 
         Raises
         ------
@@ -120,12 +123,12 @@ class TopicWriter:
         self._group.close()
 
     def _note_failure(self, error: kafka.KafkaError | None, message: kafka.Message) -> None:
-        """Store the first error of a sent message, which :meth:`send` raises."""
+        """Note the first error of a sent message, for :meth:`send` to raise."""
         if error is not None and self._failed is None:
             self._failed = self._make_error(error)
 
     def _make_error(self, error: object) -> LogError:
-        """Return a LogError for an error of Kafka, without secrets."""
+        """Return the error that the topic cannot be written, with secrets removed from Kafka's message."""
         return LogError(f"{self._topic}: cannot be written to: {self._access.redact(error)}")
 
 
@@ -137,9 +140,9 @@ class ExportTask(msgspec.Struct):
 
 
 def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
-    """Send the log of a store to a topic, from after the last row sent until ``stopping`` returns True.
+    """Send the rows of a store's log to a topic, after the last row sent, until ``stopping`` returns True.
 
-    Waits for new rows at the end of the log.
+    At the end of the log it waits for new rows.
 
     Raises
     ------
@@ -154,9 +157,10 @@ def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """Run the export task in the first line of standard input until the input ends; return the exit code.
+    """Run the export task that the first line of standard input describes; return the exit code.
 
-    The code is 1 after an error, which is printed to standard error. The process runs at low priority.
+    It ends when the input ends. The code is 1 after an error, which is printed to standard error. The process
+    runs at low priority.
     """
     os.nice(NICENESS)
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=ExportTask)

@@ -87,7 +87,7 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
         for name, schema in SCHEMAS.items()
     }
     try:
-        for rows in _groups(store.events(0)):
+        for rows in _split_rows(store.events(0)):
             for name, part in zip(FILES, rows, strict=True):
                 counts[name] += len(part)  # type: ignore[arg-type]
                 writers[name].write_table(to_table(name, part))
@@ -134,7 +134,7 @@ def _export_records(store: Store, path: Path) -> int:
 
 
 def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int, Any]) -> list[Any]:
-    """Return a placement's decisions with closed windows as rows of its export table.
+    """Return a placement's decisions with closed windows as rows of its additional export table.
 
     Decisions that showed a pinned arm, or repeat what a user was shown, are left out.
     """
@@ -149,8 +149,8 @@ def _list_records(export: ExportTable, store: Store, name: str, earned: dict[int
     ]
 
 
-def _groups(events: Iterator[Event]) -> Iterator[Rows]:
-    """Yield the events in groups of up to 10,000, each with its decisions, feedback and changes apart."""
+def _split_rows(events: Iterator[Event]) -> Iterator[Rows]:
+    """Yield events in groups of up to 10,000; in each, decisions, feedback and changes are separate."""
     while group := list(islice(events, ROWS)):
         yield Rows(
             [event for event in group if isinstance(event, DecisionRow)],
@@ -160,7 +160,10 @@ def _groups(events: Iterator[Event]) -> Iterator[Rows]:
 
 
 def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: Path) -> int:
-    """Write unpinned decisions for one arm, of configured placements, as a click log; return their number."""
+    """Write decisions of configured placements that show one arm to a click log; return their number.
+
+    Decisions that showed a pinned arm, or repeat what a user was shown, are left out.
+    """
     stored = store.placements()
     exported = {
         name for name, placement_config in config.placements.items() if placement_config.policy_kind.click_log
@@ -175,9 +178,9 @@ def _export_clicks(config: Config, store: Store, rewards: dict[int, Any], path: 
 
 
 def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
-    """Return the feedback on each decision whose window has closed, by the decision's sequence number.
+    """Return the reward, or a list's clicked positions, of each decision whose window has closed.
 
-    It is a reward, or the clicked positions of a list.
+    By sequence number of the decision; windows close up to the time of the log's last row.
     """
     stored = store.placements()
     rules = {
@@ -209,9 +212,9 @@ PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement"
 
 
 def import_log(store: Store, folder: Path) -> int:
-    """Import an exported log into an empty store; return the number of imported rows and records.
+    """Import an exported log into an empty store, with placements, policies and bases.
 
-    Placements, policies and bases are created, too.
+    Returns the number of imported rows and records.
 
     Raises
     ------
@@ -229,9 +232,9 @@ def import_log(store: Store, folder: Path) -> int:
 
 
 def _import_rows(store: Store, folder: Path) -> int:
-    """Import placements, rows, bases and records of a folder; return the number of rows and records.
+    """Import placements, rows, bases and records from a folder; return the number of rows and records.
 
-    Raises StoreError if the folder holds no exported log of this version.
+    Raises StoreError if the folder has no exported log of this version.
     """
     try:
         header = json.loads((folder / "placements.json").read_text())
@@ -246,7 +249,7 @@ def _import_rows(store: Store, folder: Path) -> int:
             raise StoreError(
                 f"{folder}: is of version {header['version']} and {BEFORE_0_3}, and export it again"
             )
-        files = [_parquet(folder / f"{name}.parquet") for name in FILES]
+        files = [_open_parquet(folder / f"{name}.parquet") for name in FILES]
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise StoreError(
             f"{folder}: holds no exported log, as tacit log export writes it: {error}"
@@ -267,7 +270,7 @@ def _import_rows(store: Store, folder: Path) -> int:
     for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
         for batch in file.iter_batches(ROWS):
             rows = Rows.empty()
-            rows[i].extend(_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
+            rows[i].extend(_parse_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
             store.append(rows)
             count += batch.num_rows
     _import_bases(store, folder / "bases.parquet", ids, policies)
@@ -276,18 +279,18 @@ def _import_rows(store: Store, folder: Path) -> int:
 
 def _read_policy_versions(path: Path) -> list[PolicyVersion]:
     """Return all policy versions in a Parquet file of exported change events."""
-    table = _parquet(path).read(["kind", "value"]).to_pylist()
+    table = _open_parquet(path).read(["kind", "value"]).to_pylist()
     return [msgspec.json.decode(row["value"], type=PolicyVersion) for row in table if row["kind"] == POLICY]
 
 
-def _parquet(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file whose checksums are verified while it is read."""
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file; reading it verifies checksums."""
     return pq.ParquetFile(path, page_checksum_verification=True)
 
 
 def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[int, int]) -> None:
     """Write the exported bases to a store, with the new numbers of placements and policies."""
-    for values in _parquet(path).read().to_pylist():
+    for values in _open_parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows = msgspec.json.decode(base.windows)
         for row, *_ in windows["open"]:
@@ -299,15 +302,18 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
 def _import_records(store: Store, path: Path, ids: dict[int, int]) -> int:
     """Add the exported records to a store, with the new numbers of placements; return their number."""
     count = 0
-    for batch in _parquet(path).iter_batches(ROWS):
+    for batch in _open_parquet(path).iter_batches(ROWS):
         rows = [RecordRow(**values) for values in batch.to_pylist()]
         add_records(store, [row._replace(placement=ids[row.placement]) for row in rows])
         count += len(rows)
     return count
 
 
-def _row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[int, int]) -> Any:
-    """Return a row of a Parquet file as a row of the log, with the new numbers of placement and policy."""
+def _parse_row(name: str, values: dict[str, Any], ids: dict[int, int], policies: dict[int, int]) -> Any:
+    """Return a row of a Parquet file as a row of the log, with new numbers of placement and policy.
+
+    ``ids`` and ``policies`` are the new numbers by the exported ones.
+    """
     values["placement"] = ids.get(values["placement"])
     if name == "decisions":
         values["policy"] = policies[values["policy"]]
@@ -349,9 +355,9 @@ def follow(
     *,
     once: bool = False,
 ) -> None:
-    """Pass the rows after row ``after`` to ``take`` as they come, until ``stopping`` returns True.
+    """Pass the rows of a log after row ``after`` to ``take`` as they come, until ``stopping`` returns True.
 
-    Polls the store for new rows; with ``once``, it returns at the end of the log.
+    The store is polled for new rows; with ``once``, it returns at the end of the log.
 
     Parameters
     ----------
@@ -369,7 +375,7 @@ def follow(
         If the log does not reach so far.
     """
     while not stopping():
-        lines = list(lines_after(store, after))
+        lines = list(iterate_lines(store, after))
         # An open read transaction keeps the service from shortening its write-ahead log, which it tries
         # at each commit.
         store.renew()
@@ -382,8 +388,8 @@ def follow(
             time.sleep(POLL_SECONDS)
 
 
-def lines_after(store: Store, after: int) -> Iterator[LogLine]:
-    """Yield the rows after row ``after`` as JSON lines, in order, up to 5000; nothing if there are none yet.
+def iterate_lines(store: Store, after: int) -> Iterator[LogLine]:
+    """Yield the next rows after row ``after`` as JSON lines, at most 5000; none if the log ends there.
 
     Warns if the log's first rows were dropped.
 
@@ -409,7 +415,7 @@ def lines_after(store: Store, after: int) -> Iterator[LogLine]:
 
 
 def _as_dict(row: Any, names: dict[int, str]) -> dict[str, Any]:
-    """Return a row as a dict for JSON: its sort, its placement's name, and all fields that are not None."""
+    """Return a row as a dict for JSON: its kind, its placement's name, and all fields that are not None."""
     fields = (
         {"seq": row.seq, "row": SORTS[type(row)]} | row._asdict() | {"placement": names.get(row.placement)}
     )

@@ -137,24 +137,26 @@ class NewShard:
         return self.seq
 
     def switch(self, placement: int, change: rows.ChangeRow) -> None:
-        """Append a change event, unless its value is that of the placement's last event of the kind."""
+        """Append a change event, unless the placement's last event of this kind has the same value."""
         if self._last_values.get((placement, change.kind)) != change.value:
             self._last_values[placement, change.kind] = change.value
             self.add(change._replace(placement=placement))
 
-    def lacks(self, placement: int, change: rows.ChangeRow) -> bool:
-        """True if a change event has more changes of arms than the last one of this shard's placement."""
+    def lacks_change(self, placement: int, change: rows.ChangeRow) -> bool:
+        """True if a change event of arms is newer than the last one of the placement in this shard."""
         before = self._last_values.get((placement, rows.ARMS))
         return before is None or parse_arms(before).changes < parse_arms(change.value).changes
 
     def flush(self) -> None:
-        """Write the appended rows to the store, and forget them."""
+        """Write the appended rows to the store, and drop them from memory."""
         self.store.append(self._rows)
         self._rows = rows.Rows([], [], [])
 
 
 class Source:
-    """A log that is being read, with the classifiers that its keys share.
+    """A log that is being read, and the classifiers that its keys share.
+
+    Placements with such a classifier are *followed*: they are folded while the log is read.
 
     Parameters
     ----------
@@ -177,27 +179,30 @@ class Source:
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
 
-    def events(self) -> Iterator[tuple[Source, rows.Event]]:
+    def iterate_events(self) -> Iterator[tuple[Source, rows.Event]]:
         """Yield this source with each event of its log, in order."""
         for event in self.store.events(0):
             yield self, event
 
-    def before(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
-        """Close the windows of followed placements up to an event's time; yield the resulting updates.
+    def close_windows(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
+        """Close the windows of followed placements that end by an event's time.
 
-        Updates are those of classifiers that all keys share, with their placements' names.
+        Yield updates of their classifiers with the placements' names.
         """
         for placement in self._followed.values():
             placement.advance(event.time)
         yield from self._export_updates(event.time)
 
-    def after(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
-        """Apply an event to the followed placements; yield the updates of classifiers that all keys share."""
+    def apply_event(self, event: rows.Event) -> Iterator[tuple[str, SharedUpdate]]:
+        """Apply an event to the followed placements.
+
+        Yield updates of their classifiers with the placements' names.
+        """
         apply_rows(self._followed, [event])
         yield from self._export_updates(event.time)
 
     def _export_updates(self, time: int) -> Iterator[tuple[str, SharedUpdate]]:
-        """Yield the changes of shared classifiers since the last call, with their placements' names."""
+        """Yield (placement's name, update) for each classifier that has changed since the last call."""
         for id, placement in self._followed.items():
             parts = self._joined[id].export_update(placement.learner, False)
             if parts:
@@ -208,22 +213,22 @@ class Source:
 def _distribute(
     config: Config, layouts: PostgresStore, stores: list[PostgresStore], targets: list[NewShard]
 ) -> None:
-    """Write the rows and records of all sources to the new shards, in order of time, with new numbers.
+    """Write the rows and records of all stores to the new shards, in order of time, with new numbers.
 
     Raises ConfigError if a placement cannot be distributed.
     """
     for store in stores:
-        _declare(config, layouts, store, targets)
+        _add_placements(config, layouts, store, targets)
     sources = [Source(number, config, store) for number, store in enumerate(stores)]
     end = 0
     merged = heapq.merge(
-        *(source.events() for source in sources), key=lambda pair: (pair[1].time, pair[0].number)
+        *(source.iterate_events() for source in sources), key=lambda pair: (pair[1].time, pair[0].number)
     )
     for source, event in merged:
         end = event.time
-        _write_updates(targets, source.before(event))
+        _write_updates(targets, source.close_windows(event))
         _write_event(config, source, event, targets, alone=len(sources) == 1)
-        _write_updates(targets, source.after(event))
+        _write_updates(targets, source.apply_event(event))
     for source in sources:
         _distribute_records(source, targets)
     for target in targets:
@@ -233,8 +238,10 @@ def _distribute(
         target.flush()
 
 
-def _declare(config: Config, layouts: PostgresStore, store: PostgresStore, targets: list[NewShard]) -> None:
-    """Create a store's placements in all new shards and in the layout's store.
+def _add_placements(
+    config: Config, layouts: PostgresStore, store: PostgresStore, targets: list[NewShard]
+) -> None:
+    """Create a store's placements in all new shards and in the store of the layout.
 
     Raises ConfigError if one is not configured, or its log begins with a base.
     """
@@ -254,10 +261,10 @@ def _declare(config: Config, layouts: PostgresStore, store: PostgresStore, targe
 def _write_event(
     config: Config, source: Source, event: rows.Event, targets: list[NewShard], *, alone: bool
 ) -> None:
-    """Write an event to the new shards that it concerns.
+    """Write an event of a source to the new shards that need it.
 
-    Decisions and feedback go to the shard of the key, changes to all shards; ticks are left out. With
-    ``alone``, there is only one source.
+    Decisions and feedback go to the shard of the key, change events to all shards; ticks are left out.
+    ``alone`` means that there is only one source.
     """
     if isinstance(event, rows.DecisionRow):
         _write_decision(config, source, event, targets)
@@ -272,7 +279,7 @@ def _write_event(
 
 
 def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *, alone: bool) -> None:
-    """Append a placement's change event to all shards that lack it; some kinds are left out.
+    """Append a placement's change event to all shards that do not have it yet; some kinds are left out.
 
     Raises ConfigError for a change of the policy, which shards cannot follow.
     """
@@ -285,7 +292,7 @@ def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *,
         stored = target.placements[name]
         # Each shard logged all changes of arms, by its own clock.
         if change.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
-            change.kind == rows.ARMS and (alone or target.lacks(stored.id, change))
+            change.kind == rows.ARMS and (alone or target.lacks_change(stored.id, change))
         ):
             target.switch(stored.id, change)
 
@@ -299,24 +306,24 @@ def _distribute_records(source: Source, targets: list[NewShard]) -> None:
 
 
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
-    """Append a decision to its new shard, with that shard's ids, and store its new place for its feedback."""
+    """Append a decision to its new shard, with the shard's numbers; note its new number for its feedback."""
     name = source.names[row.placement]
-    number = find_shard(_partition(name, config.placements[name], row), len(targets))
+    number = find_shard(_find_partition(name, config.placements[name], row), len(targets))
     target = targets[number]
     stored = target.placements[name]
     seq = target.add(row._replace(placement=stored.id, policy=stored.policy))
     source.places[row.seq] = number << 48 | seq
 
 
-def _partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
-    """Return the partition of a decision: by its key, or by its id if the placement is spread."""
+def _find_partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
+    """Return the partition of a logged decision: its key's; of a spread placement its id's."""
     if not config.spread:
         return hash_partition(name, row.key)
     return find_id_partition(name, row.id)
 
 
 def _write_updates(targets: list[NewShard], updates: Iterator[tuple[str, SharedUpdate]]) -> None:
-    """Append a MERGE change event to every new shard for each update, given with its placement's name."""
+    """Append a MERGE change event to every new shard for each (placement's name, update) pair."""
     for name, update in updates:
         value = msgspec.json.encode(update).decode()
         for target in targets:

@@ -21,7 +21,7 @@ from tacit.service.log.requests import parse_action, select_clicks
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store, read_records
 from tacit.service.log.store import Snapshot, StoredPlacement
-from tacit.service.placements.features import matrix
+from tacit.service.placements.features import to_matrix
 
 # ---- Rows of the log as records
 
@@ -31,9 +31,9 @@ NOWHERE = 0
 
 
 def list_items(row: DecisionRow) -> list[str | None] | None:
-    """Return the items that a decision showed, as text, from the top, with None at empty positions.
+    """Return the items that a decision showed, as text, from the top; None at empty positions.
 
-    Returns None for a pair of rankers without a list.
+    None for a pair of rankers without a list.
     """
     if row.shown is None:
         return [str(row.arm)]
@@ -51,7 +51,7 @@ def list_items(row: DecisionRow) -> list[str | None] | None:
     return [None if item is None else str(item) for item in items]
 
 
-def shows_one(row: DecisionRow) -> bool:
+def is_single_item(row: DecisionRow) -> bool:
     """True if a decision showed one arm, so that its feedback is a reward."""
     content = None if row.shown is None else json.loads(row.shown)
     return (isinstance(content, dict) and not {"pair", "slate"} & set(content)) or content is None
@@ -86,11 +86,11 @@ class UbiRecords:
         """Return a decision as a UBI query record, with its policy and propensities in tacit's attributes."""
         items = list_items(row)
         record: dict[str, Any] = {
-            "query_id": query_id(row),
+            "query_id": make_query_id(row),
             "user_query": row.key,
             "timestamp": ubi_records.format_time(row.time),
             "query_attributes": {
-                ubi_records.TACIT_ATTRIBUTE: self._attributes(row) | self._query_attributes(row)
+                ubi_records.TACIT_ATTRIBUTE: self._make_attributes(row) | self._make_query_attributes(row)
             },
         }
         if len(self.placement) <= ubi_records.LONGEST_NAME:
@@ -99,8 +99,8 @@ class UbiRecords:
             record["query_response_hit_ids"] = [item for item in items if item is not None]
         return record
 
-    def _attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes for query and event records: placement, decision, policy, propensity."""
+    def _make_attributes(self, row: DecisionRow) -> dict[str, Any]:
+        """Return tacit's attributes of query and event records: placement, decision, policy, propensity."""
         return {
             "placement": self.placement,
             "decision_id": row.id,
@@ -109,17 +109,17 @@ class UbiRecords:
             "propensity": row.propensity or None,
         }
 
-    def _query_attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes for a query record: mode, context, arms, propensities or teams."""
+    def _make_query_attributes(self, row: DecisionRow) -> dict[str, Any]:
+        """Return tacit's attributes of a query record: mode, context, arms, propensities or teams."""
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
         if row.context is not None:
             attributes["context"] = json.loads(row.context)
-        if shows_one(row):
+        if is_single_item(row):
             attributes["arms"] = self._list_arms(row)
             return attributes
-        items, teams = list_items(row), _teams(row)
+        items, teams = list_items(row), _make_team_attributes(row)
         if items and None in items:
             attributes["slate"] = items
         if teams is None and (slate := decode_list(row.shown)).position_propensities:
@@ -145,18 +145,18 @@ class UbiRecords:
         # Without names, the arms are numbered by the rows of their features.
         features = json.loads(row.asked)
         counts = [
-            len(matrix(features.get(field), dim))
+            len(to_matrix(features.get(field), dim))
             for field, dim in zip(("relevance", "examination"), self._dims, strict=True)
         ]
         return [str(arm) for arm in range(max(counts))]
 
     def events(self, row: DecisionRow, feedback: FeedbackRow) -> Iterator[dict[str, Any]]:
-        """Yield feedback on a decision as UBI event records, one for each clicked or seen object.
+        """Yield feedback on a decision as UBI event records, one for each clicked or seen item.
 
-        Feedback without an object, such as no click, is one record.
+        Feedback without an item, such as "no click", is one record.
         """
         items = list_items(row)
-        ours = self._attributes(row)
+        ours = self._make_attributes(row)
         if feedback.id is not None:
             ours["feedback_id"] = feedback.id
         action = feedback.kind
@@ -178,31 +178,31 @@ class UbiRecords:
             ours["reward"] = feedback.reward
             places = [] if items is None else [0]
             action = ubi_records.CLICK if places and feedback.reward == 1.0 else REWARD
-        teams = (_teams(row) or {}).get("teams") or []
+        teams = (_make_team_attributes(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
             is_graded = place in rewards and rewards[place] < 1.0
             grade = {"reward": rewards[place]} if is_graded else {}
-            ours_here = ours | _team(teams, place) | grade
-            attributes = _object(items, place) | {ubi_records.TACIT_ATTRIBUTE: ours_here}
+            ours_here = ours | _make_team(teams, place) | grade
+            attributes = _make_object(items, place) | {ubi_records.TACIT_ATTRIBUTE: ours_here}
             yield {
                 "action_name": REWARD if is_graded else action,
-                "query_id": query_id(row),
+                "query_id": make_query_id(row),
                 "user_query": row.key,
                 "timestamp": ubi_records.format_time(feedback.time),
                 "event_attributes": attributes,
             }
 
 
-def query_id(row: DecisionRow) -> str:
-    """Return the UBI query id of a decision: its own id, or a digest of an id that is too long for UBI."""
+def make_query_id(row: DecisionRow) -> str:
+    """Return the UBI query id of a decision: its own id, or a digest of an id too long for UBI."""
     if len(row.id) <= ubi_records.LONGEST_NAME:
         return row.id
     return ubi_records.digest_record({"decision_id": row.id})
 
 
-def _teams(row: DecisionRow) -> dict[str, Any] | None:
-    """Return a duel's rankers, the probability of its list, and the ranker of each item, as attributes.
+def _make_team_attributes(row: DecisionRow) -> dict[str, Any] | None:
+    """Return attributes of a duel: its rankers, the probability of its list, and the ranker of each item.
 
     None for a decision that is no duel.
     """
@@ -220,14 +220,14 @@ def _teams(row: DecisionRow) -> dict[str, Any] | None:
     return attributes
 
 
-def _team(teams: list[str | None], place: int | None) -> dict[str, str]:
-    """Return the ranker of the item at a position, as an attribute; empty if unknown."""
+def _make_team(teams: list[str | None], place: int | None) -> dict[str, str]:
+    """Return the ranker of the item at a position as an attribute; {} if unknown."""
     team = None if place is None or place >= len(teams) else teams[place]
     return {} if team is None else {"team": team}
 
 
-def _object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
-    """Return the UBI attributes of the item at a position; without item, only an ordinal of 0."""
+def _make_object(items: list[str | None] | None, place: int | None) -> dict[str, Any]:
+    """Return the UBI attributes of the item at a position; without an item, only the ordinal 0."""
     if items is None or place is None:
         return {"position": {"ordinal": NOWHERE}}
     return {"object": {"object_id": items[place]}, "position": {"ordinal": place + 1}}
@@ -240,11 +240,11 @@ QUERIES, EVENTS = "ubi_queries", "ubi_events"
 
 
 def export_ubi(store: Store, folder: Path) -> dict[str, int]:
-    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson``, one record per line.
+    """Write the log to ``ubi_queries.ndjson`` and ``ubi_events.ndjson`` in a folder, one record a line.
 
     Fields that UBI lacks (the decision's id, policy, its version, propensity, teams, the ids of feedback) are
-    in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records that were stored besides the log
-    follow unchanged. :func:`tacit.logs.read_ubi` reads the folder.
+    in ``query_attributes.tacit`` and ``event_attributes.tacit``. Records stored next to the log follow
+    unchanged. :func:`tacit.logs.read_ubi` reads the folder.
 
     Returns
     -------
@@ -256,14 +256,14 @@ def export_ubi(store: Store, folder: Path) -> dict[str, int]:
     paths = {name: folder / f"{name}.ndjson" for name in counts}
     with paths[QUERIES].open("wb") as queries, paths[EVENTS].open("wb") as events:
         files = {QUERIES: queries, EVENTS: events}
-        for name, line in _lines(store):
+        for name, line in _iterate_lines(store):
             files[name].write(line + b"\n")
             counts[name] += 1
     return counts
 
 
-def _lines(store: Store) -> Iterator[tuple[str, bytes]]:
-    """Yield all rows and records of a store as pairs of a file's name and a line of JSON.
+def _iterate_lines(store: Store) -> Iterator[tuple[str, bytes]]:
+    """Yield (name of the file, line of JSON) for all rows and records of a store.
 
     Change events have no line; they update the placements' catalogues.
     """

@@ -36,7 +36,7 @@ def chance(probability: float) -> str:
 
 
 def format_age(microseconds: int) -> str:
-    """Format an age in microseconds in words, in the one or two largest units.
+    """Format an age in microseconds in words, by its one or two largest units.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def format_age(microseconds: int) -> str:
 
 
 def format_ages(microseconds: Sequence[int]) -> list[str]:
-    """Format ages in microseconds, with enough units that ages that differ by a second have different texts.
+    """Format ages in microseconds so that ages that differ by a second have different texts.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def format_ages(microseconds: Sequence[int]) -> list[str]:
 
 
 def _format_age(microseconds: int, finer: int) -> str:
-    """Format an age in microseconds, with ``finer`` units more than usual."""
+    """Format an age in microseconds in words, with ``finer`` units more than usual."""
     seconds = microseconds // SECOND
     first = next((i for i, (_, length, _) in enumerate(UNITS) if seconds >= length), None)
     if first is None:
@@ -174,7 +174,10 @@ class Span(NamedTuple):
     end: int
 
     def place(self, time: float) -> float:
-        """Return the position of a time in the span, from 0 to 1; times outside get the nearest end."""
+        """Return the position of a time in the span, from 0 to 1.
+
+        Times outside are moved to the nearest end.
+        """
         return min(max((time - self.begin) / max(self.end - self.begin, 1), 0.0), 1.0)
 
 
@@ -187,7 +190,9 @@ def draw_chart(
     open_since: int | None = None,
     unit: RewardScale = SHARES,
 ) -> Markup:
-    """Return an SVG chart of curves over time with bands and tooltips; very wide intervals are cut off.
+    """Return an SVG chart of curves over time, with confidence bands and tooltips.
+
+    Very wide bands are cut off.
 
     Parameters
     ----------
@@ -236,7 +241,10 @@ class _Scale(NamedTuple):
     highest: float
 
     def place_value(self, value: float) -> float:
-        """Return the vertical coordinate of a value, from 0 at the top to ``UNIT``; limited to the scale."""
+        """Return the vertical coordinate of a value, from 0 at the top to ``UNIT``.
+
+        Values outside are clipped.
+        """
         share = (value - self.lowest) / (self.highest - self.lowest)
         return UNIT * (1.0 - min(max(share, 0.0), 1.0))
 
@@ -245,7 +253,7 @@ class _Scale(NamedTuple):
         return UNIT * self.span.place(time)
 
     def draw_line(self, curve: ChartLine) -> str:
-        """Return the SVG path of a curve's values, with gaps where points are missing."""
+        """Return SVG paths through a curve's values, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             path = " L".join(
@@ -257,7 +265,7 @@ class _Scale(NamedTuple):
         return paths
 
     def draw_band(self, curve: ChartLine) -> str:
-        """Return the SVG area of a curve's confidence intervals, with gaps where points are missing."""
+        """Return SVG areas of a curve's confidence intervals, with gaps where points are missing."""
         paths = ""
         for run in _split_curve(curve.points):
             upper = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.high)) for p in run]
@@ -272,7 +280,7 @@ class _Scale(NamedTuple):
 
 
 def draw_sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
-    """Return a small SVG chart of one rate over time, without labels; empty without points.
+    """Return a small SVG chart of one curve over time, without labels; empty without points.
 
     Parameters
     ----------
@@ -337,14 +345,14 @@ def format_reward(amount: float, scale: RewardScale) -> str:
 
 
 def reward(share: float, scale: RewardScale) -> str:
-    """Format a mean reward, given as a share of the unit's range, in its unit.
+    """Format a mean reward, given as a share of the range of rewards, in its unit.
 
     Examples
     --------
     >>> reward(0.25, SHARES), reward(0.25, RewardScale(0.0, 200.0, "revenue"))
     ('25.0 %', '50')
     """
-    return format_reward(scale.amount(share), scale)
+    return format_reward(scale.convert(share), scale)
 
 
 def interval(ends: Sequence[float], scale: RewardScale) -> str:
@@ -363,7 +371,7 @@ def interval(ends: Sequence[float], scale: RewardScale) -> str:
 def format_time(time: int, step: int = MINUTE) -> str:
     """Format a time in microseconds since 1970 in UTC.
 
-    ``step`` says whether seconds, minutes or days are shown.
+    Below a minute ``step`` adds seconds, from a day on only days.
 
     Examples
     --------
@@ -377,7 +385,7 @@ def format_time(time: int, step: int = MINUTE) -> str:
 
 
 def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
-    """Return about ``MOST_TICKS`` round times within a span, each with a distinct label in UTC.
+    """Return about ``MOST_TICKS`` round times in a span, each with a distinct label in UTC.
 
     Examples
     --------
@@ -402,7 +410,7 @@ def _format_tick(time: int, step: int) -> str:
 
 
 def _split_curve(points: Sequence[Point]) -> list[list[Point]]:
-    """Return the points of a curve in runs, split at gaps longer than ``GAP_FACTOR`` times an interval."""
+    """Return the points of a curve in runs; a gap is longer than ``GAP_FACTOR`` times an interval."""
     runs: list[list[Point]] = [list(points[:1])] if points else []
     for before, point in pairwise(points):
         width = max(before.end - before.begin, point.end - point.begin)
@@ -434,7 +442,10 @@ def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -
 
 
 def _draw_open_windows(span: Span, since: int | None) -> str:
-    """Return SVG that shades the time from which windows are open; empty if there is none in the span."""
+    """Return SVG that shades the chart from the time on when windows are open.
+
+    "" if no time is in the span.
+    """
     if since is None or since >= span.end:
         return ""
     x = UNIT * span.place(since)
@@ -448,7 +459,7 @@ def _draw_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 
 def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
-    """Return SVG with the numbers of remarks above the plot; close ones share a label such as 2–4."""
+    """Return SVG with the numbers of remarks above the plot; close ones share a label, such as 2–4."""
     clusters: list[tuple[float, int, int]] = []
     for number, remark in enumerate(remarks, 1):
         place = span.place(remark.time)
@@ -471,7 +482,7 @@ def _choose_anchor(place: float) -> str:
 def _label_times(span: Span) -> str:
     """Return SVG with the labels of times below the plot.
 
-    A label at an edge that overlaps its neighbour is left out.
+    A label at an edge is left out if it overlaps its neighbour.
     """
     labels = [(span.place(time), name) for time, name in choose_time_ticks(span)]
     # A label at an edge is not centred on its time, and may overlap the next one.

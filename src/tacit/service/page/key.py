@@ -47,12 +47,12 @@ class RateEstimate(NamedTuple):
     ever: float | None = None
 
     def scale(self, width: float) -> RateEstimate:
-        """Return the estimate in another unit, of which 1 is ``width``."""
+        """Return the estimate and its interval multiplied by ``width``."""
         return self._replace(estimate=width * self.estimate, low=width * self.low, high=width * self.high)
 
 
 def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = None) -> list[RateEstimate]:
-    """Return each arm's estimated rate, 95 % interval and probability to be the best, in order of the arms.
+    """Return each arm's estimated rate, 95 % interval and probability to be best, in order of the arms.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def estimate_positions(
 
 
 def _estimate_poisson(name: str, clicks: float, examinations: float) -> RateEstimate:
-    """Return an arm's clicks per examination, at most 1, with a 95 % interval.
+    """Return an arm's rate of clicks per examination, at most 1, with a 95 % interval.
 
     Without examinations, the rate is 0 and the interval [0, 1].
     """
@@ -169,7 +169,7 @@ class RestartRow(NamedTuple):
 def make_busy_rows(
     facts: Sequence[KeyFacts], arms: Sequence[str], retired: Container[str] = ()
 ) -> list[BusyKey]:
-    """Return a row for each key with the leading arm of those on offer.
+    """Return a row for each key, with the leading arm on offer.
 
     Keys whose policy has no estimates of arms are left out.
     """
@@ -206,10 +206,7 @@ class KeyView:
 
     @cached_property
     def _estimates(self) -> tuple[list[RateEstimate], list[RateEstimate]]:
-        """Estimates of arms, at most ``MOST_ARMS``, and of positions.
-
-        Either is empty if the policy has none.
-        """
+        """Estimates of arms, at most ``MOST_ARMS``, and of positions; empty if the policy has none."""
         names = [str(arm) for arm in self._placement.arms]
         if self._facts.placed is not None:
             arms, positions = estimate_positions(names, *self._facts.placed)
@@ -228,7 +225,7 @@ class KeyView:
 
     @property
     def counted(self) -> bool:
-        """True if for any arm the number of impressions that were ever learned is known."""
+        """True if the number of impressions ever learned is known for any arm."""
         return any(arm.ever is not None for arm in self.arms)
 
     @property
@@ -243,12 +240,12 @@ class KeyView:
 
     @property
     def explained(self) -> bool:
-        """True if for any restart the context that announced it is known."""
+        """True if the context that announced a restart is known for any restart."""
         return any(restart.context for restart in self.restarts)
 
     @cached_property
     def restarts(self) -> list[RestartRow]:
-        """The key's latest restarts, the last first, from the policy's record or the placement's series."""
+        """The key's latest restarts, the last one first: the policy's record, or else the placement's."""
         if self._facts.restarts is not None:
             return [_make_restart_row(restart) for restart in self._facts.restarts[: -MOST_RESTARTS - 1 : -1]]
         shifts = [shift for shift in self._placement.series.shifts if shift.key == self.name]
@@ -256,7 +253,7 @@ class KeyView:
 
 
 def _make_restart_row(restart: Any) -> RestartRow:
-    """Return a restart as texts: round, announcing context if any, and whether the announcement was right."""
+    """Return a restart as text: its impression, its context, and whether the announcement was right."""
     context = getattr(restart, "context", None)
     label = {None: "not known yet", True: "yes", False: "no, a false alarm"}
     return RestartRow(

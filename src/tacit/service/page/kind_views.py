@@ -114,7 +114,7 @@ class DuelView(View):
 
     @cached_property
     def _means(self) -> Floats:
-        """Mean estimated preference of each ranker over the others; pairs without duels count as one half."""
+        """Mean estimated preference of each ranker over the others; 1/2 for pairs without duels."""
         estimates = np.where(np.isnan(self.report.estimates), 0.5, self.report.estimates)
         np.fill_diagonal(estimates, 0.0)
         means: Floats = estimates.sum(axis=1) / (len(estimates) - 1)
@@ -123,29 +123,30 @@ class DuelView(View):
     @cached_property
     def standings(self) -> list[Standing]:
         """Rows of all rankers in the standings, the best mean first."""
-        return [self._standing(i) for i in self._order]
+        return [self._make_standing(i) for i in self._order]
 
-    def _standing(self, i: int) -> Standing:
-        """Return ranker ``i``'s row of the standings, compared with the leader unless it is the leader."""
+    def _make_standing(self, ranker: int) -> Standing:
+        """Return a ranker's row of the standings, compared with the leader; ``ranker`` is its index."""
         report = self.report
-        name, duels = report.names[i], int(report.plays[i].sum())
+        name, duels = report.names[ranker], int(report.plays[ranker].sum())
         state = "wins" if name == report.winner else "out" if name in report.out else "in the race"
-        leads = i == report.leader
+        is_leader = ranker == report.leader
         return Standing(
             name,
             duels,
-            float(self._means[i]) if duels else None,
+            float(self._means[ranker]) if duels else None,
             state,
-            None if leads else report.pair(report.leader, i),
-            None if leads else report.count_missing_duels(i),
+            None if is_leader else report.pair(report.leader, ranker),
+            None if is_leader else report.count_missing_duels(ranker),
         )
 
     @cached_property
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
-        """Name and row of cells of each of the best rankers, with None in place of a cell against itself."""
+        """Name and row of cells of each of the best rankers; None for the cell of a ranker with itself."""
         indices = self._order[:MOST_RANKERS]
         return [
-            (self.report.names[i], [None if i == j else self._cell(i, j) for j in indices]) for i in indices
+            (self.report.names[i], [None if i == j else self._get_cell(i, j) for j in indices])
+            for i in indices
         ]
 
     @property
@@ -153,9 +154,9 @@ class DuelView(View):
         """Number of rankers that are not in the matrix."""
         return max(len(self.report.names) - MOST_RANKERS, 0)
 
-    def _cell(self, i: int, j: int) -> Cell:
-        """Return the cell of ranker ``i`` against ranker ``j``, with empty texts if they had no duel."""
-        pair = self._pair(i, j)
+    def _get_cell(self, i: int, j: int) -> Cell:
+        """Return the cell of ranker ``i`` against ranker ``j``; its texts are empty if they had no duel."""
+        pair = self._get_pair(i, j)
         if not pair.plays:
             sentence = f"{pair.first} against {pair.second}: no duel yet"
             return Cell("", "", "", sentence, None)
@@ -170,8 +171,8 @@ class DuelView(View):
         style = f"shade-{shade}{sure}"
         return Cell(style, f"{100 * pair.estimate:.0f} %", interval, sentence, pair.estimate)
 
-    def _pair(self, i: int, j: int) -> Pair:
-        """Return the results of ranker i against ranker j, mirrored from j against i if i > j."""
+    def _get_pair(self, i: int, j: int) -> Pair:
+        """Return the results of ranker ``i`` against ranker ``j``, also if i > j."""
         pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
             return pair
@@ -188,13 +189,13 @@ class DuelView(View):
 
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], Pair]:
-        """Results of each pair in the matrix, by ascending indices."""
+        """Results of each pair of rankers in the matrix, by their indices in ascending order."""
         indices = sorted(self._order[:MOST_RANKERS])
         return {(i, j): self.report.pair(i, j) for i, j in combinations(indices, 2)}
 
 
 def missing(needed: int | None) -> str:
-    """Format the number of duels that are still needed for a decision.
+    """Format the number of duels that are still needed for a decision; "?" if unknown.
 
     Examples
     --------
@@ -230,7 +231,10 @@ class Weight(NamedTuple):
 
 
 def _find_first_belief(learner: Learner) -> tuple[str, Any] | None:
-    """Return the first key and its posterior over the features' weights; None without key or posterior."""
+    """Return the first key and its posterior over weights of features.
+
+    None if there is no key or posterior.
+    """
     # A restarting policy delegates to its inner policy, which may have no posterior.
     with contextlib.suppress(UnknownName, AttributeError, StopIteration):
         first = next(iter(learner.lanes.lane_of_key))
@@ -258,10 +262,10 @@ class FeatureView(View):
 
     @cached_property
     def weights(self) -> list[Weight]:
-        """Posterior mean and interval of each weight of the first key; empty if there is none."""
+        """Posterior mean and interval of each weight of the first key; empty without a posterior."""
         if self._posterior is None:
             return []
-        names, means, deviations = self._marginals()
+        names, means, deviations = self._get_marginals()
         low, high = means - DEVIATIONS * deviations, means + DEVIATIONS * deviations
         widest = max(float(np.abs([low, high]).max(initial=0.0)), 1e-12)
         return [
@@ -271,8 +275,8 @@ class FeatureView(View):
             )
         ]
 
-    def _marginals(self) -> tuple[list[str], Any, Any]:
-        """Return the names, posterior means and standard deviations of the first ``MOST_WEIGHTS`` weights."""
+    def _get_marginals(self) -> tuple[list[str], Any, Any]:
+        """Return names, posterior means and standard deviations of the first ``MOST_WEIGHTS`` weights."""
         posterior = self._posterior
         if hasattr(posterior, "mean"):
             names = [f"{block} {i}" for block, d in zip(BLOCKS, self._dims, strict=True)
@@ -319,7 +323,7 @@ class SlateView(View):
 
     @property
     def lists(self) -> int:
-        """Number of lists that the policy has learned from."""
+        """Number of lists whose clicks are known."""
         return int(self.tally[SHOWN_COUNTS].max(initial=0))
 
     @property
@@ -339,10 +343,10 @@ class SlateView(View):
 
     @cached_property
     def examination(self) -> list[RateEstimate]:
-        """Estimated share of lists that users read as far as each position; empty if it is not known.
+        """Estimated share of lists that users read as far as each position; empty if unknown.
 
-        In a cascade model these are the lists without a click above; if the policy models
-        examination, they are its estimates for the busiest key.
+        In a cascade model these are the lists without a click above; if the policy models examination, they
+        are its estimates for the busiest key.
         """
         if not self.cascade:
             return self.key.positions if self.key else []

@@ -30,7 +30,7 @@ ALARM = "The holdout does not have its share: see the lift."
 
 
 def list_alarms(report: LiftReport) -> list[str]:
-    """Return a sentence for each alarm about a sample ratio mismatch in a lift report."""
+    """Return a sentence for each sample ratio mismatch with an alarm in a lift report."""
     return [ALARMS.get(mismatch.what, ALARM) for mismatch in report.srm if mismatch.alarm]
 
 
@@ -73,15 +73,15 @@ class PeriodTable(NamedTuple):
 
 
 def list_periods(report: LiftReport) -> PeriodTable:
-    """Return table rows for the periods of a report and their parts, the last first.
+    """Return table rows for the periods of a report and their subperiods, the last first.
 
-    There are no rows if there would be only one. ``more`` counts rows beyond ``MOST_ROWS``.
+    No rows if there would be only one. ``more`` counts the rows beyond ``MOST_ROWS``.
     """
     rows = []
     for place, chapter in reversed(list(enumerate(report.chapters))):
         change = report.chapters[place - 1].ended if place else None
         what = change or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
-        title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
+        title = f"Period {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
         since, decisions = _format_day(chapter.since), _count_decisions(chapter.groups)
         rows.append(PeriodRow(since, title, decisions, *_format_period_lift(chapter)))
         for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():
@@ -94,10 +94,7 @@ def list_periods(report: LiftReport) -> PeriodTable:
 
 
 def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
-    """Return a period's signed lift and its interval as texts.
-
-    The texts are "too early" and empty if there is no estimate.
-    """
+    """Return a period's signed lift and its interval as texts; "too early" and "" without an estimate."""
     bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
     if bounds is None:
         return "too early", ""
@@ -113,12 +110,12 @@ def _count_decisions(groups: dict[str, Group]) -> int:
 
 
 def _format_day(since: str | None) -> str:
-    """Return the date of a time, given in ISO 8601, as text such as "3 May 2026"; empty for None."""
+    """Format the date of a time in ISO 8601, such as "3 May 2026"; "" for None."""
     return "" if since is None else f"{datetime.fromisoformat(since):%-d %b %Y}"
 
 
 def compute_lift(placement: Placement, now: int, time_range: Range | None = None) -> LiftReport | None:
-    """Return the lift report for a range of time, or over all time if sums are not stored by time.
+    """Return the lift report for a range of time; over all time if sums are not kept by time.
 
     None for placements that show several arms and have no holdout.
     """
@@ -135,7 +132,7 @@ def compute_lift(placement: Placement, now: int, time_range: Range | None = None
 
 
 def scale_lift(report: LiftReport) -> ScaledLift | None:
-    """Return the lift of a report as texts and coordinates; None if it is too early for an estimate."""
+    """Return the lift of a report as texts and coordinates on a scale; None if there is no estimate yet."""
     bounds, no_lift, format_amount, unit = _choose_bounds(report, report.rewards)
     if bounds is None or bounds.estimate is None:
         return None
@@ -149,9 +146,9 @@ def scale_lift(report: LiftReport) -> ScaledLift | None:
 def _choose_bounds(
     report: LiftReport | ChapterLift, rewards: str = "reward"
 ) -> tuple[Bounds | None, float, Callable[[float], str], str]:
-    """Return the interval of a report's ratio or else of its difference, and how to write it.
+    """Return the interval of a report's ratio, or else of its difference, and how to format it.
 
-    The interval is None if there is neither. With it come the value that means no lift, the function that
+    The interval is None if there is neither. The others are the value that means no lift, the function that
     formats a value, and the unit.
     """
     if report.ratio is not None:
@@ -160,15 +157,12 @@ def _choose_bounds(
 
 
 def _place_end(end: float | None, no_lift: float, widest: float, default: float) -> float:
-    """Return the coordinate of an end of an interval on a scale with no lift at 50.
-
-    If the end is None, the coordinate is ``default``.
-    """
+    """Return the coordinate of an interval's end on a scale with no lift at 50; ``default`` if it is None."""
     return default if end is None else 50.0 + 50.0 * (end - no_lift) / widest
 
 
 def _format_signed(end: float | None, no_lift: float, format_amount: Callable[[float], str]) -> str:
-    """Format the distance of an end from no lift, with its sign; "?" if the end is None."""
+    """Format the difference of an end from no lift, with its sign; "?" if the end is None."""
     if end is None:
         return "?"
     text = format_amount(abs(end - no_lift))
@@ -176,12 +170,12 @@ def _format_signed(end: float | None, no_lift: float, format_amount: Callable[[f
 
 
 def _format_amount(amount: float) -> str:
-    """Format a reward per decision as its number alone."""
+    """Format a reward per decision as a number, without its unit."""
     return per_decision(amount).split()[0]
 
 
 def describe_control(report: LiftReport) -> str:
-    """Return a note if a lift is estimated from propensities, without a holdout; empty if it is not."""
+    """Return a note if a lift is estimated from propensities without a holdout; "" otherwise."""
     is_estimated = report.method == "propensities" and report.groups["policy"].decisions
     return WITHOUT if is_estimated else ""
 
@@ -249,19 +243,19 @@ class Preferences:
 
     @property
     def rival(self) -> str:
-        """The ranker with which the leader is compared in segments."""
+        """Name of the ranker with which the leader is compared in segments; "" without comparisons."""
         return self.rivals[0].name if self.rivals else ""
 
 
 def _read_interval(difference: Any) -> Sequence[float]:
-    """Return the low end, the estimate and the high end of a difference."""
+    """Return low end, estimate and high end of a difference."""
     return difference["low"], difference["estimate"], difference["high"]
 
 
 def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
-    """Return a comparison as a row of the page, with coordinates that put ``widest`` at the edge.
+    """Return a comparison as a row of the page; its coordinates put ``widest`` at the edge of the scale.
 
-    If there is no difference yet, the texts are empty and the coordinates are in the middle.
+    Without a difference yet, texts are empty and coordinates in the middle.
     """
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
     lift = comparison["lift"]

@@ -37,7 +37,7 @@ SURE = math.log(1e4)
 def list_problems(
     placement: Placement, now: int, answered: timeline.AnswerStatistics | None = None
 ) -> list[str]:
-    """Return a sentence for each problem of a placement; an empty list if there is none.
+    """Return a sentence for each problem of a placement that needs attention; [] if there is none.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def list_problems(
 
 
 def _check_requests(placement: Placement, now: int) -> str:
-    """Return a warning if there were decisions in the last day but none in the last hour; empty otherwise."""
+    """Return a warning if decisions were requested in the last day but not in the last hour; "" otherwise."""
     hour = timeline.count_decisions(placement.series, now - HOUR)
     day = timeline.count_decisions(placement.series, now - DAY)
     if hour or day < FEW:
@@ -72,7 +72,7 @@ def _check_requests(placement: Placement, now: int) -> str:
 
 
 def _check_feedback(placement: Placement, now: int) -> str:
-    """Return a warning if decisions have had no feedback at all; empty otherwise."""
+    """Return a warning if no decision of at least ``FEW`` has had feedback; "" otherwise."""
     closed = placement.decisions - placement.pending
     if _count_feedback(placement) or closed < FEW:
         return ""
@@ -80,7 +80,7 @@ def _check_feedback(placement: Placement, now: int) -> str:
 
 
 def _check_constant_reward(placement: Placement, now: int) -> str:
-    """Return a warning if nearly all decisions earn the greatest reward; empty otherwise."""
+    """Return a warning if nearly all decisions earn the greatest reward; "" otherwise."""
     rewards, decisions = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
     if decisions < FEW or rewards < ALL * decisions or not single:
@@ -92,19 +92,19 @@ def _check_constant_reward(placement: Placement, now: int) -> str:
 
 
 def _check_context_values(placement: Placement, now: int) -> str:
-    """Return warnings for values of contexts that look like misspelled ones; empty if there are none."""
+    """Return warnings about values of contexts that look misspelled; "" if there are none."""
     if placement.reader.encoder is None:
         return ""
     return ". ".join([*placement.reader.encoder.data_warnings.values(), ""]).rstrip()
 
 
 def _count_feedback(placement: Placement) -> int:
-    """Return the count of all feedback of a placement, without windows that closed."""
+    """Return the number of all feedback of a placement by outcome, without closed windows."""
     return sum(count for what, count in placement.outcomes.items() if what != CLOSED)
 
 
 def _check_rewards(placement: Placement, now: int) -> str:
-    """Return a warning if rewards have stopped in the last hour, unless that may be chance; else empty."""
+    """Return a warning if rewards have stopped in the last hour, more surely than by chance; "" otherwise."""
     results, window = placement.series.results, placement.config.rule.window
     before, last_hour = now - HOUR - window, results.sum_range(now - HOUR, now - window)
     day_before = results.sum_range(now - DAY - HOUR, before)
@@ -120,7 +120,7 @@ def _check_rewards(placement: Placement, now: int) -> str:
 
 
 def _check_late_feedback(placement: Placement, now: int) -> str:
-    """Return a warning if much feedback comes too late to be learned; empty otherwise."""
+    """Return a warning if at least a fifth of the feedback comes too late to be learned; "" otherwise."""
     total = _count_feedback(placement)
     late = placement.outcomes.get(LATE, 0) + placement.outcomes.get(LATE_EPOCH, 0)
     if total < FEW or late < MUCH_LATE * total:
@@ -133,7 +133,7 @@ def _check_late_feedback(placement: Placement, now: int) -> str:
 
 
 def _check_guardrail(placement: Placement, now: int) -> str:
-    """Return the sentences for metric degradations that still need attention; empty if there are none."""
+    """Return sentences about metric degradations that still need attention; "" if there are none."""
     guardrail = placement.guardrail
     if guardrail is None:
         return ""
@@ -142,16 +142,16 @@ def _check_guardrail(placement: Placement, now: int) -> str:
 
 
 def _needs_attention(placement: Placement, harm: Harm) -> bool:
-    """True if a harm needs attention: its arm is on offer, nothing was done, or the control still decides."""
+    """True if a degradation still matters: its arm is on offer, nothing was done, or the control decides."""
     if harm.arm is not None:
         return harm.arm in placement.offer.arms
     return harm.then == "tell" or placement.mode == CONTROL
 
 
 def list_ended_harms(placement: Placement) -> list[str]:
-    """Return a sentence for each harm that is over: its arm is off offer, or the control decides no more.
+    """Return a sentence for each degradation that needs no attention any more.
 
-    The harms of arms on offer, and of a policy in whose place the control decides, are left out.
+    Its arm is not on offer any more, or the policy decides again.
     """
     guardrail = placement.guardrail
     if guardrail is None:
@@ -161,7 +161,7 @@ def list_ended_harms(placement: Placement) -> list[str]:
 
 
 def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
-    """Return the sentence for a metric degradation and the action that the guardrail took."""
+    """Return the sentence about a metric degradation and the action that the guardrail took."""
     actions = {
         ("retire", False): f"{harm.arm} was retired.",
         ("retire", True): "Since then the control decides everything.",
@@ -172,7 +172,10 @@ def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
 
 
 def describe_guardrail(placement: Placement) -> list[str]:
-    """Return a sentence on the guardrail's metric and one for each degradation; none without a guardrail."""
+    """Return a sentence about the guardrail's metric, and one for each degradation.
+
+    [] without a guardrail.
+    """
     guardrail = placement.guardrail
     if guardrail is None:
         return []
@@ -189,7 +192,7 @@ def describe_guardrail(placement: Placement) -> list[str]:
 
 
 def _check_snapshot(placement: Placement, now: int) -> str:
-    """Return a warning if the last snapshot is so old that a restart would take long; empty otherwise."""
+    """Return a warning if the last snapshot is so old that a restart would take long; "" otherwise."""
     since, every = placement.counts.since_snapshot, placement.snapshot_after
     if since < LATE_SNAPSHOT * every:
         return ""
@@ -276,7 +279,7 @@ class Row:
         )
 
     def _draw_sparkline(self, placement: Placement, now: int) -> None:
-        """Set the row's rate, sparkline and their labels, from rewards in the default range of time."""
+        """Set the row's rate, sparkline and labels from the rewards in the default range of time."""
         view = placement.kind.view
         time_range = timeline.parse_range(None, None, None, placement.series, now)
         time_bins = timeline.merge_time_bins(
@@ -300,18 +303,18 @@ class Row:
 
 
 def label_policy(policy: Policy) -> str:
-    """Return the label of a policy with its settings, or its name if that is too long."""
+    """Return a policy's label with its settings; only its name if the label is too long."""
     return policy.label if len(policy.label) <= LONGEST_LABEL else type(policy).__name__
 
 
 def describe_mode(placement: Placement, now: int) -> str:
-    """Return a placement's mode in a word or two, followed by remarks of its aspects."""
-    remarks = (aspect.remark(now) for aspect in placement.aspects.values())
+    """Return a placement's mode in a word or two, followed by the remarks of its aspects."""
+    remarks = (aspect.make_remark(now) for aspect in placement.aspects.values())
     return ", ".join([MODE_LABELS.get(placement.mode, placement.mode), *filter(None, remarks)])
 
 
 def choose_reuse_seconds(placements: int) -> int:
-    """Return for how many seconds rows are reused with this number of placements; 0 if they are few."""
+    """Return for how many seconds rows of so many placements are reused; 0 for at most ``MANY``."""
     return REUSE_SECONDS if placements > MANY else 0
 
 
@@ -330,9 +333,9 @@ class OverviewRows:
         self._cached: dict[str, _CachedRow] = {}
 
     async def make_rows(self, placements: Mapping[str, Placement]) -> list[Row]:
-        """Return a row for each placement, those with problems first.
+        """Return a row for each placement, placements with problems first.
 
-        Rows are made in threads. If there are many placements, rows of the last ``REUSE_SECONDS`` are reused.
+        Rows are made in threads. With many placements, rows of the last ``REUSE_SECONDS`` are reused.
         """
         now = self._clock()
         reuse_time = 1_000_000 * choose_reuse_seconds(len(placements))

@@ -64,9 +64,9 @@ class PageCache:
         self._lock = asyncio.Lock()
 
     async def get_page(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
-        """Return the page at an address from the cache, or newly rendered by ``make``.
+        """Return the page at an address from the cache, or rendered by ``make``.
 
-        If a task already renders this page, its result is awaited. Expired pages are dropped from the cache.
+        If a task renders this page already, its result is awaited. Expired pages leave the cache.
         """
         now = self._clock()
         self._cached = {
@@ -81,7 +81,7 @@ class PageCache:
         return await asyncio.shield(task)
 
     async def _render_page(self, address: Hashable, make: Callable[[], Awaitable[str]]) -> str:
-        """Render a page, one at a time, and cache it if that took long; remove its task in any case."""
+        """Render a page and cache it if that took long; one page is rendered at a time."""
         try:
             async with self._lock:
                 start = self._effort()
@@ -146,13 +146,13 @@ class Pages:
     async def overview(self, reaches: Callable[[str], bool] = lambda name: True) -> str:
         """Return the overview page in HTML, with the placements whose names pass ``reaches``.
 
-        The page may be a cached one.
+        It may be cached.
         """
         names = frozenset(filter(reaches, self._engine.placements))
         return await self._cache.get_page(names, lambda: self._render_overview(names))
 
     async def _render_overview(self, names: frozenset[str]) -> str:
-        """Render the overview page of these placements, in a thread."""
+        """Render the overview page of the named placements in a thread."""
         template = await self._load_template("overview.html")
         rows = [row for row in await self._rows.make_rows(self._engine.placements) if row.name in names]
         placements = self._engine.placements.values()
@@ -204,7 +204,7 @@ class Pages:
         )
 
     async def _render_placement(self, name: str, query: dict[str, str]) -> str:
-        """Read a placement's data from the engine and render its page, in a thread."""
+        """Read a placement's data from the engine, and render its page in a thread."""
         template = await self._load_template("placement.html")
         placement = self._engine.placement(name)
         changes = await self._engine.history(name)
@@ -251,7 +251,7 @@ class Pages:
         return await self._cache.get_page((placement, "key", key), lambda: self._render_key(placement, key))
 
     async def _render_key(self, placement: str, key: str) -> str:
-        """Read a key's data from the engine and render its page, in a thread."""
+        """Read a key's data from the engine, and render its page in a thread."""
         template = await self._load_template("key.html")
         facts = await self._engine.key(placement, key)
         view = KeyView(facts, self._engine.placement(placement).read_copy(), self._engine.clock())

@@ -28,10 +28,10 @@ from tacit.service.projections.arm_results import (
     SECOND,
     WIDTHS,
     R,
-    impressions,
-    rewards,
+    get_impressions,
+    get_rewards,
 )
-from tacit.service.projections.series import ARMS, Series, UniformEstimate, uniform_estimate
+from tacit.service.projections.series import ARMS, Series, UniformEstimate, estimate_uniform_reward
 
 MOST_POINTS = 96
 MARGIN = 50
@@ -69,7 +69,7 @@ class Range(NamedTuple):
 
 
 def parse_range(name: str | None, begin: str | None, end: str | None, series: Series, now: int) -> Range:
-    """Return the range of time that the parameters ``range``, ``from`` and ``to`` of a page's address name.
+    """Return the page's range of time from the parameters ``range``, ``from`` and ``to`` of its address.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class TimeBin(NamedTuple):
     impressions: Floats
 
     def merge(self, other: TimeBin) -> TimeBin:
-        """Return one bin with the sums of this one and ``other``, the next one in time."""
+        """Return one bin with the sums of this one and ``other``, which follows it in time."""
         return TimeBin(self.begin, other.end, self.sums + other.sums, self.impressions + other.impressions)
 
     @property
@@ -133,7 +133,7 @@ class TimeBin(NamedTuple):
     @property
     def uniform(self) -> UniformEstimate | None:
         """Estimated mean reward of uniform exploration; None if it cannot be estimated."""
-        return uniform_estimate(self.sums)
+        return estimate_uniform_reward(self.sums)
 
 
 def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -> list[TimeBin]:
@@ -150,8 +150,8 @@ def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -
         rows = [(end - width, end, row, row[ARMS:]) for end, row in zip(ends, sums, strict=True)]
     else:
         begin = 0 if time_range.whole else time_range.span.begin
-        fine = zip(*series.results.sum_periods(begin, time_range.span.end + 1, most), strict=True)
-        rows = [(int(begin), int(end), row, impressions(row)) for begin, end, row in fine]
+        periods = zip(*series.results.sum_periods(begin, time_range.span.end + 1, most), strict=True)
+        rows = [(int(begin), int(end), row, get_impressions(row)) for begin, end, row in periods]
     time_bins = [TimeBin(begin, end, row[:ARMS], counts) for begin, end, row, counts in rows
              if counts.any()]  # fmt: skip
     return time_bins
@@ -160,7 +160,7 @@ def read_time_bins(series: Series, time_range: Range, most: int = MOST_POINTS) -
 def merge_time_bins(time_bins: Sequence[TimeBin], fewest: float = FEWEST) -> list[TimeBin]:
     """Merge successive intervals until each has at least ``fewest`` impressions.
 
-    A twentieth of all impressions is enough if that is less.
+    ``fewest`` is lowered to a twentieth of all impressions if that is less.
     """
     fewest = min(fewest, sum(time_bin.trials for time_bin in time_bins) / 20)
     merged: list[TimeBin] = []
@@ -188,9 +188,8 @@ def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Ra
     """Return the mean of logged rewards with Wilson's 95 % interval (1927), in the unit of the scale.
 
     ``total`` is the sum of logged rewards. Without trials, the mean is 0 and the interval the whole scale.
-
-    The interval is that of clicks; rewards between the extremes vary less. Without a largest reward it is not
-    known: both ends are the mean.
+    The interval is exact for clicks and too wide for rewards between the extremes, which vary less. On a
+    scale without a largest reward both ends are the mean.
 
     Examples
     --------
@@ -201,21 +200,21 @@ def compute_rate(total: float, trials: float, scale: RewardScale = SHARES) -> Ra
         mean = scale.convert_logged(total, trials) / trials if trials > 0 else 0.0
         return Rate(mean, mean, mean, int(trials))
     if trials <= 0:
-        return Rate(0.0, scale.low, scale.amount(1.0), 0)
+        return Rate(0.0, scale.low, scale.convert(1.0), 0)
     n, mean = trials, scale.convert_logged(total, trials) / trials
     share = min(max((mean - scale.low) / scale.span, 0.0), 1.0)
     middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
     margin = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
-    low, high = (scale.amount(end) for end in (middle - margin, middle + margin))
-    return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.amount(1.0)), mean), int(n))
+    low, high = (scale.convert(end) for end in (middle - margin, middle + margin))
+    return Rate(mean, min(max(low, scale.low), mean), max(min(high, scale.convert(1.0)), mean), int(n))
 
 
 def make_rate_points(
     time_bins: Sequence[TimeBin], arms_per_reward: int = 1, scale: RewardScale = SHARES
 ) -> list[Point]:
-    """Return the mean reward per impression of each interval as points, in the unit of the scale.
+    """Return the mean reward per impression of each interval as points of a chart, in the unit of the scale.
 
-    An impression shows ``arms_per_reward`` arms.
+    A decision that shows ``arms_per_reward`` arms counts as one impression.
     """
     return [
         Point(
@@ -228,9 +227,9 @@ def make_rate_points(
 
 
 def convert_estimate(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
-    """Convert an estimated reward of uniform exploration, a share of the range, to the unit of rewards.
+    """Convert an estimated reward of uniform exploration from a share of the range to the unit of rewards.
 
-    None stays None.
+    None stays None; clicks stay unchanged.
     """
     if estimate is None or not scale.of:
         return estimate
@@ -249,7 +248,7 @@ def make_uniform_points(time_bins: Sequence[TimeBin], scale: RewardScale) -> lis
 
 
 def make_share_points(time_bins: Sequence[TimeBin], arm_indices: Sequence[int]) -> list[Point]:
-    """Return the share of impressions that show one of some arms, for each interval."""
+    """Return for each interval the share of its impressions that showed one of the given arms."""
     return [
         Point(
             time_bin.begin,
@@ -269,15 +268,15 @@ class ArmSums(NamedTuple):
 
 
 def sum_arms(series: Series, time_range: Range) -> ArmSums:
-    """Return impressions and rewards of every arm in a range, as far as results go back."""
+    """Return impressions and rewards of every arm in a range, as far back as there are results."""
     results = series.results
     begin = max(time_range.span.begin if not time_range.whole else 0, results.time)
     sums = results.sum_range(begin) if time_range.whole else results.sum_range(begin, time_range.span.end)
-    return ArmSums(impressions(sums), rewards(sums), results.time)
+    return ArmSums(get_impressions(sums), get_rewards(sums), results.time)
 
 
 def count_decisions(series: Series, begin: int) -> int:
-    """Return the number of decisions since a time, which is exact to the minute or quarter of an hour."""
+    """Return the number of decisions since a time, rounded to a period of the results."""
     return int(series.results.sum_range(begin)[DECISIONS])
 
 
@@ -311,7 +310,7 @@ class AnswerStatistics(NamedTuple):
 
     @property
     def wrong(self) -> str:
-        """Warning if many requests failed; empty otherwise."""
+        """Warning if more than 1 % of at least 100 requests failed; empty otherwise."""
         if self.requests < FEW or self.failed <= TOO_MANY * self.requests:
             return ""
         return f"{self.failed} of {self.requests} requests of the last hour failed (status 5xx)."
@@ -339,10 +338,9 @@ class AnswerCounts:
         self._counts: dict[str, dict[int, list[int]]] = {}
 
     def count(self, placement: str | None, status: int, seconds: float) -> None:
-        """Count an answer by its status and duration under the current minute.
+        """Count an answer by its status and duration in seconds under the current minute.
 
-        Counts older than an hour are dropped. Nothing is counted without a placement, or for one that does
-        not exist.
+        Counts older than an hour are dropped. Nothing is counted without a placement, or for an unknown one.
         """
         minutes = None if placement is None else self._counts.get(placement)
         if minutes is None:
@@ -352,8 +350,8 @@ class AnswerCounts:
         minute = int(time.monotonic() // 60)
         counts = minutes.get(minute)
         if counts is None:
-            for old in [minute_of for minute_of in minutes if minute_of <= minute - MINUTES]:
-                del minutes[old]
+            for past in [past for past in minutes if past <= minute - MINUTES]:
+                del minutes[past]
             counts = minutes[minute] = [0] * (FIRST + len(BOUNDS) + 1)
         counts[FIRST + bisect_left(BOUNDS, seconds)] += 1
         if status >= 400:
@@ -374,7 +372,7 @@ class AnswerCounts:
 def _find_quantile(counts: list[int], share: float) -> float:
     """Return a quantile of a histogram over ``BOUNDS``, rounded up to a bound.
 
-    The result is infinite beyond the last bound.
+    Infinite beyond the last one.
     """
     rank, total = share * sum(counts), 0
     for bound, count in zip((*BOUNDS, math.inf), counts, strict=True):
@@ -399,7 +397,7 @@ class HistoryRow(NamedTuple):
 
 
 def describe_change(change: LoggedChange) -> str:
-    """Describe a logged change in words.
+    """Describe a logged change in words, with its times formatted.
 
     Examples
     --------
@@ -433,7 +431,7 @@ def _format_value(value: Any) -> str:
 
 
 def make_remarks(changes: Sequence[LoggedChange]) -> list[Remark]:
-    """Return a remark of charts, time and text, for each change."""
+    """Return for each change its time and description, to be shown in charts."""
     return [Remark(change.time, describe_change(change)) for change in changes]
 
 

@@ -113,7 +113,7 @@ class Controls:
 
 
 def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
-    """Call a check; return the values that its error says are allowed, or None if it passes."""
+    """Call a check with arguments; return the remedy in its error, or None if it passes."""
     try:
         check(*arguments)
     except InvalidValue as error:
@@ -122,7 +122,7 @@ def _read_refusal(check: Callable[..., Any], *arguments: Any) -> str | None:
 
 
 def _list_controls(placement: Placement) -> list[tuple[Any, str]] | str:
-    """Return the possible controls of a holdout with labels, or a sentence why none can be set here."""
+    """Return the possible controls of a holdout with labels, or a sentence that says why none can be set."""
     kinds = placement.kind.controls
     if not kinds:
         return f"Placements of kind {placement.kind.name!r} have none."
@@ -143,7 +143,7 @@ MOST_REMARKS = 12
 
 
 def _describe_min_shares(placement: Placement) -> str:
-    """Return the minimum shares of arms on offer, in words; empty if there are none."""
+    """Return the minimum shares of arms on offer as text; empty if no shares are promised."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     texts = [f"{arm} {percent(shares[arm])}" for arm in placement.offer.arms if arm in shares]
     return ", ".join(texts)
@@ -221,7 +221,7 @@ class PageData(NamedTuple):
 
 
 class View:
-    """The page's view of one placement.
+    """The data of one placement that its page shows; each property is computed when a template reads it.
 
     Parameters
     ----------
@@ -274,15 +274,12 @@ class View:
 
     @classmethod
     def get_verdict(cls, placement: Placement) -> str:
-        """Return a sentence that says why the lift is not known.
-
-        It stands in place of a lift if there is none.
-        """
+        """Return the sentence that the page shows if the placement has no lift."""
         return "Not known: propensities of whole lists hardly tell a lift. Set up a holdout."
 
     @cached_property
     def _total_bin(self) -> timeline.TimeBin | None:
-        """Rewards and impressions over all time; None if nothing was shown."""
+        """Rewards and impressions over all time in one bin; None without impressions."""
         time_bins = timeline.read_time_bins(
             self._series, timeline.Range("all", self.asked.span._replace(end=self._now))
         )
@@ -290,7 +287,7 @@ class View:
 
     @property
     def shown(self) -> bool:
-        """True if any decision was shown; deferred decisions count once they are activated."""
+        """True if there is any impression; deferred decisions count once they are activated."""
         return self._total_bin is not None
 
     @property
@@ -307,9 +304,9 @@ class View:
 
     @property
     def metrics(self) -> list[Metric]:
-        """Means per decision of the metrics that are watched, over the holdout and the policy together.
+        """Mean per decision of each metric except the learned one, over control and policy together.
 
-        The metric that is learned is left out, since it is the reward, which has a tile of its own.
+        The learned metric is the reward, which has a tile of its own.
         """
         rows = []
         for name, config in self.config.metrics.items():
@@ -323,7 +320,7 @@ class View:
 
     @property
     def uniform(self) -> UniformEstimate | None:
-        """Estimated reward per impression of uniform exploration; None if the log does not cover it."""
+        """Estimated reward per impression of uniform exploration; None if it cannot be estimated."""
         if self._total_bin is None or not self.covered:
             return None
         return timeline.convert_estimate(self._total_bin.uniform, self.unit)
@@ -335,14 +332,14 @@ class View:
 
     @cached_property
     def lift(self) -> LiftReport | None:
-        """The lift in the range of time; None for lists and duels without a holdout."""
+        """The lift report for the page's range of time; None for lists and duels without a holdout."""
         return compute_lift(self._placement, self._now, self.asked)
 
     @cached_property
     def busiest(self) -> list[BusyKey]:
         """The keys with the most impressions and their leading arms.
 
-        The result is empty if the policy has no estimates of arms.
+        Empty if the policy has no estimates of arms.
         """
         return make_busy_rows(self._busiest, self._arms, self.retired)
 
@@ -360,7 +357,10 @@ class View:
 
     @cached_property
     def remarks(self) -> list[Remark]:
-        """Changes of the placement and restarts of keys in the range by time: the latest ``MOST_REMARKS``."""
+        """Latest changes of the placement and restarts of keys in the page's range of time.
+
+        At most ``MOST_REMARKS``.
+        """
         begin, end = self.asked.span
         all_remarks = timeline.make_remarks(self._changes)
         all_remarks += [
@@ -372,12 +372,13 @@ class View:
 
     @property
     def remark_texts(self) -> list[tuple[str, str]]:
-        """Formatted time and text of each remark."""
+        """Formatted time and text of each of the :attr:`remarks`."""
         return [(format_time(time), text) for time, text in self.remarks]
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curve of rewards per impression over time and, if it can be estimated, of uniform exploration's."""
+        """Curves of rewards per impression over time: of the policy and, if estimated, of uniform
+        exploration."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
@@ -427,10 +428,11 @@ class View:
     def scale(self) -> float:
         """Upper end of the scale of the arms' bars, in the unit of rewards.
 
-        It is above the intervals of arms that were shown often, and at most the greatest reward.
+        It is above the intervals of arms with many impressions, and at most the greatest reward.
         """
         rates = [result.rate for result in self.results if result.shown]
-        most = max((rate.high for rate in rates), default=1.0) if self.unit.is_open else self.unit.amount(1.0)
+        largest = max((rate.high for rate in rates), default=1.0)
+        most = largest if self.unit.is_open else self.unit.convert(1.0)
         highs = [min(rate.high, 2 * rate.value + 0.01 * self.unit.span) for rate in rates]
         return min(max(highs, default=most), most) or 1.0
 
@@ -459,15 +461,15 @@ class View:
 
     @cached_property
     def _stack(self) -> list[tuple[str, str, list[int]]]:
-        """Name, style and arm indices of each curve of the chart of shares.
+        """Name, style and arm indices of each curve in the chart of shares.
 
-        The most shown arms have a curve each, all others one together.
+        Each of the ``MOST_ARMS`` most shown arms has a curve; all other arms have one together.
         """
-        most = np.argsort(-self._arm_impressions[: len(self._arms)], kind="stable")
+        by_impressions = np.argsort(-self._arm_impressions[: len(self._arms)], kind="stable")
         # In order of arm indices, so that an arm keeps its colour when the ranks of arms change.
-        arm_indices = sorted(most[:MOST_ARMS].tolist())
-        merged_indices = most[MOST_ARMS:].tolist()
-        stack = [(self._arms[s], f"arm-{i}", [s]) for i, s in enumerate(arm_indices)]
+        arm_indices = sorted(by_impressions[:MOST_ARMS].tolist())
+        merged_indices = by_impressions[MOST_ARMS:].tolist()
+        stack = [(self._arms[index], f"arm-{number}", [index]) for number, index in enumerate(arm_indices)]
         if merged_indices:
             label = f"{len(merged_indices)} other {self.what}{'s' if len(merged_indices) > 1 else ''}"
             stack.append((label, "arm-rest", merged_indices))
@@ -499,7 +501,7 @@ class View:
 
     @property
     def shifts(self) -> list[tuple[str, str, int, str]]:
-        """The latest intent shifts, the last first: age, key, new epoch and context of each, formatted."""
+        """Age, key, new epoch and context of the latest restarts of keys, formatted; the last one first."""
         latest = list(self._series.shifts)[: -MOST_SHIFTS - 1 : -1]
         return [
             (format_age(self._now - time), key, epoch, self._format_context(context))

@@ -34,9 +34,9 @@ class ConfiguredArms(wire.ArmsOf, frozen=True):
 
 
 def plan_arms(placement: Placement, change: wire.ArmsOf) -> LoggedArms:
-    """Return the arms that a request would lead to; changes nothing.
+    """Return the logged arms that a request for a change of arms would lead to; changes nothing.
 
-    If the request makes no difference, the current logged arms are returned.
+    They are the current ones if the request makes no difference.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def plan_arms(placement: Placement, change: wire.ArmsOf) -> LoggedArms:
         check_field("add", learner.policy.with_arms, offer.all)
     if configured is None:
         # The configuration has already been checked.
-        _check_weighed(placement, change.add, offer)
+        _check_guardrail(placement, change.add, offer)
         configured = placement.lifecycle.logged_arms.configured
     now = placement.lifecycle.logged_arms
     counters = now.changes, now.suspended
@@ -68,8 +68,8 @@ def plan_arms(placement: Placement, change: wire.ArmsOf) -> LoggedArms:
     return now if after == now else replace(after, changes=changes, suspended=suspended)
 
 
-def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
-    """Raise InvalidValue if the guardrail, without a holdout, could not compare added arms."""
+def _check_guardrail(placement: Placement, add: Any, offer: Offer) -> None:
+    """Raise InvalidValue if the guardrail, without a holdout, could not estimate metrics of added arms."""
     if not add or placement.guardrail is None or placement.holdout is not None:
         return
     if not get_drawing_policy(placement.learner.policy.with_arms(offer.all)).randomized:
@@ -78,10 +78,10 @@ def _check_weighed(placement: Placement, add: Any, offer: Offer) -> None:
 
 
 def get_config_change(placement: Placement) -> ConfiguredArms | None:
-    """Return the change that leads from the arms configured before to those configured now.
+    """Return the change from the arms that were configured before to the arms configured now; None if equal.
 
-    None if they are the same. Arms that the configuration no longer names are retired; arms that it newly
-    names are added or restored. Requests' changes of other arms stay, unless no arm would be on offer.
+    Arms that the configuration no longer names are retired; arms that it newly names are added or restored.
+    Requests' changes of other arms stay, unless no arm would be on offer.
     """
     config, lifecycle = placement.config, placement.lifecycle
     configured, before = config.config_arms, lifecycle.logged_arms.configured
@@ -101,7 +101,7 @@ def get_config_change(placement: Placement) -> ConfiguredArms | None:
 
 
 def check_configured_arms(placement: Placement) -> None:
-    """Check that the current arms can become the configured ones; changes nothing.
+    """Raise ConfigError if the current arms cannot become the configured ones; changes nothing.
 
     Raises
     ------
@@ -133,12 +133,12 @@ def _change_offer(offer: Offer, change: wire.ArmsOf) -> Offer:
 
 
 def _find_suspended_shares(placement: Placement, retired: Sequence[Arm]) -> dict[str, float]:
-    """Return the shares that the configured policy promises (``at_least``) to retired arms, by arm."""
+    """Return the minimum shares (``at_least``) that the policy promises to retired arms, by arm."""
     shares = dict(getattr(placement.config.policy, "at_least", ()))
     return {str(arm): shares[arm] for arm in retired if arm in shares}
 
 
-def _change(placement: Placement, request: wire.ArmsOf, time: int) -> str:
+def _encode_arms(placement: Placement, request: wire.ArmsOf, time: int) -> str:
     """Return the change event's value for a request to change arms; changes nothing."""
     return encode_json(plan_arms(placement, request))
 
@@ -150,6 +150,6 @@ def _get_status(placement: Placement, time: int) -> wire.ArmsNow:
 
 
 EFFECTS: dict[type, Effect] = {
-    wire.ArmsOf: Effect(ARMS, _change, _get_status, leads=True),
-    ConfiguredArms: Effect(ARMS, _change, _get_status),
+    wire.ArmsOf: Effect(ARMS, _encode_arms, _get_status, leads=True),
+    ConfiguredArms: Effect(ARMS, _encode_arms, _get_status),
 }

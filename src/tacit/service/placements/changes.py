@@ -57,7 +57,7 @@ def _plan_pin(placement: Placement, request: wire.PinOf, time: int) -> Pin:
 
 
 def _check_pinned_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
-    """Return the arms to pin as the placement names them.
+    """Check the arms of a pin, and return them as the placement names them.
 
     Raises
     ------
@@ -78,13 +78,13 @@ def _check_pinned_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     return [offered[str(arm)] for arm in arms]
 
 
-def _pin(placement: Placement, request: wire.PinOf, time: int) -> str:
+def _encode_pin(placement: Placement, request: wire.PinOf, time: int) -> str:
     """Return the change event's value for a request to pin arms; changes nothing."""
     return encode_json(_plan_pin(placement, request, time))
 
 
-def _unpin(placement: Placement, request: wire.Unpin, time: int) -> str | None:
-    """Return the change event's value that removes the pin; None if no pin holds. Changes nothing."""
+def _encode_unpin(placement: Placement, request: wire.Unpin, time: int) -> str | None:
+    """Return the change event's value that removes a pin, or None if no pin holds; changes nothing."""
     return None if placement.pins.get_pin(time) is None else encode_json(None)
 
 
@@ -133,8 +133,8 @@ def check_configured_mode(placement: Placement) -> None:
         )
 
 
-def _mode(placement: Placement, request: wire.ModeOf, time: int) -> str:
-    """Check that the placement can have the requested mode, and return it as the change event's value."""
+def _encode_mode(placement: Placement, request: wire.ModeOf, time: int) -> str:
+    """Return the requested mode as the change event's value if the placement can have it; changes nothing."""
     check_mode(placement, request.mode)
     return request.mode
 
@@ -147,7 +147,7 @@ def _get_mode_status(placement: Placement, time: int) -> wire.ModeNow:
 # ---- Items of a catalogue
 
 
-def _catalogue(placement: Placement) -> Catalogue:
+def _get_catalogue(placement: Placement) -> Catalogue:
     """Return the catalogue of a placement's learner.
 
     Raises
@@ -161,7 +161,7 @@ def _catalogue(placement: Placement) -> Catalogue:
     return placement.learner.items
 
 
-def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
+def _encode_items(placement: Placement, request: ItemsOf, time: int) -> str:
     """Return the change event's value that puts items into a catalogue; changes nothing.
 
     Raises
@@ -169,7 +169,7 @@ def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
     InvalidValue
         If an item does not fit, or there is no catalogue.
     """
-    items = _catalogue(placement)
+    items = _get_catalogue(placement)
     for i, item in enumerate(request.items):
         if len(item.vector) != items.dim:
             remedy = f"the policy reads {items.dim} numbers of each item"
@@ -182,7 +182,7 @@ def _add_items(placement: Placement, request: ItemsOf, time: int) -> str:
     return encode_json(ItemsChange(names, halves.tobytes(), segments if any(segments) else []))
 
 
-def _remove(placement: Placement, request: ItemsGone, time: int) -> str:
+def _encode_removal(placement: Placement, request: ItemsGone, time: int) -> str:
     """Return the change event's value that removes items from a catalogue; changes nothing.
 
     Raises
@@ -190,7 +190,7 @@ def _remove(placement: Placement, request: ItemsGone, time: int) -> str:
     InvalidValue, UnknownName
         If an item is missing or named twice, or there is no catalogue.
     """
-    return encode_json(ItemsChange(_catalogue(placement).check_present(request.ids)))
+    return encode_json(ItemsChange(_get_catalogue(placement).check_present(request.ids)))
 
 
 def get_items_status(placement: Placement, time: int = 0) -> ItemsNow:
@@ -201,7 +201,7 @@ def get_items_status(placement: Placement, time: int = 0) -> ItemsNow:
     InvalidValue
         If the placement has none.
     """
-    _catalogue(placement)
+    _get_catalogue(placement)
     assert placement.items is not None
     return placement.items.get_status()
 
@@ -210,11 +210,11 @@ def get_items_status(placement: Placement, time: int = 0) -> ItemsNow:
 
 
 EFFECTS: dict[type, Effect] = {
-    wire.ModeOf: Effect(rows.MODE, _mode, _get_mode_status),
-    wire.PinOf: Effect(rows.PIN, _pin, _get_pin_status),
-    wire.Unpin: Effect(rows.PIN, _unpin, _get_pin_status),
-    ItemsOf: Effect(rows.ITEMS, _add_items, get_items_status, in_shards=True),
-    ItemsGone: Effect(rows.ITEMS, _remove, get_items_status, in_shards=True),
+    wire.ModeOf: Effect(rows.MODE, _encode_mode, _get_mode_status),
+    wire.PinOf: Effect(rows.PIN, _encode_pin, _get_pin_status),
+    wire.Unpin: Effect(rows.PIN, _encode_unpin, _get_pin_status),
+    ItemsOf: Effect(rows.ITEMS, _encode_items, get_items_status, in_shards=True),
+    ItemsGone: Effect(rows.ITEMS, _encode_removal, get_items_status, in_shards=True),
     FedOf: Effect(
         rows.FED, lambda placement, request, time: encode_json(request), lambda placement, time: Status("ok")
     ),
@@ -232,9 +232,9 @@ JSON_KINDS = CONFIGURATION, START, FORGET
 
 
 def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list[LoggedChange]:
-    """Return the changes of a placement with kind and details, from its change events, in order.
+    """Return the changes of a placement, with kind and details, from its change events in order.
 
-    Change events that only follow from the configuration are left out.
+    Change events that follow from a change of the configuration are left out.
 
     Parameters
     ----------
@@ -268,7 +268,10 @@ def list_changes(rows: Iterable[ChangeRow], initial_arms: Sequence[Arm]) -> list
 
 
 def _describe_policy_version(change: ChangeRow) -> Note:
-    """Return the kind of a change of policy, and its details: policy, left policy, state, caveats."""
+    """Return what replaced the policy, "rebuild" or "rollback", and its details.
+
+    The details are the new policy, when the previous one was left, the state that was restored, and caveats.
+    """
     version = read_policy_version(change)
     detail: dict[str, Any] = {"policy": format_policy_name(version.policy), "left": version.left}
     if version.state is not None:

@@ -14,7 +14,9 @@ ARMS = "arms"
 
 
 def check_client_side(placement: Placement, time: int | None = None) -> None:
-    """Check that clients can make decisions for a placement, at a time (microseconds) or in principle.
+    """Check that clients may decide for a placement with a replica of its policy.
+
+    With a time (microseconds) the state at that time counts, such as pins; with None only the configuration.
 
     Raises
     ------
@@ -26,7 +28,7 @@ def check_client_side(placement: Placement, time: int | None = None) -> None:
     if placement.config.kind != ARMS:
         why = f"placements of kind {placement.config.kind!r} decide here"
     for aspect in placement.aspects.values():
-        why = why or aspect.reason_not_local(time)
+        why = why or aspect.get_reason_not_local(time)
     if why is not None:
         raise InvalidValue("placement", placement.name, f"ask the service for decisions: {why}")
 
@@ -34,7 +36,7 @@ def check_client_side(placement: Placement, time: int | None = None) -> None:
 def check_client_decision(
     placement: Placement, request: DecisionRequest, client_decision: ClientDecision
 ) -> Impression:
-    """Check a client-side decision and return its impression, with the decision as its details.
+    """Check a client's decision and return its impression, with the decision as its details.
 
     Raises
     ------
@@ -52,15 +54,15 @@ def check_client_decision(
     check_propensities(
         placement.learner, [client_decision.propensity], [len(placement.shows.get_offer(impression))]
     )
-    least_propensity = _least_propensity(placement)
+    least_propensity = _compute_least_propensity(placement)
     if client_decision.propensity is not None and client_decision.propensity < least_propensity:
         remedy = f"the placement's policy gives at least {least_propensity:.6g}; deliver what it gave"
         raise InvalidValue("propensity", client_decision.propensity, remedy)
     return impression._replace(details=client_decision)
 
 
-def _least_propensity(placement: Placement) -> float:
-    """Return the least propensity that any policy of the placement can have given."""
+def _compute_least_propensity(placement: Placement) -> float:
+    """Return the least propensity that any policy of the placement, also an earlier one, can have given."""
     # A spooled decision may be from the policy before a rebuild, or among more arms.
     share = compute_floor(placement.config.policy) if placement.policy_version is None else 0.0
     return max(share * (1.0 - ROUNDING) / len(placement.lifecycle.names), LEAST_PROPENSITY)

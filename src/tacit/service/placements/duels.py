@@ -20,7 +20,7 @@ from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credit_clicks
-from tacit.interleaving.base import ranking
+from tacit.interleaving.base import check_ranking
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.config.holdout import HoldoutConfig
@@ -94,7 +94,10 @@ class DuelTally:
         self.duels = self.ties = self.unclicked = 0
 
     def add(self, left: int, right: int, credit: Credit) -> None:
-        """Count a duel of two rankers (indices) with its credit; a ranker with itself is ignored."""
+        """Count a duel of two rankers (indices) with its credit.
+
+        A duel of a ranker with itself is ignored.
+        """
         if left == right:
             return
         chance = credit.chance
@@ -106,8 +109,8 @@ class DuelTally:
         self.ties += credit.outcome == 0.5
         self.unclicked += credit.clicks == 0
 
-    def reach(self, rankers: int) -> None:
-        """Make room for a total of ``rankers`` rankers; new ones have no duels."""
+    def extend_rankers(self, rankers: int) -> None:
+        """Enlarge the tally to ``rankers`` rankers; new rankers have no duels."""
         more = rankers - len(self.plays)
         if more:
             both = np.pad(np.stack([self.plays, self.scores]), ((0, 0), (0, more), (0, more)))
@@ -155,7 +158,7 @@ class DuelReader(RequestReader):
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
         names = [name for name in self._shows.ranker_names if name in rankings]
-        lists = {name: ranking(f"rankings.{name}", rankings[name]) for name in names}
+        lists = {name: check_ranking(f"rankings.{name}", rankings[name]) for name in names}
         search = replace(search, rankings=hash_rankings(lists))
         impression = self._make_impression(request, None, search.text, lists)
         return self._with_unit(impression, request.session, request.user)
@@ -178,7 +181,7 @@ class DuelReader(RequestReader):
         return SearchFields(None, hash_unit(*self.hash_key, request.user, request.session), segments)
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
-        """Check that each impression with lists still has one of a ranker on offer.
+        """Check again, when impressions are decided, that each with lists has one of a ranker on offer.
 
         Raises
         ------
@@ -225,7 +228,7 @@ class DuelShows(Shows):
         return [arm for arm in self.lifecycle.offer.arms if lists is None or str(arm) in lists]
 
     def limit_offers(self, impressions: Block[Impression]) -> Block[Impression]:
-        """Return impressions that offer only rankers on offer whose lists they have."""
+        """Return impressions whose offer is limited to the rankers on offer whose lists they have."""
         if not self.lifecycle.full_offers:
             return impressions
         count, offers = len(self.lifecycle.offer.arm_indices), map(self.list_offer, impressions)
@@ -234,7 +237,7 @@ class DuelShows(Shows):
         return impressions.with_column("arms", arms)
 
     def is_full_offer(self, offered: str | None) -> bool:
-        """Return True: the digest of the lists determines the rankers of a request."""
+        """Return True: the lists of a request, compared by their digest, determine its rankers."""
         return True
 
     def pin_action(self, arms: Sequence[Arm]) -> tuple[Arm, ...]:
@@ -250,16 +253,19 @@ class DuelShows(Shows):
         ids: Sequence[str],
         control: Sequence[int | None],
     ) -> LogTexts:
-        """Return pair and interleaved list of each decision as JSON for the log; draws the interleavings."""
+        """Interleave the lists of each decision's pair.
+
+        Return pair and interleaved list as JSON for the log.
+        """
         return list(map(self._interleave_as_json, impressions, decisions, ids, control))
 
     def _interleave_as_json(
         self, impression: Impression, decision: Decision, id: str, control: int | None
     ) -> str:
-        """Interleave the lists of the decision's two rankers; return pair and list as JSON text for the log.
+        """Interleave the lists of a decision's two rankers; return pair and list as JSON for the log.
 
-        The random draws depend on the decision's ``id``. With ``control`` (the request is in the control
-        group) the list is that of one ranker alone. Without lists in the request the text has the pair only.
+        The random draws depend on the decision's ``id``. A decision of the control group (``control``) shows
+        one ranker's list alone. Without lists in the request the text has the pair only.
         """
         content: dict[str, Any] = {"pair": decision.pair}
         if impression.details is not None:
@@ -277,7 +283,7 @@ class DuelShows(Shows):
         return encode_json(content)
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
-        """Return counterfactual pairs as JSON for the log."""
+        """Return the pairs of a shadow's decisions as JSON for the log."""
         return [json.dumps(decision.pair) for decision in decisions]
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
@@ -293,7 +299,7 @@ class DuelShows(Shows):
 
 
 class DuelResults(Results):
-    """Counts duels, and reads who won them.
+    """Counts duels and their clicks, and reads their outcomes.
 
     Attributes
     ----------
@@ -355,25 +361,28 @@ class DuelResults(Results):
         return None
 
     def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
-        """Return the outcome of each duel for the policy; None where the policy learns nothing."""
+        """Return the outcome of each duel as the policy learns it; None if it learns nothing."""
         return [self._draw_outcome(duel) for duel in self._list_duels(rewards)]
 
     def _list_duels(self, rewards: TrainingBatch) -> list[Duel]:
-        """Return the duels of a batch, each read once; the last batch of new ones is kept."""
+        """Return the duels of a batch with their credit.
+
+        The last batch is cached, as it is read several times.
+        """
         open, duels = self.windows.open, self._duels
-        pairs = list(zip(open.seqs(rewards.entries), rewards.values, strict=True))
+        pairs = list(zip(open.get_seqs(rewards.entries), rewards.values, strict=True))
         if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):
-            rows = open.rows(rewards.entries)
+            rows = open.get_rows(rewards.entries)
             read = list(map(read_duel, rows, rewards.values))
             self._duels = {seq: (feedback, duel) for (seq, feedback), duel in zip(pairs, read, strict=True)}
             return read
         return [duels[seq][1] for seq, _ in pairs]
 
     def _draw_outcome(self, duel: Duel) -> float | None:
-        """Return the outcome of a duel for the policy: 1 left won, 0 right won; a tie as configured.
+        """Return the outcome of a duel as the policy learns it: 1 left won, 0 right won; a tie as configured.
 
-        None if the policy does not learn from it: a control's decision, or a tie or missing click that does
-        not count. Draws the coin for a tie by the decision's id.
+        None if the policy does not learn it: a control's decision, or a tie or a list without clicks that
+        does not count. The coin for a tie is drawn by the decision's id, so it is always the same.
         """
         if duel.row.control or (duel.credit.clicks == 0 and self._options.unclicked == "nothing"):
             return None
@@ -381,7 +390,7 @@ class DuelResults(Results):
         return duel.credit.draw_outcome(self._rng, self._options.ties)
 
     def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Set the outcomes of feedback that the policy does not learn to "held-out" or "tied", in place."""
+        """Set the outcomes of duels that the policy does not learn to "held-out" or "tied", in place."""
         for row_index, duel in zip(rewards.row_indices, self._list_duels(rewards), strict=True):
             if self._draw_outcome(duel) is None:
                 outcomes[row_index] = HELD_OUT if duel.row.control else TIED
@@ -389,16 +398,16 @@ class DuelResults(Results):
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Count duels and clicks of a batch in the tallies and the series."""
         for duel in self._list_duels(rewards):
-            self._note_duel(duel)
+            self._count_duel(duel)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision one reward of 1 without an arm if it has a click; otherwise none."""
+        """Return for each decision a reward of 1 for no arm if it has a click; otherwise no reward."""
         return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
 
-    def _note_duel(self, duel: Duel) -> None:
-        """Count a click in the series, and the duel in its key's tally, the total and the leading key.
+    def _count_duel(self, duel: Duel) -> None:
+        """Count a duel in its key's tally and in the total, and its click in the series.
 
-        Decisions of the control, and those without a click if these count as nothing, are no duels.
+        Decisions of the control are no duels; nor are lists without clicks if these count as nothing.
         """
         row = duel.row
         if duel.clicked:
@@ -406,18 +415,18 @@ class DuelResults(Results):
         if row.control or (not duel.clicked and self._options.unclicked == "nothing"):
             return
         first, second = duel.pair
-        tally = self._tally(row.key)
+        tally = self._get_tally(row.key)
         before = tally.duels
         tally.add(self._lifecycle.arm_indices[first], self._lifecycle.arm_indices[second], duel.credit)
         self.duels += tally.duels - before
         if tally.duels > self._most:
             self._most, self.leading = tally.duels, row.key
 
-    def _tally(self, key: str) -> DuelTally:
-        """Return the tally of a key, created if missing, with room for all rankers."""
+    def _get_tally(self, key: str) -> DuelTally:
+        """Return the tally of a key, with room for all rankers; a new key gets an empty tally."""
         count = len(self._lifecycle.names)
         tally = self.tallies.setdefault(key, DuelTally(count))
-        tally.reach(count)
+        tally.extend_rankers(count)
         return tally
 
     # What was learned ------------------------------------------------------------------------
@@ -442,7 +451,7 @@ class DuelResults(Results):
         elif key not in self.tallies and key not in self.policy.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
         tally = self.tallies[key] if key in self.tallies else DuelTally(len(self._lifecycle.names))
-        tally.reach(len(self._lifecycle.names))
+        tally.extend_rankers(len(self._lifecycle.names))
         plays, scores = tally.plays.copy(), tally.scores.copy()
         return key, DuelReport(
             self.shows.ranker_names, plays, scores, confidence, tally.ties, tally.unclicked
@@ -463,7 +472,7 @@ class DuelResults(Results):
         self._most = self.tallies[self.leading].duels if self.tallies else 0
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
-        """Replace the tallies by all shards' tallies, which have different keys."""
+        """Replace the tallies by the tallies of all shards, whose keys are different."""
         # Each key is in one shard.
         self.restore_counts({key: tally for part in parts for key, tally in part.items()})
 
@@ -489,7 +498,7 @@ class Duel(NamedTuple):
 
 
 def read_duel(row: DecisionRow, feedback: Any) -> Duel:
-    """Return a decision of duels with the credit of its feedback: an outcome, or a list of clicks."""
+    """Return a logged decision with the credit of its feedback, an outcome or a list of clicks, as a duel."""
     content = json.loads(row.shown or "")
     if row.control:
         clicked = bool(requests.select_clicks(feedback))
@@ -511,9 +520,9 @@ def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
 
 
 def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[Any]) -> Credit:
-    """Return the credit of both rankers for feedback: an outcome (1: left won), or a list of clicks.
+    """Return the credit of both rankers for feedback on an interleaved list or a pair without a list.
 
-    Actions other than clicks are ignored. Clicks for a pair without a list are a tie without clicks.
+    Actions other than clicks are ignored. Clicks on a pair without a list are a tie without clicks.
 
     Parameters
     ----------
@@ -530,7 +539,7 @@ def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[An
 
 
 def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]:
-    """Return a duel and its feedback as a row of a log of searches for :mod:`tacit.evaluate.interleaved`.
+    """Return a duel and its feedback as a row of a log of searches, for :mod:`tacit.evaluate.interleaved`.
 
     Each segment is a field with its name. The rankings are None unless both are known to be equal.
     """

@@ -37,7 +37,7 @@ from tacit.service.log.requests import Impression
 from tacit.service.log.rows import DecisionRow, encode_json, encode_list
 from tacit.service.placements.lists import ListResults, ListShows
 from tacit.service.placements.requests import RequestReader
-from tacit.service.placements.results import Results, weighable_propensities
+from tacit.service.placements.results import Results, get_weighable_propensities
 from tacit.service.placements.shows import LogTexts, Shows
 
 MAX_ARMS = 10_000
@@ -62,13 +62,13 @@ class FeatureShows(Shows):
     # Offers ----------------------------------------------------------------------------------
 
     def list_offer(self, impression: Impression) -> Sequence[Arm]:
-        """Return the arms on offer to an impression; numbers for unnamed ones."""
+        """Return the names of the arms on offer to an impression; 0, 1, … if its arms have no names."""
         if impression.arms is not None or self.lifecycle.arm_indices:
             return super().list_offer(impression)
         return range(max(len(rows) for rows in impression.details if rows is not None))
 
     def get_offer(self, impression: Impression) -> Ints:
-        """Return the indices of the arms on offer, the baseline first; 0, 1, … for unnamed arms."""
+        """Return the indices of the arms on offer, the baseline first; 0, 1, … if arms come with requests."""
         if self.lifecycle.arm_indices or impression.arms is not None:
             return self.get_offered_indices(impression.arms)
         return np.arange(max(len(rows) for rows in impression.details if rows is not None))
@@ -84,9 +84,9 @@ class FeatureShows(Shows):
 
     def count_offered(self, row: DecisionRow) -> int:
         """Return the number of arms on offer to a logged decision."""
-        item = self.parse_item(row)
-        if item is not None:
-            count: int = item.of
+        items = self.parse_items(row)
+        if items is not None:
+            count: int = items.of
             return count
         if row.offered is not None:
             return len(json.loads(row.offered))
@@ -96,7 +96,10 @@ class FeatureShows(Shows):
     # Actions ---------------------------------------------------------------------------------
 
     def read_inputs(self, learner: Learner, impressions: Block[Impression]) -> tuple[Any, Any, Any, Any]:
-        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
+        """Return the columns of impressions that a learner takes: contexts, arms, relevance and examination.
+
+        A column is None if the policy does not read it.
+        """
         dims = self.config.policy.feature_dims
         relevance, examination = (
             [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
@@ -108,7 +111,7 @@ class FeatureShows(Shows):
         return contexts, impressions.column("arms"), relevance, examination
 
     def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of shown arms; positions in the offer if arms come with requests."""
+        """Return the indices of shown arms; their positions on offer if arms come with requests."""
         if self.lifecycle.arm_indices:
             return super().get_shown_indices(shown, offered)
         if offered is None:
@@ -118,7 +121,7 @@ class FeatureShows(Shows):
     # The log ---------------------------------------------------------------------------------
 
     def format_offers(self, arms: list[Any]) -> LogTexts:
-        """Return the offer of each request as JSON for the log; None for all catalogue items."""
+        """Return the offer of each request as JSON for the log; None if it is the whole catalogue."""
         return super().format_offers(
             [None if isinstance(candidates, AllIds) else candidates for candidates in arms]
         )
@@ -130,46 +133,52 @@ class FeatureShows(Shows):
         ids: Sequence[str],
         control: Sequence[int | None],
     ) -> LogTexts:
-        """Return the shown catalogue item of each decision as JSON for the log, or None.
+        """Return the catalogue item that each decision showed as JSON for the log.
 
         None if the features came with the request.
         """
-        located = _get_located(impressions)
-        if located.count(None) == len(located):
+        candidate_sets = _read_candidates(impressions)
+        if candidate_sets.count(None) == len(candidate_sets):
             return [None] * len(ids)
-        pairs = zip(located, decisions, strict=True)
+        pairs = zip(candidate_sets, decisions, strict=True)
         return [
             None if candidates is None else format_shown_item(candidates, decision)
             for candidates, decision in pairs
         ]
 
-    def parse_item(self, row: DecisionRow) -> Any:
-        """Return the catalogue item that a logged decision showed; None if the request had the features."""
+    def parse_items(self, row: DecisionRow) -> Any:
+        """Return the catalogue item that a logged decision showed; None if the request had the features.
+
+        A placement that shows lists has several.
+        """
         return parse_shown_item(row.shown)
 
     def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
-        """Return decisions in which catalogue items have the features of the shown ones alone."""
+        """Return decisions among catalogue items with the features of shown items only; others are unchanged.
+
+        ``texts`` are the shown items as the log holds them; None without a catalogue.
+        """
         if not any(texts):
             return decisions
         pairs = zip(decisions, texts, strict=True)
         return [_strip_features(decision) if text else decision for decision, text in pairs]
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, with the features of arms.
+        """Return the learner's decision for a row of the log, with the features of its arms.
 
-        They are read from the shown catalogue item in the row, or else from the logged request. ``epoch``
-        is the number of earlier restarts of the row's key.
+        Features come from the catalogue item in the row, or else from the logged request. ``epoch`` is the
+        number of earlier restarts of the row's key.
         """
-        item = self.parse_item(row)
-        if item is not None:
-            indexed = super().restore_decision(row._replace(arm=item.place, offered=None, shown=None), epoch)
+        items = self.parse_items(row)
+        if items is not None:
+            indexed = super().restore_decision(row._replace(arm=items.place, offered=None, shown=None), epoch)
             return indexed._replace(
-                shown=(row.arm,), offered=ARM_NUMBERS[: item.of], relevance=item.relevance
+                shown=(row.arm,), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
             )
         decision = super().restore_decision(row, epoch)
         features = json.loads(row.asked or "")
         relevance, examination = (
-            matrix(features.get(field), dim)
+            to_matrix(features.get(field), dim)
             for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
         )
         offered = decision.offered
@@ -182,7 +191,9 @@ class FeatureReader(RequestReader):
     """Reads requests with features of arms, or with queries of the catalogue."""
 
     def read(self, request: requests.DecisionRequest) -> Impression:
-        """Check a request and its features, or its query of the catalogue, and return its impression.
+        """Check a request and its features, or its query of the catalogue; return its impression.
+
+        A request with its own vectors may warn if the catalogue has the same items.
 
         Raises
         ------
@@ -208,7 +219,7 @@ class FeatureReader(RequestReader):
                 "relevance", size, f"give a row for each of {len(self._lifecycle.arm_indices)} arms"
             )
         if arms is not None:
-            arms = self._offer(arms, size)
+            arms = self._check_arms(arms, size)
             if self._has_catalogue and request.relevance is not None:
                 self._policy.learner.items.warn_of_passed_vectors([arms])
         text = msgspec.json.encode(dict(zip(("relevance", "examination"), features, strict=True)))
@@ -222,7 +233,10 @@ class FeatureReader(RequestReader):
         return self._with_unit(impression, request.session, request.user)
 
     def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression; skipped missing items are ignored."""
+        """True if a logged decision answers an equal impression.
+
+        If the request skips missing items, only the items that existed are compared.
+        """
         if (
             isinstance(impression.details, CandidateQuery)
             and impression.details.skips
@@ -236,7 +250,7 @@ class FeatureReader(RequestReader):
     def look_up_candidates(
         self, impressions: Sequence[Impression], places: Sequence[int]
     ) -> Sequence[Impression]:
-        """Return impressions with their candidates from the catalogue, in place of candidate queries.
+        """Return impressions in which candidates from the catalogue replace the candidate queries.
 
         With several impressions, errors name the position of the impression in its request (``places``).
 
@@ -255,7 +269,7 @@ class FeatureReader(RequestReader):
         return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
 
     def _look_up(self, impression: Impression) -> Impression:
-        """Return an impression with the candidates of its query; one without a query is returned unchanged.
+        """Return an impression with the candidates that its query finds; without a query unchanged.
 
         Raises
         ------
@@ -272,11 +286,11 @@ class FeatureReader(RequestReader):
         return impression._replace(arms=candidates.ids, details=(candidates, None))
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
-        """Return the number of candidates of each impression; 0 for client-side decisions."""
+        """Return the number of candidates of each impression; 0 for decisions of clients."""
         return list(map(self._count_candidates, impressions))
 
     def _count_candidates(self, impression: Impression) -> int:
-        """Return the number of candidates of an impression; 0 for a client-side decision."""
+        """Return the number of candidates of an impression; 0 for a client's decision."""
         source = impression.details
         if isinstance(source, CandidateQuery):
             return source.count_candidates(self._policy.learner.items, impression.arms)
@@ -284,8 +298,8 @@ class FeatureReader(RequestReader):
             return 0
         return max(len(rows) for rows in source if rows is not None)
 
-    def _offer(self, arms: Sequence[Arm], size: int) -> list[Arm]:
-        """Return the arms of a request after a check.
+    def _check_arms(self, arms: Sequence[Arm], size: int) -> list[Arm]:
+        """Check that a request names ``size`` different arms, and return them as the placement names them.
 
         Raises
         ------
@@ -302,21 +316,24 @@ class FeatureReader(RequestReader):
 
     @property
     def _has_catalogue(self) -> bool:
-        """True if the policy knows arms by relevance features alone, so that there may be a catalogue."""
+        """True if the policy knows arms by relevance features alone.
+
+        Then the placement may have a catalogue.
+        """
         return has_catalogue(self._config.policy)
 
 
 class FeatureResults(Results):
-    """Counts impressions and rewards of arms that may come with requests."""
+    """Counts impressions and rewards of arms described by features, which may come with requests."""
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count the shown arm of each decision in the series; arm 0 if arms come with requests."""
+        """Count the shown arm of each decision in the series; as arm 0 if arms come with requests."""
         indices = [self._lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
         offered = list(map(self.shows.count_offered, rows))
-        self.series.count_decisions(rows[0].time, indices, weighable_propensities(rows), offered)
+        self.series.count_decisions(rows[0].time, indices, get_weighable_propensities(rows), offered)
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
-        """Return the index of each decision's rewarded arm; None if arms come with requests."""
+        """Return for each open decision the index of its rewarded arm; None if arms come with requests."""
         # Arms that come with requests have no permanent index.
         return super()._get_rewarded_arms(entries) if self._lifecycle.arm_indices else [None] * len(entries)
 
@@ -324,8 +341,8 @@ class FeatureResults(Results):
 # ---- Features of arms
 
 
-def _get_located(impressions: Block[Impression]) -> list[CandidateSet | None]:
-    """Return the candidates that each impression has from the catalogue; None for others."""
+def _read_candidates(impressions: Block[Impression]) -> list[CandidateSet | None]:
+    """Return the candidates that each impression has from the catalogue; None for other impressions."""
     return [
         features[0] if isinstance(features[0], CandidateSet) else None
         for features in impressions.column("details")
@@ -333,12 +350,12 @@ def _get_located(impressions: Block[Impression]) -> list[CandidateSet | None]:
 
 
 def _strip_features(decision: Decision) -> Decision:
-    """Return a decision with the features of its shown arms alone, and unnamed arms on offer."""
+    """Return a decision with the features of its shown arms only, and numbers in place of names on offer."""
     return decision.lean()._replace(offered=ARM_NUMBERS[: len(decision.offered)])
 
 
 def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
-    """Check rows of features and convert them to lists of floats; None if ``dim`` is 0.
+    """Check rows of features and return them as lists of floats; None if the policy reads none (``dim`` 0).
 
     Raises
     ------
@@ -360,7 +377,7 @@ def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
     return result
 
 
-def matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
+def to_matrix(rows: requests.FeatureRows | None, dim: int) -> Floats:
     """Return rows of features as an array, shape (rows, dim); an empty array for None."""
     return NO_FEATURES if rows is None else np.array(rows, np.float64).reshape(-1, dim)
 
@@ -403,7 +420,7 @@ class ItemListShows(ListShows, FeatureShows):
     """Actions of a placement that lists items, best first."""
 
     def list_arms(self, decision: Decision) -> list[Arm | None]:
-        """Return the listed items, from the top."""
+        """Return the names of the listed items, from the top."""
         return list(decision.shown)
 
     def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
@@ -421,45 +438,40 @@ class ItemListShows(ListShows, FeatureShows):
         ids: Sequence[str],
         control: Sequence[int | None],
     ) -> LogTexts:
-        """Return each decision's list as JSON for the log, with the vectors of catalogue items."""
-        return [self._format_items(*pair) for pair in zip(_get_located(impressions), decisions, strict=True)]
+        """Return each decision's list as JSON for the log; with the vectors of items from the catalogue."""
+        return [
+            self._format_items(*pair) for pair in zip(_read_candidates(impressions), decisions, strict=True)
+        ]
 
     def _format_items(self, candidates: CandidateSet | None, decision: Decision) -> str:
-        """Return a decision's list and propensities as JSON; with vectors if it was among catalogue items."""
-        arms, propensities = (
-            self.list_arms(decision),
-            (decision.prefix_propensities, decision.position_propensities),
-        )
+        """Return a decision's list and propensities as JSON; with the items' vectors if they have candidates.
+
+        ``candidates`` is None if the features came with the request.
+        """
+        arms = self.list_arms(decision)
+        propensities = (decision.prefix_propensities, decision.position_propensities)
         if candidates is None:
             return encode_list(arms, *propensities)
-        prefix_propensities, position_propensities = (
-            chances[: len(arms)].tolist() for chances in propensities
-        )
+        prefix_propensities, position_propensities = (values[: len(arms)].tolist() for values in propensities)
         indices = decision.slots[: len(arms)].tolist()
         vectors = candidates.halves[candidates.rows[indices]].tobytes()
+        items = list(decision.shown)
         return encode_json(
-            ShownItems(
-                list(decision.shown),
-                prefix_propensities,
-                position_propensities,
-                vectors,
-                indices,
-                len(candidates),
-            )
+            ShownItems(items, prefix_propensities, position_propensities, vectors, indices, len(candidates))
         )
 
-    def parse_item(self, row: DecisionRow) -> ShownItems | None:
+    def parse_items(self, row: DecisionRow) -> ShownItems | None:
         """Return the catalogue items that a logged decision listed; None if the request had the features."""
         text = row.shown or ""
         return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, with the features of the shown arms only.
+        """Return the learner's decision for a row of the log, with the features of the listed items only.
 
-        They are read from the shown catalogue items in the row, or else from the logged request. ``epoch``
-        is the number of earlier restarts of the row's key.
+        Features come from the catalogue items in the row, or else from the logged request. ``epoch`` is the
+        number of earlier restarts of the row's key.
         """
-        items = self.parse_item(row)
+        items = self.parse_items(row)
         if items is None:
             return super().restore_decision(row, epoch).lean()
         by_place = row._replace(offered=None, shown=encode_json(items.at))
@@ -470,7 +482,7 @@ class ItemListShows(ListShows, FeatureShows):
 
 
 class ItemListResults(ListResults):
-    """Counts listed items and clicks; items that come and go have no share of the impressions."""
+    """Counts listed items and clicks of all items together, because items come and go."""
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
         """Count every listed item as an impression of arm 0 in the series."""

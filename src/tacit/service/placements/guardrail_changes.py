@@ -15,9 +15,9 @@ from tacit.wire.lift import Harm
 
 
 def plan_guardrail_changes(placement: Placement) -> list[tuple[str, str]]:
-    """Return the change events (kind, value) to log now: newly proved degradations and their actions.
+    """Return the change events (kind, value) to log now: new proved degradations, and their consequences.
 
-    Empty if too few decisions closed since the last check. A check settles the sums and is remembered.
+    Empty if no check is due. A check adds queued decisions to the sums, and the next one is due later.
     """
     guardrail = placement.guardrail
     if guardrail is None or not guardrail.is_check_due():
@@ -47,7 +47,7 @@ def _find_degradations(placement: Placement, guardrail: Guardrail) -> list[Harm]
 
 
 def _test_arms(placement: Placement, guardrail: Guardrail) -> dict[Arm | None, Interval]:
-    """Return the intervals of degradation of arms on offer for which it is proved, by arm."""
+    """Return the interval of degradation of each arm on offer for which degradation is proved."""
     names, offered = placement.lifecycle.names, set(placement.offer.arms)
     comparisons = count_comparisons(len(names), guardrail.initial_arm_count)
     intervals = guardrail.sums.find_degradations(
@@ -57,7 +57,7 @@ def _test_arms(placement: Placement, guardrail: Guardrail) -> dict[Arm | None, I
 
 
 def _test_policy(placement: Placement, guardrail: Guardrail) -> dict[Arm | None, Interval]:
-    """Return {None: interval} if the policy's degradation against the control is proved; otherwise {}."""
+    """Return {None: interval} if degradation of the policy against the control is proved; otherwise {}."""
     harm = compute_metric_lift(placement, guardrail.config.metric).difference
     if harm is None:
         return {}

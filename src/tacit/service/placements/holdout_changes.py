@@ -16,10 +16,10 @@ from tacit.wire import control as wire
 
 
 def resolve_terms(placement: Placement) -> str:
-    """Return the terms for the reward sums as JSON: the holdout, the rule of rewards and the metrics.
+    """Return the terms of the reward sums as JSON: holdout, rule of rewards and metrics; changes nothing.
 
-    If they differ from the current terms, the caller begins a new period of sums. The holdout is the
-    configured one, or the one that a request has set, until the configured one changes. The terms are
+    If they differ from the current terms, the caller begins a new period. The holdout is the one that a
+    request has set, as long as the configured one stays the same; otherwise the configured one. The terms are
     ``null`` if there is no holdout, neither configured nor set.
     """
     configured = placement.config.holdout
@@ -28,7 +28,7 @@ def resolve_terms(placement: Placement) -> str:
 
 
 def make_terms(placement: Placement, holdout: HoldoutConfig | None, time: int) -> str:
-    """Return the terms as JSON that a request for another holdout, or none, would set; changes nothing.
+    """Return the terms, as JSON, that a request for a holdout (None to end it) would set; changes nothing.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def make_terms(placement: Placement, holdout: HoldoutConfig | None, time: int) -
 
 
 def _make_terms(config: PlacementConfig, holdout: HoldoutConfig | None) -> str:
-    """Encode the terms of a holdout as JSON; if a request set it, the configured one is included."""
+    """Return the terms with a holdout as JSON; with the configured holdout, too, if it differs."""
     if holdout == config.holdout:
         rules = {} if holdout is None else {"rule": config.rule, "metrics": config.metrics}
         return encode_terms(holdout, rules)
@@ -85,7 +85,7 @@ def check_look(holdout: HoldoutConfig | None, time: int) -> None:
 # ---- The verbs that change it
 
 
-def _hold_out(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
+def _encode_begin(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
     """Return the terms as JSON that a request to begin a holdout would set; changes nothing."""
     control_request = request.control
     control = control_request if isinstance(control_request, str) else ControlTable(arm=control_request.arm)
@@ -93,7 +93,7 @@ def _hold_out(placement: Placement, request: wire.HoldoutOf, time: int) -> str:
     return make_terms(placement, holdout, time)
 
 
-def _end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
+def _encode_end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
     """Return the terms as JSON that a request to end the holdout would set; changes nothing."""
     return make_terms(placement, None, time)
 
@@ -105,6 +105,6 @@ def _get_status(placement: Placement, time: int) -> wire.HoldoutNow:
 
 
 EFFECTS: dict[type, Effect] = {
-    wire.HoldoutOf: Effect(HOLDOUT, _hold_out, _get_status),
-    wire.EndHoldout: Effect(HOLDOUT, _end, _get_status),
+    wire.HoldoutOf: Effect(HOLDOUT, _encode_begin, _get_status),
+    wire.EndHoldout: Effect(HOLDOUT, _encode_end, _get_status),
 }

@@ -117,9 +117,10 @@ class FeedbackLearning:
         secondary: Sequence[Decision] | None = None,
         by_control: Booleans | None = None,
     ) -> None:
-        """Open the windows of decisions of the same time, store them for learning, and count them.
+        """Open the windows of decisions of the same time, new or logged; store and count them.
 
-        Deferred decisions are not counted as impressions yet.
+        They are stored for learning. Deferred decisions count as impressions once they are activated.
+        Projections fold all of them.
 
         Parameters
         ----------
@@ -127,7 +128,7 @@ class FeedbackLearning:
         decisions : sequence of Decision
             The decisions in the form of the policy.
         secondary : sequence of Decision, optional
-            Those from which the secondary policy learns, in its form.
+            The decisions from which the secondary policy learns, in its form.
         by_control : array of bool, optional
             The rows that the control's policy made: ``secondary`` has these, and the policy does not learn
             them. By default ``secondary`` has all rows.
@@ -144,7 +145,7 @@ class FeedbackLearning:
         if not any(deferred):
             self._results.count(rows)
         elif not all(deferred):
-            self._results.count(rows.take([i for i, waits in enumerate(deferred) if not waits]))
+            self._results.count(rows.take([i for i, is_deferred in enumerate(deferred) if not is_deferred]))
 
     def store(
         self,
@@ -154,9 +155,9 @@ class FeedbackLearning:
         secondary: Sequence[Decision] | None = None,
         by_control: Booleans | None = None,
     ) -> None:
-        """Store data of open decisions at their entries, for the policies that learn from them.
+        """Store decisions at their entries, for each policy that learns from them.
 
-        The other parameters are those of :meth:`open_decisions`.
+        Also notes which decisions a policy must not learn. Other parameters are as in :meth:`open_decisions`.
         """
         shorten, plain = self._shows.shorten, self._shows.has_plain_offers(rows)
         texts = rows.column("shown")
@@ -175,9 +176,9 @@ class FeedbackLearning:
             self._secondary.keep(entries, shorten(secondary, texts), plain=plain)
 
     def _begin_turns(self, entries: Ints) -> None:
-        """Queue new open decisions for learning in order; nothing without an order.
+        """Add new open decisions to the learning order; nothing if there is none.
 
-        Decisions made while nothing is learned are queued and taken out again at once.
+        Decisions made while nothing is learned leave the order at once.
         """
         order, open_decisions = self._windows.order, self._policy.open
         if order is None:
@@ -185,11 +186,11 @@ class FeedbackLearning:
         lanes = np.full(len(entries), -1, np.int64)
         # Decisions that the policy does not learn from are not counted as open in its belief.
         if order.counts_open and not self.learns_nothing and not self._modes.frozen:
-            lanes = open_decisions.lanes(entries)
+            lanes = open_decisions.get_lanes(entries)
             for flags in (self._unlearned, self._policy.unlearned):
                 if flags:
                     lanes = np.where(flags.get(entries), -1, lanes)
-        order.begin(entries, lanes, open_decisions.actions(entries)[:, 0], self._windows.time)
+        order.begin(entries, lanes, open_decisions.get_actions(entries)[:, 0], self._windows.time)
         if self._unlearned and (unlearned := self._unlearned.get(entries)).any():
             order.skip(entries[unlearned])
             # At once, so that later decisions of the same moment do not depend on the grouping.
@@ -198,9 +199,10 @@ class FeedbackLearning:
     # Windows that close ----------------------------------------------------------------------
 
     def advance(self, time: int) -> None:
-        """Close the windows that end by a time: learn and count their rewards, and the decisions in turn.
+        """Close the windows that end by a time of the log, and learn and count their rewards.
 
-        Closed decisions are added to the projections, and signals count their answers.
+        Decisions whose turn in the learning order has come are learned, too. Projections fold all closed
+        decisions; signals count their feedback.
         """
         windows, signals = self._windows, self._signals
         rewards = windows.advance(time)
@@ -210,7 +212,7 @@ class FeedbackLearning:
             return
         # Rewards of all closed windows are summed, even if they are not learned: the lift must not depend on
         # the mode.
-        closed = self._make_closed_batch()
+        closed = self._get_closed_batch()
         for add_closed in self._projections.closed:
             add_closed(closed)
         if not rewards.values:
@@ -218,8 +220,8 @@ class FeedbackLearning:
         # Signals count answers at the end of the window, not at the next request: a replay has other
         # requests, and must compute the same numbers.
         if signals is not None:
-            keys = self._open.values(rewards.entries, "key")
-            ends = list(map(self._open.deadline, rewards.entries.tolist()))
+            keys = self._open.get_column(rewards.entries, "key")
+            ends = list(map(self._open.get_deadline, rewards.entries.tolist()))
             signals.count_answers(keys, ends, self._open.is_clicked(rewards.entries))
         self.counts.outcomes[CLOSED] += len(rewards.values)
         learned = self._select_learnable(rewards)
@@ -230,7 +232,7 @@ class FeedbackLearning:
             self._results.count_unlearned(rewards, unlearned.tolist())
         self._learn_now(learned)
 
-    def _make_closed_batch(self) -> ClosedBatch:
+    def _get_closed_batch(self) -> ClosedBatch:
         """Return the decisions whose windows have just closed."""
         return ClosedBatch(
             self._windows.closed_windows,
@@ -240,29 +242,30 @@ class FeedbackLearning:
         )
 
     def learn_turns(self) -> None:
-        """Take the decisions whose turn has come from the queue and learn them, before a new decision."""
+        """Learn the decisions that are due in the learning order before a new decision."""
         rewards = self._windows.take_turns(decides=True)
         if rewards.values:
             self._learn_in_turn(rewards)
 
     def _learn_in_turn(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
-        """Learn a batch of decisions whose turn has come, without counting their rewards.
+        """Learn decisions that are due in the learning order; their rewards are not counted.
 
-        Returns the part that was learned in this mode, and for each of its decisions True if its key has not
-        restarted since.
+        Returns the part that may be learned in the current mode, and for each of its decisions True if its
+        key has not restarted since.
         """
         learned = self._select_learnable(rewards)
         return learned, self._learn_batch(learned, counts=False)
 
     def _learn_now(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
-        """Learn the rewards of decisions that do not wait for their turn, and count all rewards.
+        """Learn the rewards of decisions that are in no learning order, and count all rewards.
 
-        Returns the batch to learn, and for each of its decisions True if its key has not restarted since.
+        Late rewards of decisions already learned in turn are learned if the order says so. Returns the batch
+        that was learned, and for each of its decisions True if its key has not restarted since.
         """
         order = self._windows.order
         if order is None or not rewards.values:
             return rewards, self._learn_batch(rewards)
-        turns = order.turns(rewards.entries)
+        turns = order.get_turns(rewards.entries)
         late = (turns == LEARNED_IN_TURN) & (order.learns_late and bool(rewards.row_indices))
         if late.any() and not order.rule.only_examined:
             # The default was already learned in their turn.
@@ -294,7 +297,7 @@ class FeedbackLearning:
         return [outcome for part in parts for outcome in self._apply_part(part)]
 
     def _apply_part(self, feedback: Block[FeedbackRow], entries: Ints | None = None) -> list[str]:
-        """Attribute, learn and count feedback of one time and of different decisions; return outcomes."""
+        """Attribute, learn and count feedback of one time on different decisions; return the outcomes."""
         outcomes, parts = self._windows.apply_feedback(feedback, entries)
         for add_feedback in self._projections.answered:
             add_feedback(feedback, outcomes)
@@ -303,7 +306,7 @@ class FeedbackLearning:
         time = feedback.column("time")[0]
         for rewards in parts:
             if self._signals is not None and rewards.previous is None:
-                keys = self._open.values(rewards.entries, "key")
+                keys = self._open.get_column(rewards.entries, "key")
                 clicked = self._open.is_clicked(rewards.entries)
                 self._signals.count_answers(keys, [time] * len(keys), clicked)
             self._learn_final(rewards, outcomes)
@@ -316,24 +319,24 @@ class FeedbackLearning:
     def _learn_answered_turns(
         self, order: LearningOrder, parts: Sequence[TrainingBatch], outcomes: list[str]
     ) -> None:
-        """Learn the decisions whose turn has come after feedback.
+        """Learn the decisions that feedback has made due in the learning order; correct outcomes in place.
 
-        Changes outcomes in place: "learned" becomes "pending" for decisions that still wait, and "late-epoch"
-        for those whose key has restarted.
+        "learned" becomes "pending" for decisions still in the order, and "late-epoch" for decisions whose key
+        has restarted.
         """
-        learned, fresh = self._learn_in_turn(self._windows.take_turns(decides=False))
+        learned, has_same_epoch = self._learn_in_turn(self._windows.take_turns(decides=False))
         row_indices = [row_index for rewards in parts for row_index in rewards.row_indices]
         entries = np.concatenate([rewards.entries for rewards in parts] or [learned.entries[:0]])
-        before = learned.entries[~fresh] if self.restarts else learned.entries[:0]
-        waits = order.turns(entries) == WAITING
-        for row_index, wait, late in zip(
-            row_indices, waits.tolist(), np.isin(entries, before).tolist(), strict=True
+        restarted_entries = learned.entries[~has_same_epoch] if self.restarts else learned.entries[:0]
+        waits = order.get_turns(entries) == WAITING
+        for row_index, is_waiting, is_late in zip(
+            row_indices, waits.tolist(), np.isin(entries, restarted_entries).tolist(), strict=True
         ):
-            if outcomes[row_index] == LEARNED and (wait or late):
-                outcomes[row_index] = PENDING if wait else LATE_EPOCH
+            if outcomes[row_index] == LEARNED and (is_waiting or is_late):
+                outcomes[row_index] = PENDING if is_waiting else LATE_EPOCH
 
     def _count_activations(self, feedback: Block[FeedbackRow], outcomes: Sequence[str]) -> None:
-        """Count the impressions of decisions that the feedback activated, also in the signals."""
+        """Count decisions that feedback has activated as impressions, also in the signals."""
         columns = (feedback.column(name) for name in ("kind", "decision", "time"))
         for kind, seq, time, outcome in zip(*columns, outcomes, strict=True):
             if kind == ACTIVATE and outcome == NOTED:
@@ -344,26 +347,25 @@ class FeedbackLearning:
                     self._signals.count_activation(row, offer, time)
 
     def _learn_final(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Learn the final rewards of feedback and count them.
+        """Learn and count final rewards of feedback; correct the outcomes of rewards not learned, in place.
 
-        Changes the outcomes of rows that were not learned, in place: "frozen", "late-epoch", or "noted" for
-        decisions that repeat what a user was shown.
+        They become "frozen", "late-epoch", or "noted" for decisions that repeat what a user was shown.
         """
         learned = self._select_learnable(rewards)
         if len(learned.values) < len(rewards.values):
-            entry_modes = self._windows.open.values(rewards.entries, "mode")
+            entry_modes = self._windows.open.get_column(rewards.entries, "mode")
             modes = dict(zip(rewards.row_indices, entry_modes, strict=True))
             for row_index in set(rewards.row_indices).difference(learned.row_indices):
                 outcomes[row_index] = NOTED if modes[row_index] == KEPT else NOT_LEARNING
             self._results.count_unlearned(
                 rewards, set(rewards.entries.tolist()) - set(learned.entries.tolist())
             )
-        batch, fresh = self._learn_now(learned)
+        batch, has_same_epoch = self._learn_now(learned)
         self._results.refine_outcomes(learned, outcomes)
         # A policy that has restarted the key does not learn earlier decisions. Corrections do not report it.
         if self.restarts and rewards.previous is None:
-            for row_index, present in zip(batch.row_indices, fresh.tolist(), strict=True):
-                if not present:
+            for row_index, is_current in zip(batch.row_indices, has_same_epoch.tolist(), strict=True):
+                if not is_current:
                     outcomes[row_index] = LATE_EPOCH
 
     # Learning --------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ class FeedbackLearning:
     def _select_learnable(self, rewards: TrainingBatch) -> TrainingBatch:
         """Return the part of a batch that may be learned in the current mode.
 
-        Nothing while frozen, and no decisions that were made while frozen.
+        Empty while the placement is frozen; otherwise without decisions that were made while it was.
         """
         if self.learns_nothing or self._modes.frozen:
             return rewards.select([])
@@ -380,7 +382,7 @@ class FeedbackLearning:
         return rewards.select(np.flatnonzero(~self._unlearned.get(rewards.entries)).tolist())
 
     def _learn_batch(self, rewards: TrainingBatch, *, counts: bool = True) -> Booleans:
-        """Let each policy learn the rewards of its decisions; with ``counts`` the rewards are counted, too.
+        """Let each policy learn the rewards of its own decisions; with ``counts`` also count the rewards.
 
         Returns for each decision True if its key has not restarted since.
         """
@@ -393,17 +395,17 @@ class FeedbackLearning:
             previous = self._results.scale_rewards([rewards.previous] * count)
         # Some rewards are counted but not learned, such as a duel without a winner.
         rewarded = np.array([value is not None for value in values], np.bool_)
-        fresh = np.ones(count, np.bool_)
+        has_same_epoch = np.ones(count, np.bool_)
         # The secondary policy first: the placement's policy determines the result.
         for policy in (self._secondary, self._policy):
             if policy is None:
                 continue
-            mine = rewarded & ~policy.unlearned.get(entries) if policy.unlearned else rewarded
-            if mine.all():
-                fresh = policy.learn(entries, values, previous, examined)
-            elif mine.any():
-                rows = np.flatnonzero(mine)
-                fresh[rows] = policy.learn(
+            is_learned = rewarded & ~policy.unlearned.get(entries) if policy.unlearned else rewarded
+            if is_learned.all():
+                has_same_epoch = policy.learn(entries, values, previous, examined)
+            elif is_learned.any():
+                rows = np.flatnonzero(is_learned)
+                has_same_epoch[rows] = policy.learn(
                     entries[rows],
                     [values[i] for i in rows.tolist()],
                     previous and previous[: len(rows)],
@@ -411,4 +413,4 @@ class FeedbackLearning:
                 )
         if counts:
             self._results.count_rewards(rewards)
-        return fresh
+        return has_same_epoch

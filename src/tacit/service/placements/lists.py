@@ -45,7 +45,7 @@ class ListShows(Shows):
         return ListControl(holdout.named, self.positions)
 
     def list_arms(self, decision: Decision) -> list[Arm | None]:
-        """Return the arm at each position, without empty positions at the end; None for empty ones."""
+        """Return the arm at each position, None at an empty one; empty positions at the end are left out."""
         indices = decision.slots.tolist()
         while indices and indices[-1] < 0:
             indices.pop()
@@ -64,7 +64,7 @@ class ListShows(Shows):
         ids: Sequence[str],
         control: Sequence[int | None],
     ) -> LogTexts:
-        """Return each decision's list and its propensities by position as JSON for the log."""
+        """Return each decision's list with its propensities by position as JSON for the log."""
         return [
             encode_list(
                 self.list_arms(decision), decision.prefix_propensities, decision.position_propensities
@@ -73,7 +73,7 @@ class ListShows(Shows):
         ]
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
-        """Return counterfactual lists as JSON for the log."""
+        """Return the lists of a shadow's decisions as JSON for the log."""
         return [json.dumps(self.list_arms(decision)) for decision in decisions]
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
@@ -138,8 +138,8 @@ class ListResults(Results):
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add clicks to the series and to the tally of positions."""
-        times = self.windows.open.values(rewards.entries, "time")
-        actions = self.policy.open.actions(rewards.entries)
+        times = self.windows.open.get_column(rewards.entries, "time")
+        actions = self.policy.open.get_actions(rewards.entries)
         for time, indices, entries in zip(times, actions, rewards.values, strict=True):
             click_rewards = requests.select_clicks(entries)
             for position, reward in click_rewards.items():
@@ -151,7 +151,7 @@ class ListResults(Results):
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision the reward of the arm at each clicked position."""
-        listed = self.policy.open.actions(rewards.entries).tolist()
+        listed = self.policy.open.get_actions(rewards.entries).tolist()
         return [
             [
                 (self._get_click_arm(indices[position]), [reward])
@@ -161,15 +161,15 @@ class ListResults(Results):
         ]
 
     def _get_click_arm(self, arm_index: int) -> int | None:
-        """Return the arm index to which clicks on a listed arm are counted; subclasses may return None."""
+        """Return the index of the arm that clicks on a listed arm count for; None for no arm."""
         return int(arm_index)
 
     def export_counts(self) -> Any:
-        """Return the tally of all positions as JSON data."""
+        """Return the tally by position as JSON data."""
         return self.tally.tolist()
 
     def restore_counts(self, counts: Any) -> None:
-        """Replace the tally of all positions by the output of :meth:`export_counts`."""
+        """Replace the tally by position by the output of :meth:`export_counts`."""
         self.tally[:] = np.array(counts, np.int64)
 
     def merge_counts(self, parts: Sequence[Any]) -> None:

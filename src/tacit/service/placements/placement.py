@@ -103,7 +103,7 @@ DUEL_PARTS = KindParts(DuelShows, DuelReader, DuelResults, attribute_clicks)
 
 
 class Placement:
-    """A placement before its first decision.
+    """A placement: its policy, windows, aspects and results, in the state before its first decision.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Placement:
         self.begin()
 
     def begin(self) -> None:
-        """Make all parts anew, in their state before the first decision."""
+        """Make all parts again, in their state before the first decision; the previous state is lost."""
         config, stored = self.config, self._stored
         parts: KindParts = self.kind.parts
         learner = Learner(config.policy, self.seed, propensities=config.propensities)
@@ -207,17 +207,17 @@ class Placement:
         self.recall = Recall(self.policy, self.secondary, self.shows, self.learning, self.modes, self.signals)
         self.restarts = self.learning.restarts
         self.snapshot_seq = self.snapshot_size = 0
-        self.compose()
+        self.build_deciders()
 
     def _make_secondary(self) -> PolicyDecider | None:
-        """Make the secondary policy as before its first decision; None without one."""
+        """Return the secondary policy in its state before the first decision; None without one."""
         if self.config.shadow is None:
             return None
         draws, initial_indices = Draws(self.seed, "shadow"), self.lifecycle.initial_indices
         return PolicyDecider(self.make_secondary_learner(), draws, self.shows, initial_indices)
 
     def make_secondary_learner(self) -> Learner:
-        """Return the learner of the secondary policy, which must exist, as before its first decision."""
+        """Return a new learner of the secondary policy, which must be configured."""
         assert self.config.shadow is not None
         return Learner(self.config.shadow, self.seed, propensities=self.config.propensities)
 
@@ -230,8 +230,11 @@ class Placement:
         if self.windows.order is not None:
             self.windows.order.compile()
 
-    def compose(self) -> None:
-        """Compose the chain that decides from the current mode, holdout and pin."""
+    def build_deciders(self) -> None:
+        """Compose the chain of deciders from the current mode, holdout and pin.
+
+        Called after each change event; also sets ``decides_alone``.
+        """
         modes, assigner, policy = self.modes, self.control.assigner, self.policy
         decider: Decider = PlainDecider(policy, modes.mode, keeps_state=modes.frozen)
         options = {"keeps_state": modes.frozen, "all_control": modes.control_decides}
@@ -268,9 +271,9 @@ class Placement:
 
     @property
     def aspects(self) -> dict[str, Aspect]:
-        """Aspects of the placement by name; without those that its configuration does not need."""
-        own = {name: aspect for name in ASPECTS.split() if (aspect := getattr(self, name)) is not None}
-        return own | self.added
+        """Aspects of the placement by name, including the kind's; without aspects that are not configured."""
+        aspects = {name: aspect for name in ASPECTS.split() if (aspect := getattr(self, name)) is not None}
+        return aspects | self.added
 
     @property
     def series(self) -> Series:
@@ -299,15 +302,15 @@ class Placement:
 
     @property
     def control_action(self) -> list[int] | None:
-        """Arm indices that the control always shows of a full offer; None if it draws or learns.
+        """Arm indices that the control always shows if all arms are on offer.
 
-        Also None without a holdout.
+        None without a holdout, and if the control draws at random or learns.
         """
         return None if self.has_control_policy else self.control.get_constant_action(self.offer.arm_indices)
 
     @property
     def lift(self) -> LiftSums:
-        """The reward sums behind the lift; reading them adds all pending decisions first."""
+        """The reward sums behind the lift; queued decisions are added to them first."""
         self.reward_sums.sums.settle()
         return self.reward_sums.sums
 
@@ -362,9 +365,9 @@ class Placement:
     def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide for impressions; return rows for the log, with the sequence numbers from ``seq`` on.
 
-        The decisions are stored as open, keys are admitted and signals updated. The random draws of a
+        The decisions are stored as open, new keys are admitted and signals updated. The random draws of a
         decision with a client's id depend on that id. Consecutive decisions whose ids the service makes draw
-        in turn from the first id, so that they can be made together.
+        from one generator, seeded by the first id, so that they can be made together.
         """
         block = self.shows.limit_offers(Block.from_rows(Impression, impressions))
         self.has_client_decisions = False
@@ -381,7 +384,10 @@ class Placement:
         return rows
 
     def _split_named(self, impressions: Block[Impression], seq: int, time: int) -> Iterator[ImpressionBatch]:
-        """Yield batches where some have ids: each of these alone, unless clients decided."""
+        """Yield batches of impressions of which some have ids.
+
+        Each impression with an id is a batch of its own, unless clients decided; runs of others are batches.
+        """
         ids = impressions.column("id")
         # Clients' decisions always have ids.
         sources = zip(ids, impressions.column("details"), strict=True)
@@ -398,7 +404,10 @@ class Placement:
             start = stop
 
     def split_unnamed(self, impressions: Block[Impression], seq: int, time: int) -> Iterable[ImpressionBatch]:
-        """Return batches of impressions with new ids: of limited memory, or one by one if decided alone."""
+        """Return batches of impressions without ids, with new ids.
+
+        One batch, unless each decision is made alone, or features would take too much memory at once.
+        """
         keys = impressions.column("key")
         ids = create_decision_ids(time, len(keys)) if self.new_ids is None else self.new_ids(time, keys, seq)
         batch = ImpressionBatch(impressions, ids, seq, time)
@@ -429,14 +438,17 @@ class Placement:
     # Change events ---------------------------------------------------------------------------
 
     def current_change(self, kind: str) -> str | None:
-        """Return the value of the last change event of a kind; None if unknown or not needed."""
+        """Return the value of the last change event of a kind.
+
+        None without any, or if no aspect has the kind.
+        """
         if kind == log_rows.START:
             return self.start.text if self.start is not None and self.start_logged else None
         aspect = self._find_aspect(kind)
         return None if aspect is None else aspect.current()
 
     def is_change(self, kind: str, value: str) -> bool:
-        """True if applying a change event of this kind and value would change anything."""
+        """True if a change event of this kind and value would change anything."""
         aspect = self._find_aspect(kind)
         return self.current_change(kind) != value if aspect is None else aspect.is_change(value)
 
@@ -445,10 +457,10 @@ class Placement:
         return next((aspect for aspect in self.aspects.values() if aspect.change_kind == kind), None)
 
     def apply_change(self, change: ChangeRow) -> None:
-        """Apply a change event of the log to the parts that it changes; other placements' events are ignored.
+        """Apply a change event of the log to the placement's parts, and compose the chain again.
 
-        A snapshot is due at once after a new policy version, and after the erasure of a user, whom earlier
-        ones hold.
+        Events of other placements are ignored. A snapshot is due at once after a new policy version; also
+        after a user is forgotten, if earlier snapshots hold users.
         """
         if change.placement != self.id:
             return
@@ -467,12 +479,13 @@ class Placement:
         holds_users = self.kind.showing.compared or self.sticky is not None
         if change.kind == log_rows.POLICY or (change.kind == log_rows.FORGET and holds_users):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
-        self.compose()
+        self.build_deciders()
 
     def set_arms(self, value: str, seq: int, time: int) -> None:
-        """Change the arms of policies, aspects, series and lift to those of a change event's value.
+        """Change the arms of learners, aspects, series and lift to the ones in a change event's JSON.
 
-        If the lift's control now acts differently, its period ends. Equal arms change nothing else.
+        If the control of the lift now acts differently, its period ends. If the arms are the same, nothing
+        else changes.
 
         Raises
         ------
@@ -493,7 +506,7 @@ class Placement:
             match_arms(learner, self.lifecycle.logged_arms)
         self.lifecycle.full_offers.append(as_json(self.learner.arms) or "")
         self.update_arms()
-        self.series.reach(self.shows.layers)
+        self.series.extend_arms(self.shows.layers)
         self.reward_sums.change_arms(seq, time, control=control_action != self.control_action)
 
     def update_arms(self) -> None:
@@ -513,13 +526,13 @@ class Placement:
 
 
 def _classify_source(request: tuple[str | None, Any]) -> tuple[bool, bool]:
-    """Return two flags of (id, source): whether there is an id, and whether a client made the decision."""
+    """Return for (id, details of an impression) whether there is an id, and whether a client decided."""
     id, source = request
     return id is not None, isinstance(source, ClientDecision)
 
 
 def check_changeable(placement: Placement) -> None:
-    """Check that arms of a placement can change, which depends on its kind.
+    """Raise InvalidValue if the arms of a placement cannot change, because of its kind.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from tacit.service.placements.shows import Shows
 
 @dataclass
 class Recall:
-    """Repeats logged decisions.
+    """Applies logged decisions to the state of a placement.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class Recall:
     signals: PlacementSignals | None
 
     def recall(self, rows: Block[log_rows.DecisionRow]) -> None:
-        """Repeat logged decisions of the same time and mode in this state, without new draws.
+        """Apply logged decisions of the same time and mode to the state, without deciding again.
 
-        Learner, open decisions, counts and signals are updated as if the decisions were new.
+        Learners, open decisions, counts and signals change as if the decisions were new.
         """
         if self.signals is not None:
             offers = [self.shows.get_offered_indices(log_rows.decode_json(row.offered)) for row in rows]
@@ -71,7 +71,10 @@ class Recall:
     def restore_decisions(
         self, rows: Block[log_rows.DecisionRow], epochs: Sequence[int]
     ) -> Sequence[Decision]:
-        """Return logged decisions in the learner's form, with the given epochs; admits new keys."""
+        """Return logged decisions as decisions of the learner, with the given epochs.
+
+        New keys are admitted.
+        """
         learner = self.policy.learner
         if not self.shows.has_plain_offers(rows):
             return list(map(self.policy.restore_open, rows, epochs))
@@ -88,7 +91,7 @@ class Recall:
         )
 
     def _recall_one(self, rows: Block[log_rows.DecisionRow]) -> None:
-        """Repeat one logged decision in this state; its epoch may differ from the log's."""
+        """Apply one logged decision to the state; its key's epoch may differ from the one in the log."""
         row, keeps_state = rows[0], self.modes.frozen or self.learning.learns_nothing
         by_control_policy = log_rows.has_control_policy(row)
         in_control = bool(by_control_policy and row.control)

@@ -92,7 +92,7 @@ class RequestReader:
         return self._with_unit(impression, request.session, request.user)
 
     def read_keys(self, keys: Sequence[str]) -> Block[Impression]:
-        """Check keys and return one impression for each, which has a key alone.
+        """Check keys, and return an impression of the key alone for each.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class RequestReader:
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
 
     def read_key(self, key: str) -> Impression:
-        """Check a key and return an impression with nothing but the key; for placements that read only keys.
+        """Check a key, and return an impression of the key alone; only for placements that read only keys.
 
         Raises
         ------
@@ -121,9 +121,9 @@ class RequestReader:
     def find_new_keys(
         self, keys: Iterable[str], admitted: Collection[str], learners: Sequence[Learner]
     ) -> set[str]:
-        """Return the new keys among some keys, after checking the limit of keys.
+        """Check the limit of keys, and return the keys that the learner does not have; changes nothing.
 
-        Nothing is added to the learner. Without a limit the set is empty.
+        Without a limit the set is empty.
 
         Parameters
         ----------
@@ -156,11 +156,11 @@ class RequestReader:
 
     @property
     def can_warn(self) -> bool:
-        """True if :meth:`find_warning` may return a warning."""
+        """True if :meth:`find_warning` can return warnings in the current configuration."""
         return (self.encoder or self._control.holdout or self._config.sticky) is not None
 
     def find_warning(self, request: Any) -> str | None:
-        """Return a warning about a valid request that is probably a mistake, or None."""
+        """Return a warning about a valid request that is probably a mistake; None otherwise."""
         if self._config.sticky is not None and request.user is None:
             return STICKY_WARNING
         holdout = self._control.holdout
@@ -169,7 +169,7 @@ class RequestReader:
         return None if self.encoder is None else self.encoder.find_warning(request.context)
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
-        """Check that the arms named by impressions are still on offer.
+        """Check again, when impressions are decided, that the arms they name are still on offer.
 
         Raises
         ------
@@ -181,13 +181,13 @@ class RequestReader:
     # Candidates ------------------------------------------------------------------------------
 
     def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
-        """Return the number of candidates of each impression: here the number of arms on offer."""
+        """Return the number of candidates of each impression; by default the number of arms on offer."""
         return [len(self._lifecycle.offer.arm_indices)] * len(impressions)
 
     def look_up_candidates(
         self, impressions: Sequence[Impression], places: Sequence[int]
     ) -> Sequence[Impression]:
-        """Return impressions with their candidates from the catalogue; here unchanged, as there is none.
+        """Return impressions with candidates from the catalogue in place of queries; by default unchanged.
 
         With several impressions, errors name the position of the impression in its request (``places``).
 
@@ -201,9 +201,9 @@ class RequestReader:
     # Repeated requests -----------------------------------------------------------------------
 
     def is_same_request(self, impression: Impression, row: DecisionRow) -> bool:
-        """True if a logged decision answers an equal impression.
+        """True if a logged decision answers an equal impression: a repeated request gets the same answer.
 
-        A client-side decision must also have shown the same arm.
+        A client's decision must also have shown the same arm.
         """
         client_decision = impression.details
         if isinstance(client_decision, ClientDecision) and client_decision.arm != row.arm:
@@ -216,7 +216,7 @@ class RequestReader:
         return impression.matches_decision(row, context)
 
     def is_same_impression(self, impression: Impression, earlier: Impression) -> bool:
-        """True if two impressions are equal, apart from user or session ids that the holdout ignores."""
+        """True if two impressions are equal, apart from sessions and users that the holdout ignores."""
         comparable = [item._replace(session=None, user=self.get_unit(item)) for item in (impression, earlier)]
         return comparable[0] == comparable[1]
 
@@ -236,7 +236,7 @@ class RequestReader:
     # Parts of requests -----------------------------------------------------------------------
 
     def _check_session(self, id: str | None) -> str | None:
-        """Check a request's session; return its hash as JSON for the log if a signal uses sessions.
+        """Check a request's session; return its hash as JSON for the log, or None if no signal uses sessions.
 
         Raises
         ------
@@ -249,13 +249,16 @@ class RequestReader:
         # Clients may still send it after a holdout by sessions has ended.
         has_sessions = self._control.has_had_unit(SESSION)
         if self._signals is not None and (self._signals.stream.follows_sessions or not has_sessions):
-            return self._signals.session(id)
+            return self._signals.hash_session(id)
         if not has_sessions:
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
         return None
 
     def _with_unit(self, impression: Impression, session: str | None, user: str | None) -> Impression:
-        """Return an impression with its session and user.
+        """Check the user of an impression, and its arms; return it with session and user.
+
+        The arms must include the one that the holdout's control shows. If users keep their arms, the user's
+        hash is added for the log.
 
         Raises
         ------
@@ -319,7 +322,7 @@ class RequestReader:
         return self.encoder.encode_row(context).tolist()
 
     def _check_context(self, context: Any) -> None:
-        """Raise InvalidValue if a context is missing, not asked for, or not the right number of numbers."""
+        """Raise InvalidValue if a context is missing, not expected, or has the wrong number of numbers."""
         dim = self._dim
         if context is not None and not dim:
             remedy = "leave it out, or configure the placement's context: its policy reads none"
@@ -332,7 +335,7 @@ class RequestReader:
 
 
 def _check_key(key: str) -> str:
-    """Return a valid key; raise InvalidValue otherwise."""
+    """Return a key if it is valid; raise InvalidValue otherwise."""
     if "\0" in key:
         raise InvalidValue("key", key, "leave out the character U+0000: no database stores it")
     return checks.name("key", key)

@@ -44,7 +44,10 @@ class Results:
     # Impressions -----------------------------------------------------------------------------
 
     def count(self, rows: Block[DecisionRow]) -> None:
-        """Count impressions of the same time, and the restarts that their epochs show."""
+        """Count decisions of the same time as impressions in the series, and note restarts of their keys.
+
+        A restart shows as a new epoch; epochs of other policies are ignored.
+        """
         self._count_impressions(rows)
         # Most keys have never restarted.
         if self.series.epochs or any(rows.column("epoch")):
@@ -54,41 +57,46 @@ class Results:
                     self.series.note_epoch(row.time, row.key, row.epoch, row.context)
 
     def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count the impressions of decisions of the same time in the series."""
+        """Count decisions of the same time as impressions of their arms in the series."""
         offered = [len(self._lifecycle.initial_indices)] * len(rows)
         if any(rows.column("offered")):
             offered = list(map(self.shows.count_offered, rows))
         self.series.count_decisions(
             rows.column("time")[0],
             list(map(self._lifecycle.arm_indices.__getitem__, rows.column("arm"))),
-            weighable_propensities(rows),
+            get_weighable_propensities(rows),
             offered,
         )
 
     def count_offers(self, entries: Ints) -> list[int]:
         """Return the number of arms on offer to each open decision."""
-        if self.shows.has_plain_arms and not any(self.windows.open.values(entries, "offered")):
+        if self.shows.has_plain_arms and not any(self.windows.open.get_column(entries, "offered")):
             return [len(self._lifecycle.initial_indices)] * len(entries)
-        return list(map(self.shows.count_offered, self.windows.open.rows(entries)))
+        return list(map(self.shows.count_offered, self.windows.open.get_rows(entries)))
 
     # Rewards ---------------------------------------------------------------------------------
 
     def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
-        """Return the learner's value of each reward; None for rewards that it does not learn."""
+        """Return rewards in the form that the learner takes, one for each decision; None is not learned."""
         return self.scale_rewards(rewards.values)
 
     def scale_rewards(self, rewards: list[float]) -> list[float]:
-        """Scale rewards from [lowest, 1] to [0, 1], the range of policies."""
+        """Scale rewards linearly from [lowest, 1] to [0, 1], the range of policies.
+
+        ``lowest`` is the rule's least reward; with 0, the list itself is returned.
+        """
         least = self.windows.params.lowest
         if not least:
             return rewards
         return [(reward - least) / (1.0 - least) for reward in rewards]
 
     def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Replace outcomes of feedback, in place, by more specific ones of the kind; here nothing."""
+        """Replace outcomes of feedback, in place, by more specific ones of the kind; by default nothing."""
 
     def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
-        """Return the clicked positions of feedback as JSON for the log; None without any, as always here.
+        """Return the clicked positions of feedback as JSON for the log.
+
+        Here always None, as one arm is shown.
 
         Raises
         ------
@@ -102,8 +110,11 @@ class Results:
         return None
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
-        """Add the rewards of decisions to the series, replacing rewards counted before."""
-        rewards = self._from_zero(rewards)
+        """Add the rewards of open decisions to the series; corrected rewards replace the ones counted before.
+
+        Decisions whose reward is and was 0 add nothing.
+        """
+        rewards = self._subtract_zero(rewards)
         previous = rewards.previous or 0.0
         indices = [i for i, reward in enumerate(rewards.values) if reward or previous]
         if indices:
@@ -111,7 +122,7 @@ class Results:
             if len(indices) < len(entries):
                 entries = entries[indices]
             self.series.count_rewards(
-                self.windows.open.values(entries, "time"),
+                self.windows.open.get_column(entries, "time"),
                 self._get_propensities(entries),
                 self.count_offers(entries),
                 [rewards.values[i] for i in indices],
@@ -119,8 +130,9 @@ class Results:
                 self._get_rewarded_arms(entries),
             )
 
-    def _from_zero(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the rewards as distances from that of the amount 0, as decisions without any count 0."""
+    def _subtract_zero(self, rewards: TrainingBatch) -> TrainingBatch:
+        """Return the rewards minus the reward of the amount 0, because decisions without feedback add 0 to
+        sums."""
         zero = self.windows.params.zero
         if not zero:
             return rewards
@@ -128,18 +140,19 @@ class Results:
         return rewards._replace(values=[value - zero for value in rewards.values], previous=previous)
 
     def count_unlearned(self, rewards: TrainingBatch, entries: Collection[int]) -> None:
-        """Add the rewards of some entries, which were not learned, to the arms' results."""
+        """Add the rewards of the decisions at ``entries``, which were not learned, to the arms' results."""
         unlearned = rewards.select(
             [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
         )
-        times = self.windows.open.values(unlearned.entries, "time")
+        times = self.windows.open.get_column(unlearned.entries, "time")
         for time, arm_rewards in zip(times, self._attribute_rewards(unlearned), strict=True):
             for arm_index, amounts in arm_rewards:
                 self.series.results.count_reward(time, arm_index, amounts)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision pairs of a rewarded arm index (or None) and amounts for the sums."""
-        rewards = self._from_zero(rewards)
+        """Return for each decision a list of (index of the rewarded arm or None, amounts that its reward
+        adds to sums)."""
+        rewards = self._subtract_zero(rewards)
         columns = self._get_rewarded_arms(rewards.entries), self._get_propensities(rewards.entries)
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
@@ -149,12 +162,12 @@ class Results:
         ]
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
-        """Return the index of the arm to which the reward of each open decision is counted; None for none."""
-        return self.policy.open.actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
+        """Return for each open decision the index of the arm that its reward counts for; None if no arm."""
+        return self.policy.open.get_actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
 
     def _get_propensities(self, entries: Ints) -> list[float | None]:
         """Return the logged propensities of open decisions; None where an arm was always shown."""
-        propensities, modes = self.windows.open.columns(entries, "propensity", "mode")
+        propensities, modes = self.windows.open.get_columns(entries, "propensity", "mode")
         if set(modes).isdisjoint(UNWEIGHTED_MODES):
             return propensities
         pairs = zip(propensities, modes, strict=True)
@@ -179,8 +192,11 @@ class Results:
         """Set the kind's counts to the sum of :meth:`export_counts` over all shards; here nothing."""
 
 
-def weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-    """Return the propensities of decisions of one mode; None where an arm was always shown."""
+def get_weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
+    """Return the logged propensities of decisions of one mode.
+
+    None for each if the mode always shows one arm.
+    """
     # An action that is always shown has no information about uniform exploration.
     if rows.column("mode")[0] in UNWEIGHTED_MODES:
         return [None] * len(rows)

@@ -58,11 +58,12 @@ class Shows:
 
     @property
     def fold_settings(self) -> dict[str, Any]:
-        """Settings of the kind on which the fold of the log depends; here none."""
+        """Settings of the kind that change how the log is folded, by name; by default none."""
         return {}
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
-        """Return the control of a holdout, which chooses the control's actions."""
+        """Return the control of a holdout, which chooses for the control group: an arm, or the policy it
+        names."""
         # An arm that is about to be added has no index yet.
         arm_index = None if holdout.arm is None else self.lifecycle.arm_indices.get(holdout.arm, -1)
         return Control(holdout.named, arm_index)
@@ -70,7 +71,7 @@ class Shows:
     # Offers ----------------------------------------------------------------------------------
 
     def list_offer(self, impression: Impression) -> Sequence[Arm]:
-        """Return the names of the arms on offer to an impression."""
+        """Return the names of the arms on offer to an impression: its own, or all that are offered now."""
         return self.lifecycle.offer.arms if impression.arms is None else impression.arms
 
     def get_offer(self, impression: Impression) -> Ints:
@@ -87,7 +88,10 @@ class Shows:
         return list(map(self.get_offer, impressions))
 
     def get_offered_indices(self, offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of the arms on offer to a logged decision; None stands for the initial arms."""
+        """Return the indices of the arms that a logged decision had on offer.
+
+        ``offered`` are their names; None stands for the placement's initial arms.
+        """
         return self.lifecycle.get_indices(offered)
 
     def count_offered(self, row: DecisionRow) -> int:
@@ -95,21 +99,24 @@ class Shows:
         return len(self.lifecycle.initial_indices) if row.offered is None else len(json.loads(row.offered))
 
     def has_plain_offers(self, rows: Block[DecisionRow]) -> bool:
-        """True if each decision had the initial arms on offer, without features."""
+        """True if every decision had the initial arms on offer and arms have no features."""
         return self.has_plain_arms and not any(rows.column("offered"))
 
     def is_full_offer(self, offered: str | None) -> bool:
-        """True if an offer, as text of the log, was the full offer at some time."""
+        """True if an offer, in the log's JSON, was at some time the offer of all arms."""
         return offered in self.lifecycle.full_offers
 
     def limit_offers(self, impressions: Block[Impression]) -> Block[Impression]:
-        """Return impressions without arms that are not on offer any more; here unchanged."""
+        """Return impressions whose offers lack arms that are no longer offered; by default unchanged."""
         return impressions
 
     # Actions ---------------------------------------------------------------------------------
 
     def read_inputs(self, learner: Learner, impressions: Block[Impression]) -> tuple[Any, Any, Any, Any]:
-        """Return contexts, arms, relevance and examination of impressions as arguments of a learner."""
+        """Return the columns of impressions that a learner takes: contexts, arms, relevance and examination.
+
+        A column is None if the learner does not need it; the last two always are.
+        """
         arms = impressions.column("arms")
         contexts = impressions.column("context") if learner.reads_contexts else None
         return contexts, None if arms.count(None) == len(arms) else arms, None, None
@@ -119,7 +126,10 @@ class Shows:
         return tuple(arms)
 
     def get_shown_indices(self, shown: Sequence[Arm], offered: Sequence[Arm] | None) -> Ints:
-        """Return the indices of shown arms; ``offered`` matters only if arms come with requests."""
+        """Return the indices of shown arms.
+
+        ``offered`` are the names on offer; only kinds whose arms come with requests read them.
+        """
         if len(shown) == 1:
             return self.lifecycle.get_index_array(shown[0])
         return np.array([self.lifecycle.arm_indices[arm] for arm in shown])
@@ -142,9 +152,10 @@ class Shows:
             shown_arms, epochs = decisions.arms, decisions.epochs.tolist()
             propensities = choices.propensities or nan_to_none(decisions.propensities)
         else:
-            made: Any = decisions
-            shown_arms = [decision.arm for decision in made]
-            epochs, propensities = ([getattr(d, name) for d in made] for name in ("epoch", "propensity"))
+            decision_list: Any = decisions
+            shown_arms = [decision.arm for decision in decision_list]
+            epochs = [decision.epoch for decision in decision_list]
+            propensities = [decision.propensity for decision in decision_list]
         nothing = [None] * count
         control = nothing if assignment is None else assignment.in_control
         columns = (
@@ -173,11 +184,12 @@ class Shows:
     def format_offers(self, arms: list[Any]) -> LogTexts:
         """Return the offer of each request as JSON for the log.
 
-        None stands for all arms until these first change; after that the log holds each offer.
+        ``arms`` has the names of each request, or None for all arms. As long as the placement's arms have
+        never changed, None is logged for all arms; after that, every offer is logged in full.
         """
         if arms.count(None) == len(arms) and not self.lifecycle.full_offers:
             return arms
-        return self.lifecycle.as_offered(arms)
+        return self.lifecycle.format_offers(arms)
 
     def format_shown(
         self,
@@ -199,7 +211,7 @@ class Shows:
         return [None] * len(ids)
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
-        """Return counterfactual actions for the log; here their arms."""
+        """Return the actions of a shadow's decisions as the log holds them; by default their arms."""
         return decisions.arms
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
@@ -212,7 +224,7 @@ class Shows:
         return np.array(indices, np.int64).reshape(-1, 1)
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
-        """Return the learner's form of a logged decision, equal to that of the live decision.
+        """Return the learner's decision for a row of the log, equal to the one when it was made.
 
         ``epoch`` is the number of earlier restarts of the row's key.
         """
@@ -226,8 +238,8 @@ class Shows:
         return Decision(row.seq, row.key, arms, propensity, epoch, offered, indices, context)
 
     def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
-        """Return decisions with only what is needed to learn from them; here unchanged.
+        """Return decisions with only the data that learning needs; by default unchanged.
 
-        ``texts`` are the texts of their shown actions in the log.
+        ``texts`` are their shown actions as the log holds them.
         """
         return decisions

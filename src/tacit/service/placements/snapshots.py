@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 def make_fold_spec(placement: Placement) -> str:
     """Return the settings on which the fold of the log depends, as JSON.
 
-    A snapshot with other settings is not used.
+    A snapshot with other settings is not used; the log is folded again.
     """
     config = placement.config
     rule = msgspec.to_builtins(config.rule)
@@ -79,7 +79,10 @@ def make_fold_spec(placement: Placement) -> str:
 
 
 def make_workspaces(placement: Placement) -> dict[str, CopyBuffer] | None:
-    """Allocate memory for the copies of learners in the next draft, by field; None if they are small."""
+    """Allocate memory for copies of the learners in the next draft; return it by the snapshot's field.
+
+    None if the learners take less than ``MIN_WORKSPACE`` bytes.
+    """
     states = {name: get_arrays(learner) for name, learner in _list_learners(placement).items()}
     if sum(map(byte_count, states.values())) < MIN_WORKSPACE:
         return None
@@ -99,10 +102,10 @@ def copy_learner(placement: Placement, workspace: CopyBuffer) -> LearnerSnapshot
 def draft(
     placement: Placement, seq: int, time: int, workspaces: Mapping[str, CopyBuffer] | None = None
 ) -> Draft:
-    """Return a draft of a snapshot, after the log up to ``seq``, its last row, at ``time``.
+    """Return a draft of a snapshot of the state after row ``seq`` of the log, logged at ``time``.
 
-    It holds copies, so that it can be encoded while the placement continues. The size is noted: it
-    determines when the next snapshot is due.
+    The draft holds copies: it is encoded later, while the placement continues. Sets the placement's
+    ``snapshot_size``, which determines when the next snapshot is due.
     """
     workspaces = workspaces or {}
     # The next snapshot is due after as many events as this one is large.
@@ -140,7 +143,10 @@ def draft(
 
 
 def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Draft:
-    """Give a new placement a start file's learner, without its restarts; return its base's draft."""
+    """Set a new placement's learner to the one of a start file; return the draft of the log's base.
+
+    Restarts of keys before the start do not count.
+    """
     placement.start = start
     placement.policy.set_learner(learner, placement.lifecycle.initial_indices)
     placement.feedback_rule.make_order()
@@ -158,24 +164,25 @@ def export_open_windows(placement: Placement) -> list[Any]:
 
 
 def _count_size(placement: Placement) -> int:
-    """Return the size of a snapshot: number of keys, open windows, users whose arms are kept, and items."""
+    """Return the size of a snapshot: the number of keys, open windows, sticky users and items."""
     items = find_catalogue(placement.learner)
     users = 0 if placement.sticky is None else placement.sticky.count
     return len(placement.learner) + placement.pending + users + (0 if items is None else len(items))
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:
-    """Return additional columns of open decisions: the epochs of both policies, and the turns."""
+    """Return columns that a snapshot adds to open decisions: epochs of both policies, and states of
+    learning order."""
     secondary_epochs: list[int | None] = [None] * len(entries)
     if placement.secondary is not None:
         secondary_epochs = placement.secondary.list_epochs(entries)
     order = placement.windows.order
     turns = [] if order is None else [order.export_entries(entries)]
-    return placement.policy.open.epochs(entries), secondary_epochs, *turns
+    return placement.policy.open.get_epochs(entries), secondary_epochs, *turns
 
 
 def _list_learners(placement: Placement) -> dict[str, Learner]:
-    """Return the learners by their field of a snapshot."""
+    """Return the learners by the name of their field in a snapshot: "learner" and, if any, "shadow"."""
     return dict(zip(("learner", "shadow"), placement.learners, strict=False))
 
 
@@ -233,9 +240,10 @@ def open_placement(
 
 
 def _begin_from_base(placement: Placement, base: Snapshot | None, origin: Snapshot | None) -> None:
-    """Restore the state at the log's beginning, or the state to which the placement was rolled back.
+    """Restore the state at the log's beginning (``base``), or the state of a rollback (``origin``).
 
-    Nothing happens without either. Raises StoreError if it is damaged.
+    Without either, the placement stays as it is. A secondary policy that has changed since the base begins
+    untrained. Raises StoreError if the base is damaged.
     """
     learner = None
     if base is None or (origin is not None and base.seq <= origin.seq):
@@ -265,9 +273,10 @@ def _get_version_seq(placement: Placement) -> int | None:
 
 
 def _make_initial_learner(placement: Placement, base: Snapshot, origin: Snapshot | None) -> Learner:
-    """Return the initial learner if the base of the log is of another policy version.
+    """Return the learner with which a new policy version begins if older rows of the log were dropped.
 
-    It comes from the start file or from ``origin``, or is untrained; then ``approximate`` gets a note.
+    It is the learner of the start file or of ``origin``, or untrained; if untrained, a note in
+    ``approximate`` says what is missing.
 
     Raises
     ------
@@ -298,9 +307,9 @@ def _make_initial_learner(placement: Placement, base: Snapshot, origin: Snapshot
 
 
 def _make_start_learner(placement: Placement, base: Snapshot) -> Learner:
-    """Return the initial learner of a rebuilt policy: from the start file if it is compatible.
+    """Return the start file's learner if the placement's policy is compatible with it, else an untrained one.
 
-    Otherwise it is untrained, and a note is added to ``approximate``.
+    In the latter case a note is added to ``approximate``.
     """
     learner = from_bytes(base.learner, f"start of placement {placement.name}", restore_learner)
     policy = placement.config.policy
@@ -314,7 +323,7 @@ def _make_start_learner(placement: Placement, base: Snapshot) -> Learner:
 
 
 def _restore(placement: Placement, snapshot: Snapshot) -> bool:
-    """Restore a snapshot; return False, with a warning in the log of the process, if it is unusable."""
+    """Set the placement's state from a snapshot; return False, with a warning logged, if it is unusable."""
     fold_spec = make_fold_spec(placement)
     if snapshot.plan != fold_spec:
         then, now = (to_config_keys(json.loads(plan)) for plan in (snapshot.plan, fold_spec))
@@ -368,21 +377,22 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     # The base of a start file has time 0.
     placement.snapshot_seq, placement.snapshot_time = snapshot.seq, snapshot.time or None
     placement.snapshot_size = _count_size(placement)
-    placement.compose()
+    placement.build_deciders()
 
 
 def _reopen(
     placement: Placement, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool
 ) -> None:
-    """Restore open decisions of a snapshot; ``defaulted`` ones can only be corrected.
+    """Open decisions of a snapshot again, with the data that learning needs.
 
-    With ``is_new_learner`` they get the current epochs of the new learner.
+    ``defaulted`` decisions have closed with the default reward, and can only be corrected. With
+    ``is_new_learner`` all get the new learner's current epochs.
     """
     if not saved:
         return
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
     entries = windows.restore(saved, defaulted=defaulted)
-    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.rows(entries))
+    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.get_rows(entries))
     epochs, secondary_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
     if is_new_learner:
         learner = policy.learner
@@ -394,7 +404,7 @@ def _reopen(
     decisions = placement.recall.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
     if turns and not defaulted and windows.order is not None:
-        windows.order.reopen(entries, policy.open.lanes(entries), turns[0], is_new_learner=is_new_learner)
+        windows.order.reopen(entries, policy.open.get_lanes(entries), turns[0], is_new_learner=is_new_learner)
     for i, epoch in enumerate(secondary_epochs):
         if epoch is not None and secondary is not None:
             row = rows[i : i + 1]
@@ -403,7 +413,7 @@ def _reopen(
 
 
 def make_base_error(name: str, error: Exception) -> StoreError:
-    """Return (not raise) the error for a damaged base of a placement's log."""
+    """Return the error for a damaged base of a placement's log, for the caller to raise."""
     return StoreError(
         f"store: placement {name}: what it had learned where its log begins is damaged: {error}; "
         "restore a backup"
@@ -416,7 +426,7 @@ def _encode_pieces(
     saved: SavedState,
     rows_by_field: Mapping[str, Iterable[Any]],
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield a snapshot as (field, bytes) pieces, because encoding a whole field would block requests."""
+    """Yield a snapshot as (field, bytes) pieces; encoding a whole field at once would delay requests."""
     for field, learner in learners.items():
         for piece in iter_pieces(learner):
             yield field, piece

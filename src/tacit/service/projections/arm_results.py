@@ -72,7 +72,7 @@ class ArmResults:
     ...     row = results.find_row(minute * MINUTE)
     ...     row[[DECISIONS, FIRST_ARM + 2 * (minute % 2)]] += 1.0
     >>> hour = results.sum_periods(2940 * MINUTE, 3000 * MINUTE, 60)
-    >>> len(hour.begins), impressions(hour.sums).sum(axis=0)
+    >>> len(hour.begins), get_impressions(hour.sums).sum(axis=0)
     (60, array([30., 30.]))
     >>> results.sum_periods(0, 3000 * MINUTE, 60).sums[:, DECISIONS].sum()
     np.float64(3000.0)
@@ -84,11 +84,11 @@ class ArmResults:
         self._rows: list[dict[int, Floats]] = [{} for _ in (*WIDTHS, DAY)]
         self._widths = [*WIDTHS, DAY]
         # Periods before these times have the next width.
-        self._since = [0] * len(WIDTHS)
-        self._next = 0
+        self._oldest_begins = [0] * len(WIDTHS)
+        self._next_merge = 0
         self.seq = self.time = self.last = 0
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add columns of zeros for new arms to all periods; fewer arms than before change nothing."""
         extra = FIRST_ARM + 2 * arms - self._columns
         if extra > 0:
@@ -98,18 +98,18 @@ class ArmResults:
                     rows[period] = np.pad(row, (0, extra))
 
     def advance(self, time: int) -> None:
-        """Merge periods that are old at ``time`` into wider ones; at most once a minute, otherwise nothing.
+        """Merge periods that are old at ``time`` into wider ones; at most once a minute, else nothing.
 
-        If there are more than 128 periods of the widest kind, their width doubles.
+        While there are more than 128 periods of the widest kind, their width doubles.
         """
-        if time < self._next:
+        if time < self._next_merge:
             return
-        self._next = (time // MINUTE + 1) * MINUTE
+        self._next_merge = (time // MINUTE + 1) * MINUTE
         for level, count in enumerate(RETAINED_COUNTS):
             wider = self._widths[min(level + 1, len(WIDTHS) - 1)]
-            self._since[level] = max((time // wider - count + 1) * wider, 0)
+            self._oldest_begins[level] = max((time // wider - count + 1) * wider, 0)
             rows, width = self._rows[level], self._widths[level]
-            for period in sorted(p for p in rows if p * width < self._since[level]):
+            for period in sorted(p for p in rows if p * width < self._oldest_begins[level]):
                 self._add(level + 1, period * width, rows.pop(period))
         while len(old := self._rows[-1]) > MAX_OLD:
             self._widths[-1] *= 2
@@ -118,7 +118,7 @@ class ArmResults:
                 self._add(-1, period * self._widths[-1] // 2, old[period])
 
     def _add(self, level: int, time: int, row: Floats) -> None:
-        """Add sums to the period of width number ``level`` that contains the time."""
+        """Add a row of sums to the period that contains ``time`` and has the width of a level."""
         rows, period = self._rows[level], time // self._widths[level]
         if period in rows:
             # Not in place: a reader's copy would count the row twice.
@@ -127,10 +127,13 @@ class ArmResults:
             rows[period] = row.copy()
 
     def find_row(self, time: int) -> Floats:
-        """Return the sums of the period that contains the time, to be changed in place; zeros if new."""
+        """Return the sums of the period that contains the time, as an array to change in place.
+
+        A new period begins with zeros.
+        """
         level = 0
-        if time < self._since[0]:
-            level = next((i for i, since in enumerate(self._since) if time >= since), -1)
+        if time < self._oldest_begins[0]:
+            level = next((i for i, since in enumerate(self._oldest_begins) if time >= since), -1)
         rows, period = self._rows[level], time // self._widths[level]
         row = rows.get(period)
         if row is None:
@@ -138,14 +141,14 @@ class ArmResults:
         return row
 
     def count_decisions(self, time: int, count: int) -> Floats:
-        """Count decisions of the same time in their period; merges old periods first.
+        """Count decisions of the same time in the sums of their period; old periods are merged first.
 
         Returns
         -------
         array of float64, shape (columns,)
             Sums of their period, to which the caller adds the impressions.
         """
-        if time >= self._next:
+        if time >= self._next_merge:
             self.advance(time)
         self.last = time
         row = self.find_row(time)
@@ -170,7 +173,7 @@ class ArmResults:
             row[FIRST_ARM + 2 * arm_index + 1] += amounts[0]
 
     def sum_range(self, begin: int, end: int = FOREVER) -> Floats:
-        """Return the sums over all periods that begin within [begin, end), one for each column."""
+        """Return the sums over all periods that begin in [begin, end), one for each column."""
         rows = [row for time, _, row in self._list_periods() if begin <= time < end]
         return np.sum(rows, axis=0) if rows else np.zeros(self._columns)
 
@@ -195,21 +198,21 @@ class ArmResults:
         """
         periods = [period for period in self._list_periods() if begin <= period[0] < end]
         # Periods cannot be split, so all results are at least as wide as the widest period.
-        width = max((b - a for a, b, _ in periods), default=WIDTHS[0])
+        width = max((b - begin_time for begin_time, b, _ in periods), default=WIDTHS[0])
         first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
-        width = next(w for w in _wider(width) if -(-(last - first // w * w) // w) <= most)
+        width = next(w for w in _iterate_widths(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
-        for a, _, row in periods:
-            joined[a // width] = joined.get(a // width, 0.0) + row
+        for begin_time, _, row in periods:
+            joined[begin_time // width] = joined.get(begin_time // width, 0.0) + row
         sums = np.array(list(joined.values())).reshape(len(joined), self._columns)
         begins = np.array(list(joined), np.int64) * width
         return PeriodSums(begins, begins + width, sums)
 
     def merge(self, other: ArmResults) -> None:
-        """Add the sums of another object with the same arms, for example another shard, to this one."""
+        """Add the sums of another object with the same arms, such as another shard's, to this one."""
         self.advance(max((b for _, b, _ in other._list_periods()), default=0) - 1)
-        for a, _, row in other._list_periods():
-            self.find_row(a)[: len(row)] += row
+        for begin_time, _, row in other._list_periods():
+            self.find_row(begin_time)[: len(row)] += row
         self.last = max(self.last, other.last)
         if other.time:
             self.time = min(filter(None, (self.time, other.time)))
@@ -227,8 +230,8 @@ class ArmResults:
             "time": self.time,
             "last": self.last,
             "widths": self._widths,
-            "since": self._since,
-            "next": self._next,
+            "since": self._oldest_begins,
+            "next": self._next_merge,
             "columns": self._columns,
             "rows": [[[p, rows[p].tolist()] for p in sorted(rows)] for rows in self._rows],
         }
@@ -236,13 +239,16 @@ class ArmResults:
     def restore(self, saved: dict[str, Any]) -> None:
         """Replace all fields and sums by the output of :meth:`save_state`."""
         self.seq, self.time, self.last = saved["seq"], saved["time"], saved["last"]
-        self._widths, self._since = list(saved["widths"]), list(saved["since"])
-        self._next, self._columns = saved["next"], saved["columns"]
+        self._widths, self._oldest_begins = list(saved["widths"]), list(saved["since"])
+        self._next_merge, self._columns = saved["next"], saved["columns"]
         self._rows = [{period: np.array(row) for period, row in rows} for rows in saved["rows"]]
 
 
-def _wider(width: int) -> Iterator[int]:
-    """Yield, without end, allowed widths from ``width`` up; each is a multiple of the finer periods."""
+def _iterate_widths(width: int) -> Iterator[int]:
+    """Yield the allowed widths of at least ``width``, without end.
+
+    Each is a multiple of the finer periods.
+    """
     yield from (step for step in STEPS if step >= width)
     width = max(width, DAY)
     while True:
@@ -250,11 +256,11 @@ def _wider(width: int) -> Iterator[int]:
         yield width
 
 
-def impressions(sums: Floats) -> Floats:
+def get_impressions(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's impressions, shape (..., arms)."""
     return sums[..., FIRST_ARM::2]
 
 
-def rewards(sums: Floats) -> Floats:
+def get_rewards(sums: Floats) -> Floats:
     """Return a view of the columns of ``sums`` that hold each arm's rewards, shape (..., arms)."""
     return sums[..., FIRST_ARM + 1 :: 2]

@@ -131,21 +131,21 @@ class RewardFeedback:
     aggregations: ClassVar[dict[str, int]] = AGGREGATIONS
 
     def read_rewards(self, feedback: Block[FeedbackRow]) -> list[float | None]:
-        """Return the reward of each feedback; None where there is none."""
+        """Return the logged reward of each feedback; None where there is none."""
         return feedback.column("reward")
 
     def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
-        """Return the values to learn of decisions: the rewards."""
+        """Return the value that each decision's policy learns: here its reward."""
         return rewards
 
     def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
-        """True for each decision whose feedback counts as a click, False for silence."""
+        """Return for each decision whether its feedback counts as a click, as opposed to silence."""
         return open.is_clicked(entries)
 
     def aggregate(
         self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
     ) -> None:
-        """Set the outcomes that the compiled loop leaves open: here none."""
+        """Set outcomes, in place, that the compiled loop leaves open; rewards have none."""
 
 
 class AmountFeedback(RewardFeedback):
@@ -173,9 +173,12 @@ class AmountFeedback(RewardFeedback):
         ]
 
     def _read_amount(self, content: str | None, reward: float | None) -> float | None:
-        """Return the worth of the amount in the metrics of feedback; the logged reward if they lack it."""
+        """Return the reward for the metric's amount in the JSON of feedback.
+
+        The logged reward without an amount.
+        """
         amounts = json.loads(content) if content else {}
-        return self._metric.worth(amounts[self._name]) if self._name in amounts else reward
+        return self._metric.to_reward(amounts[self._name]) if self._name in amounts else reward
 
 
 class ClickFeedback(RewardFeedback):
@@ -189,7 +192,11 @@ class ClickFeedback(RewardFeedback):
     aggregations: ClassVar[dict[str, int]] = {}
 
     def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
-        """Return the clicked positions of each decision, its outcome, or the empty list without feedback."""
+        """Return the value that each decision's policy learns: its clicked positions, or the outcome of its
+        duel.
+
+        Without feedback it is the empty list.
+        """
         is_answered = ~np.isnan(open.windows.reward[entries])
         return [
             open.clicks.get(entry, reward if answered else [])
@@ -197,23 +204,22 @@ class ClickFeedback(RewardFeedback):
         ]
 
     def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
-        """True for each decision with a clicked position or any outcome; False for an empty list."""
+        """Return for each decision whether it has a clicked position or any outcome of a duel."""
         # Any outcome of a pair is an answer.
         return [bool(open.clicks.get(entry, True)) for entry in entries.tolist()]
 
     def aggregate(
         self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
     ) -> None:
-        """Store the clicks or the outcome of feedback, and set whether it is final: learned or pending.
+        """Store the clicks or the duel's outcome of feedback with its decision.
 
-        Clicks are joined with earlier ones if the aggregation is ``union``.
+        Set ``outcomes`` and ``is_final``.
+
+        The outcome is learned if no later feedback can change it, else pending. With ``union``, clicks are
+        added to earlier ones.
         """
-        rows, entries, all_clicks = (
-            columns.outcomes == OPEN,
-            columns.entries.tolist(),
-            feedback.column("clicks"),
-        )
-        for i in np.flatnonzero(rows).tolist():
+        entries, all_clicks = columns.entries.tolist(), feedback.column("clicks")
+        for i in np.flatnonzero(columns.outcomes == OPEN).tolist():
             entry, clicks = entries[i], all_clicks[i]
             if clicks is None:
                 open.set_feedback(entry, columns.rewards[i])
@@ -221,9 +227,9 @@ class ClickFeedback(RewardFeedback):
                 positions = json.loads(clicks)
                 if aggregation == "union":
                     # The largest reward of a position is the last.
-                    together = sorted((*open.clicks.get(entry, ()), *positions), key=get_click_reward)
+                    all_positions = sorted((*open.clicks.get(entry, ()), *positions), key=get_click_reward)
                     positions = [
-                        action for _, action in sorted({parse_action(o): o for o in together}.items())
+                        action for _, action in sorted({parse_action(o): o for o in all_positions}.items())
                     ]
                 open.set_feedback(entry, positions)
             settled = clicks is None or aggregation == "first"
@@ -306,7 +312,10 @@ class Attribution:
 
     @property
     def next_deadline(self) -> int | None:
-        """Time at which the next window closes or the next deferred decision expires; None without any."""
+        """Time at which the next window closes or the next deferred decision expires.
+
+        None if none is open.
+        """
         first, first_deferred = self._queue.first, self._deferred.first
         if first is None or first_deferred is None:
             return first_deferred if first is None else first
@@ -318,9 +327,10 @@ class Attribution:
         return self._queue.last
 
     def open_windows(self, block: Block[DecisionRow]) -> Ints:
-        """Open the windows of decisions made at the current time; return their entries.
+        """Add decisions made at the current time, with their deadlines; return their entries.
 
-        Deferred decisions get the deadline of their activation instead.
+        The window of a deferred decision opens when it is activated; until then its deadline is that of the
+        activation.
         """
         deadline = self.time + self.params.window
         entries = self.open.add(block, deadline)
@@ -328,21 +338,21 @@ class Attribution:
         if not any(deferred):
             self._queue.insert(deadline, entries, windows.seq[entries])
             return entries
-        for waits, queue, length in (
+        for is_deferred, queue, length in (
             (0, self._queue, self.rule.window),
             (1, self._deferred, self.rule.activation),
         ):
-            opened = entries[np.array(deferred) == waits]
-            windows.active[opened] = not waits
-            windows.deadline[opened] = self.time + length
-            queue.insert(self.time + length, opened, windows.seq[opened])
+            queued = entries[np.array(deferred) == is_deferred]
+            windows.active[queued] = not is_deferred
+            windows.deadline[queued] = self.time + length
+            queue.insert(self.time + length, queued, windows.seq[queued])
         return entries
 
     def take_turns(self, *, decides: bool) -> TrainingBatch:
-        """Remove the decisions whose turn to be learned has come from the order, and return them.
+        """Remove the decisions that are due in the learning order; return them as a batch with rewards.
 
-        With ``decides``, before a new decision, the order's time advances and decisions at the learning age
-        are due, too. The batch has rewards, and is empty without an order.
+        With ``decides``, just before a new decision, the order's time advances and decisions at the learning
+        age are due, too. The batch is empty if no order is kept.
         """
         if self.order is None:
             return EMPTY_BATCH
@@ -358,10 +368,12 @@ class Attribution:
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> TrainingBatch:
-        """Close the windows that end at or before ``time``; return the rewards to learn.
+        """Move the log's time to ``time`` and close the windows that end by then.
 
-        Sets ``closed_windows`` and ``turn_batch``; expired deferred decisions and old defaults are dropped. A
-        ``time`` before the current one counts as the current one.
+        Return the rewards to learn.
+
+        Also sets ``closed_windows`` and ``turn_batch``, and drops expired deferred decisions and defaults
+        that can no longer be corrected. An earlier ``time`` than the current one counts as the current one.
         """
         # Time never goes back, whatever the clock: windows close in the order of the log.
         self.time = time = max(self.time, time)
@@ -376,15 +388,15 @@ class Attribution:
         if self._defaulted.first is not None:
             self._end_defaults(self._defaulted.pop_due(time - self.rule.correction).entries)
         if self._deferred.first is not None and self._deferred.first <= time:
-            self._abandon(self._deferred.pop_due(time))
+            self._drop_deferred(self._deferred.pop_due(time))
         if self._queue.first is None or self._queue.first > time:
             return EMPTY_BATCH
         return self._close_windows(self._queue.pop_due(time))
 
     def _close_windows(self, closed: DueDecisions) -> TrainingBatch:
-        """Compute the final rewards of due decisions, note them in ``closed_windows`` and drop the decisions.
+        """Compute the final rewards of due decisions, set ``closed_windows`` and drop the decisions.
 
-        Returns the batch of decisions that are still to be learned.
+        Returns the batch of the decisions that have not been learned yet.
         """
         closing = Closing.from_entries(closed.entries)
         self._loops.close(self.open.windows, self.params, closing)
@@ -396,17 +408,20 @@ class Attribution:
         return TrainingBatch(entries, self._form.get_values(entries, rewards, self.open))
 
     def _forget(self, closed: DueDecisions) -> None:
-        """Drop closed decisions; defaults that may be corrected stay in a queue of their own."""
+        """Drop closed decisions and free their entries.
+
+        Defaults that may be corrected move to their own queue.
+        """
         entries = closed.entries
         self.open.forget_ids(entries)
         is_correctable = self.open.windows.defaulted[entries]
         if self.params.corrects and is_correctable.any():
-            self._keep_defaults(closed.select(is_correctable))
+            self._queue_defaults(closed.select(is_correctable))
             entries = entries[~is_correctable]
-        self.open.free(entries)
+        self.open.mark_free(entries)
 
-    def _abandon(self, due: DueDecisions) -> None:
-        """Drop the due deferred decisions that were not activated in time."""
+    def _drop_deferred(self, due: DueDecisions) -> None:
+        """Drop the decisions that were due for activation and have not been activated."""
         # The queue also has decisions that were activated since, whose entries may be reused.
         abandoned = due.select(self._is_deferred(due))
         self.open.windows.open[abandoned.entries] = False
@@ -414,12 +429,15 @@ class Attribution:
             self._forget(abandoned)
 
     def _is_deferred(self, deferred: DueDecisions) -> Booleans:
-        """True for each deferred decision that has not been activated."""
+        """Return for each decision of the deferred queue whether it is still not activated."""
         windows, at = self.open.windows, deferred.entries
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 
-    def _keep_defaults(self, closed: DueDecisions) -> None:
-        """Queue decisions that got the default for corrections; drop the ones that are already too late."""
+    def _queue_defaults(self, closed: DueDecisions) -> None:
+        """Queue decisions that closed with the default, for corrections.
+
+        Drop the ones that are already too late.
+        """
         late = closed.deadlines + self.rule.correction <= self.time
         self._end_defaults(closed.entries[late])
         correctable = closed.select(~late)
@@ -429,7 +447,7 @@ class Attribution:
         """Drop defaults that can no longer be corrected, and free their entries."""
         if len(entries):
             self.open.windows.defaulted[entries] = False
-            self.open.free(entries)
+            self.open.mark_free(entries)
 
     def forbid_correction(self, entries: Ints) -> None:
         """Mark decisions whose default was not learned, so that no late reward corrects it."""
@@ -456,8 +474,8 @@ class Attribution:
         kinds, ids = feedback.column("kind"), feedback.column("id")
         # NumPy converts None to NaN.
         rewards = np.array(self._form.read_rewards(feedback), np.float64)
-        codes_of_kinds = np.array([KINDS[kind] for kind in kinds], np.int64)
-        columns = FeedbackColumns.from_feedback(entries, codes_of_kinds, rewards)
+        kind_codes = np.array([KINDS[kind] for kind in kinds], np.int64)
+        columns = FeedbackColumns.from_feedback(entries, kind_codes, rewards)
         if self.order is not None:
             self.order.update_open_counts(self.time)
         self._loops.apply(self.open.windows, self.params, self.time, columns)
@@ -470,13 +488,12 @@ class Attribution:
         if ACTIVATE in kinds:
             self._start_windows(columns)
         outcomes = list(map(_OUTCOMES.__getitem__, columns.outcomes.tolist()))
-        return outcomes, list(self._to_learn(columns))
+        return outcomes, list(self._split_batches(columns))
 
     def _note_outcomes(self, order: LearningOrder, columns: FeedbackColumns) -> None:
-        """Record the delays of feedback in the learning order.
+        """Pass feedback on queued or learned decisions to the learning order.
 
-        The outcome becomes "noted" for feedback that comes after its decision was learned, if the order
-        does not learn late feedback.
+        Outcomes become "noted" for decisions that are already learned, unless the order learns late feedback.
         """
         (fresh,) = ((columns.outcomes == codes.LEARNED) | (columns.outcomes == codes.PENDING)).nonzero()
         turns = self.open.windows.turn[columns.entries[fresh]]
@@ -496,7 +513,7 @@ class Attribution:
                 self.open.note_id(entry, row.id, row.content)
 
     def _start_windows(self, columns: FeedbackColumns) -> None:
-        """Queue the windows of decisions that the feedback has activated, and their turns."""
+        """Queue the windows of the decisions that feedback has just activated, also in the learning order."""
         windows = self.open.windows
         started = (columns.kinds == KINDS[ACTIVATE]) & (columns.outcomes == codes.NOTED)
         for i in np.flatnonzero(started).tolist():
@@ -505,8 +522,9 @@ class Attribution:
             if self.order is not None:
                 self.order.enqueue(entry, self.time)
 
-    def _to_learn(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
-        """Yield the final rewards in the log's order, one batch for each run of corrections or others."""
+    def _split_batches(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
+        """Yield the final rewards in the log's order, in one batch for each run of corrections or of other
+        rewards."""
         (final,) = columns.is_final.nonzero()
         corrects = (columns.outcomes[final] == codes.CORRECTED).tolist()
         start = 0
@@ -527,14 +545,14 @@ class Attribution:
 
     def iterate_rewards(self, rewards: TrainingBatch) -> Iterator[tuple[int, Any]]:
         """Yield (row number in the log, reward) of each decision of a batch."""
-        return zip(self.open.seqs(rewards.entries), rewards.values, strict=True)
+        return zip(self.open.get_seqs(rewards.entries), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def export_open(self, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Yield the open decisions as JSON data, in the order of their windows.
+        """Return an iterator over the open decisions as JSON data, in the order of their windows.
 
-        The state is that at the time of the call, even if decisions change while the iterator is read.
+        It yields the state at the time of the call, even if decisions change meanwhile.
 
         Parameters
         ----------
@@ -566,7 +584,7 @@ class Attribution:
         return entries
 
     def _requeue(self, entries: Ints, defaulted: bool) -> None:
-        """Put restored decisions into the queue of windows, of deferred decisions or of defaults."""
+        """Put restored decisions into the queue of open windows, deferred decisions or defaults."""
         windows = self.open.windows
         ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
         start = 0
@@ -576,14 +594,18 @@ class Attribution:
             if defaulted:
                 windows.open[part], windows.defaulted[part] = False, True
                 self.open.forget_ids(part)
-                self._keep_defaults(DueDecisions(windows.deadline[part], part, windows.seq[part]))
+                self._queue_defaults(DueDecisions(windows.deadline[part], part, windows.seq[part]))
             else:
                 queue = self._queue if active else self._deferred
                 queue.insert(deadline, part, windows.seq[part])
 
 
 def make_attribution(make: Callable[[Rule], Attribution], config: PlacementConfig) -> Attribution:
-    """Return the attribution of a placement's feedback, as its kind makes it (``make``), or of amounts."""
+    """Return the attribution for a placement's feedback.
+
+    If the configuration names a learned metric, its amounts are the feedback; otherwise ``make``, the
+    function of the placement's kind, returns it.
+    """
     if config.learned is None:
         return make(config.rule)
     return Attribution(config.rule, AmountFeedback(config.learned, config.metrics[config.learned]))

@@ -14,7 +14,7 @@ from tacit.service.projections.attribution import Attribution, ClosedWindows
 
 
 class ClosedSource(Protocol):
-    """What closed decisions are read from: open windows, the policy's data of them, and what is shown."""
+    """The parts of a placement from which columns of closed decisions are read."""
 
     windows: Attribution
     policy: PolicyDecider
@@ -75,25 +75,25 @@ class ClosedBatch:
         )
 
     def is_deterministic(self, *, has_metrics: bool) -> bool:
-        """True if there is no holdout, metric or group and no finite propensity: they add to no sum."""
+        """True if the decisions add to no sum of the lift: no holdout, metric, group or known propensity."""
         if self._assigner is not None:
             return False
         if not self.single:
             return True
-        if has_metrics or np.isfinite(self._policy.open.propensities(self.entries)).any():
+        if has_metrics or np.isfinite(self._policy.open.get_propensities(self.entries)).any():
             return False
-        return set(self.values("control")) == {None}
+        return set(self.get_column("control")) == {None}
 
     # Columns of the log ----------------------------------------------------------------------
 
     @property
     def seqs(self) -> list[int]:
         """Row numbers in the log."""
-        return self._open.seqs(self.entries)
+        return self._open.get_seqs(self.entries)
 
-    def values(self, field: str) -> list[Any]:
+    def get_column(self, field: str) -> list[Any]:
         """Return a field of the logged rows, such as ``time``, ``key`` or ``mode``."""
-        return self._open.values(self.entries, field)
+        return self._open.get_column(self.entries, field)
 
     # Actions and rewards ---------------------------------------------------------------------
 
@@ -102,12 +102,12 @@ class ClosedBatch:
         """Indices of the shown arms, the first of lists and pairs; 0 if arms come with requests."""
         if not self._source.shows.lifecycle.arm_indices:
             return np.zeros_like(self.entries)
-        return self._policy.open.actions(self.entries)[:, 0]
+        return self._policy.open.get_actions(self.entries)[:, 0]
 
     @property
     def offers(self) -> Sequence[Ints]:
         """Indices of the arms on offer to each decision."""
-        return self._policy.open.offers(self.entries)
+        return self._policy.open.get_offers(self.entries)
 
     @property
     def offered_counts(self) -> list[int]:
@@ -124,10 +124,11 @@ class ClosedBatch:
     # Propensities: by policy and control together, and by each alone --------------------------
 
     def compute_propensities(self, *, sticky: bool) -> tuple[Floats, Floats]:
-        """Return two arrays: propensities of decisions as logged, and under the policy alone.
+        """Return the propensities of decisions as logged, and the probabilities of the policy alone for them.
 
-        If units stay in their group (``sticky``), the first are conditional on the group: a known unit's
-        group is not random. Both are NaN for lists with a holdout.
+        If units stay in their group (``sticky``), the first are conditional on the group, because a known
+        unit's group is not random. Without a holdout both are the logged ones; for lists with a holdout both
+        are NaN.
         """
         logged = self._get_logged()
         if self._assigner is None:
@@ -136,41 +137,41 @@ class ClosedBatch:
             # Propensities of whole lists are too small to estimate the rewards of other lists.
             return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
         if self._has_control_policy:
-            of_maker = self._policy.open.propensities(self.entries)
-            unmixed = self._assigner.unmix_propensities(logged, of_maker)
-            policy = np.where(self._is_control(), unmixed, of_maker)
+            group_propensities = self._policy.open.get_propensities(self.entries)
+            unmixed = self._assigner.unmix_propensities(logged, group_propensities)
+            policy = np.where(self._is_control(), unmixed, group_propensities)
         else:
             policy = self._assigner.unmix_propensities(logged, self._get_control_propensities())
         return self.compute_group_propensities() if sticky else logged, policy
 
     def compute_group_propensities(self) -> Floats:
-        """Return the propensities of decisions within their assigned group."""
+        """Return the propensities of decisions given their assigned group; as logged without a holdout."""
         logged = self._get_logged()
         if self._assigner is None:
             return logged
         if self._has_control_policy:
-            return self._policy.open.propensities(self.entries)
-        of_control = self._get_control_propensities()
-        unmixed = self._assigner.unmix_propensities(logged, of_control)
-        return np.where(self._is_control(), of_control, unmixed)
+            return self._policy.open.get_propensities(self.entries)
+        control_propensities = self._get_control_propensities()
+        unmixed = self._assigner.unmix_propensities(logged, control_propensities)
+        return np.where(self._is_control(), control_propensities, unmixed)
 
     def _get_logged(self) -> Floats:
         """Return the logged propensities, at most 1; NaN if unknown."""
         if self._has_control_policy:
             # NumPy takes None for NaN.
-            logged = np.array(self.values("propensity"), np.float64)
+            logged = np.array(self.get_column("propensity"), np.float64)
         else:
-            logged = self._policy.open.propensities(self.entries)
+            logged = self._policy.open.get_propensities(self.entries)
         # Earlier versions logged values that rounding had left above 1.
         return np.minimum(logged, 1.0)
 
     def _get_control_propensities(self) -> Floats:
-        """Return the probabilities with which the control shows the actions."""
+        """Return the probability with which the control shows each decision's action."""
         assert self._assigner is not None
         return self._assigner.control.compute_probabilities(
-            self._policy.open.actions(self.entries), self.offers
+            self._policy.open.get_actions(self.entries), self.offers
         )
 
     def _is_control(self) -> Any:
         """Return a boolean array: True where the control decided."""
-        return np.array([group == 1 for group in self.values("control")])
+        return np.array([group == 1 for group in self.get_column("control")])

@@ -25,7 +25,7 @@ class _LoggedOffsets(msgspec.Struct):
 
 
 def make_feed_name(feed: str, key: str | None) -> str:
-    """Return a feed's name in the log, with the key, so that feeds of different keys are separate.
+    """Return a feed's name in the log: prefixed by the API key, so that keys cannot collide.
 
     Examples
     --------
@@ -58,10 +58,10 @@ class FeedOffsets(Aspect):
         The oldest feeds and partitions beyond the limits are forgotten.
         """
         feed_offsets = msgspec.json.decode(change.value, type=_LoggedOffsets)
-        self.offsets[feed_offsets.feed] = _latest(
+        self.offsets[feed_offsets.feed] = _keep_last(
             self.offsets.pop(feed_offsets.feed, {}) | feed_offsets.offsets, MAX_PARTS
         )
-        self.offsets = _latest(self.offsets, MAX_FEEDS)
+        self.offsets = _keep_last(self.offsets, MAX_FEEDS)
         return 0
 
     def is_change(self, value: str) -> bool:
@@ -82,17 +82,17 @@ class FeedOffsets(Aspect):
         return deepcopy(self.offsets)
 
     def merge_parts(self, parts: Sequence[dict[str, Offsets]]) -> None:
-        """Replace the offsets by the smallest ones over all shards, which all of them have reached."""
-        self.offsets = min_offsets(parts)
+        """Replace the offsets by the smallest over all shards, up to which every shard has the events."""
+        self.offsets = find_least_offsets(parts)
 
 
-def _latest(entries: dict[str, Any], most: int) -> dict[str, Any]:
-    """Return the last ``most`` entries of a dict."""
+def _keep_last(entries: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return the last ``most`` entries of a dict, in the order of insertion."""
     return entries if len(entries) <= most else dict(list(entries.items())[-most:])
 
 
 def merge_offsets(feed: str, aspects: Iterable[FeedOffsets]) -> Offsets:
-    """Return a feed's greatest offset of each partition over several placements of one log.
+    """Return the greatest offset of each partition of a feed over several placements of one log.
 
     Examples
     --------
@@ -108,12 +108,14 @@ def merge_offsets(feed: str, aspects: Iterable[FeedOffsets]) -> Offsets:
     return offsets
 
 
-def min_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
-    """Return, by feed and partition, the smallest offset over several logs; without parts that one lacks.
+def find_least_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets]:
+    """Return, by feed and partition, the smallest offset over several logs.
+
+    Feeds and partitions that are missing in one log are left out.
 
     Examples
     --------
-    >>> min_offsets([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
+    >>> find_least_offsets([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
     {'clicks': {'0': 5}}
     """
     first, *remaining = parts

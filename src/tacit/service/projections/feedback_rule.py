@@ -58,16 +58,16 @@ def compare_delays(name: str, delay: float, window: float) -> DelayReport:
         text = f"{text} of a window of {length}, which may cut others off"
         longer = min(LONGER * window, LONGEST_SECONDS)
         return DelayReport(
-            text, _proposal(longer, 15, name) if longer > window else "no window can be longer"
+            text, _propose_window(longer, 15, name) if longer > window else "no window can be longer"
         )
     if delay < EARLY_SHARE * window:
         # Delays have long tails, which the 95 % quantile does not show.
-        remedy = f"{_proposal(AMPLE * delay, 2, name)}: fewer decisions wait in memory"
+        remedy = f"{_propose_window(AMPLE * delay, 2, name)}: fewer decisions wait in memory"
         return DelayReport(f"{text}; a window of {length} is far longer than they take", remedy)
     return DelayReport(text)
 
 
-def _proposal(window: float, digits: int, name: str) -> str:
+def _propose_window(window: float, digits: int, name: str) -> str:
     """Return the sentence "give attribution_window = SECONDS in [placements.NAME]"."""
     return f"give attribution_window = {_as_text(window, digits)} in [placements.{name}]"
 
@@ -107,7 +107,7 @@ class FeedbackRule(Aspect):
         self.make_order()
 
     def make_order(self) -> None:
-        """Begin with a new, empty order of learning; with none before version 2."""
+        """Give the attribution a new, empty learning order, or none if the version is 1."""
         self._windows.order = None
         if self.version < IN_ORDER:
             return
@@ -148,9 +148,9 @@ class FeedbackRule(Aspect):
     def update_arms(self) -> None:
         """Make room for the click delays of new arms."""
         if self._windows.order is not None:
-            self._windows.order.reach(self._policy.learner.policy.arm_count)
+            self._windows.order.extend_arms(self._policy.learner.policy.arm_count)
 
-    def remark(self, now: int) -> str | None:
+    def make_remark(self, now: int) -> str | None:
         """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""
         order = self._windows.order
         if order is None or order.click_delay is None:
@@ -159,7 +159,7 @@ class FeedbackRule(Aspect):
         report = compare_delays(self._name, delay / 1e6, order.rule.window / 1e6)
         if report.remedy:
             return f"{report.text}; {report.remedy}"
-        learned_then = order.age(self._windows.time) == delay
+        learned_then = order.get_learning_age(self._windows.time) == delay
         return f"{report.text}, and decisions are learned then" if learned_then else report.text
 
     def save_state(self) -> dict[str, Any]:

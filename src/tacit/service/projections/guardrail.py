@@ -70,7 +70,10 @@ class Guardrail(Projection):
     change_kind = GUARDRAIL
 
     def __init__(self, placement: PlacementConfig, lifecycle: ArmLifecycle, reward_sums: RewardSums) -> None:
-        """Read metric and baseline from the configuration; nothing is watched before terms have begun."""
+        """Take metric and baseline from the configuration.
+
+        Decisions count once a change event sets the terms.
+        """
         self._lifecycle, self._reward_sums = lifecycle, reward_sums
         assert placement.guardrail is not None
         self.config = placement.guardrail
@@ -79,14 +82,14 @@ class Guardrail(Projection):
         self.against = None if has_holdout else find_baseline(self.config, placement)
         self.terms: str | None = None
         self._begin(0)
-        self._looked = 0.0
+        self._checked_count = 0.0
 
     def _begin(self, arms: int) -> None:
-        """Clear the proved degradations, sums and waiting decisions, for a number of arms."""
+        """Clear the proved degradations, the sums and the queued decisions, for a number of arms."""
         self.initial_arm_count, self.degradations, self.sums = arms, list[Harm](), DegradationSums(arms)
-        # Decisions that are in no sum yet, and the number of decisions since the last check.
-        self._waiting: list[tuple[ClosedDecisions, Sequence[Ints], Ints]] = []
-        self._unsettled = self._closed = 0
+        # Decisions that are in no sum yet, their number, and the number of decisions since the last check.
+        self._queued: list[tuple[ClosedDecisions, Sequence[Ints], Ints]] = []
+        self._queued_count = self._unchecked_count = 0
 
     # The log ---------------------------------------------------------------------------------
 
@@ -101,7 +104,7 @@ class Guardrail(Projection):
         return encode_json(LoggedGuardrail(terms, len(self._lifecycle.names)))
 
     def current(self) -> str | None:
-        """Return the terms with which the guardrail began; None before."""
+        """Return the JSON of the terms with which the guardrail began; None before its first change event."""
         return self.terms
 
     def is_change(self, value: str) -> bool:
@@ -134,23 +137,20 @@ class Guardrail(Projection):
         return f"{detail['metric']} harmed by {who}: {detail['then']}"
 
     def update_arms(self) -> None:
-        """Add waiting decisions to the sums, and make room in them for all arms."""
+        """Add queued decisions to the sums, and enlarge the sums for new arms.
+
+        Nothing before the terms are set.
+        """
         if self.terms is not None:
             self.settle()
             self.sums.grow(len(self._lifecycle.names))
 
     def save_state(self) -> dict[str, Any]:
-        """Add waiting decisions to the sums, and return the snapshot's field "guardrail"."""
+        """Add queued decisions to the sums, and return the snapshot's field "guardrail"."""
         self.settle()
         degradations, sums = msgspec.to_builtins(self.degradations), self.sums.as_dict()
-        return {
-            "guardrail": {
-                "terms": self.terms,
-                "begun": self.initial_arm_count,
-                "harms": degradations,
-                "sums": sums,
-            }
-        }
+        saved = {"terms": self.terms, "begun": self.initial_arm_count, "harms": degradations, "sums": sums}
+        return {"guardrail": saved}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set terms, proved degradations and sums from a snapshot, if it has them."""
@@ -168,33 +168,37 @@ class Guardrail(Projection):
     # Watching --------------------------------------------------------------------------------
 
     def add_closed(self, batch: ClosedBatch) -> None:
-        """Count decisions whose windows have closed; without a holdout, queue them for the sums of arms.
+        """Count closed decisions towards the next check; without a holdout, queue them for the sums of arms.
 
+        The decisions are the ones that ``RewardSums`` counted last; nothing happens before the terms are set.
         The queue is added to the sums as soon as it has ``BLOCK_SIZE`` decisions.
         """
         if self.terms is None or self._reward_sums.last_counted is None:
             return
         counted, closed = self._reward_sums.last_counted
-        self._closed += len(closed.rewards)
+        self._unchecked_count += len(closed.rewards)
         if not batch.has_holdout:
-            self._waiting.append((closed, counted.offers, hash_keys(counted.values("key"))))
-            self._unsettled += len(closed.rewards)
-            if self._unsettled >= BLOCK_SIZE:
+            self._queued.append((closed, counted.offers, hash_keys(counted.get_column("key"))))
+            self._queued_count += len(closed.rewards)
+            if self._queued_count >= BLOCK_SIZE:
                 self.settle()
 
     def is_check_due(self) -> bool:
-        """True if enough decisions closed since the last check; a check that is due is counted as made."""
-        if self._closed < max(BLOCK_SIZE, (GROWTH - 1) * self._looked):
+        """True if enough decisions have closed since the last check; then the count begins again.
+
+        Enough are ``BLOCK_SIZE``, or 1 % of all decisions up to the last check if that is more.
+        """
+        if self._unchecked_count < max(BLOCK_SIZE, (GROWTH - 1) * self._checked_count):
             return False
-        self._looked, self._closed = self._looked + self._closed, 0
+        self._checked_count, self._unchecked_count = self._checked_count + self._unchecked_count, 0
         return True
 
     def settle(self) -> None:
-        """Move all queued decisions into the sums of arms."""
-        if not self._waiting:
+        """Move all queued decisions into the sums of arms, without decisions of unknown propensity."""
+        if not self._queued:
             return
-        parts, offers, buckets = zip(*self._waiting, strict=True)
-        self._waiting, self._unsettled = [], 0
+        parts, offers, buckets = zip(*self._queued, strict=True)
+        self._queued, self._queued_count = [], 0
         closed = ClosedDecisions.concatenate(parts)
         offered = np.zeros((len(closed.rewards), self.sums.sums.shape[1]), np.bool_)
         for row, offer in zip(offered, chain.from_iterable(offers), strict=True):

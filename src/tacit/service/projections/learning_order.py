@@ -70,7 +70,10 @@ def enqueue_rows(
     entries: Ints,
     start: int,
 ) -> None:
-    """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
+    """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting.
+
+    They are counted as open in the policy's ``state``. Times are microseconds.
+    """
     for entry in entries:
         enqueue(params, state, delays, queue, answers, entry, start)
         windows.turn[entry] = WAITING
@@ -86,7 +89,11 @@ def note_rows(
     clicked: Booleans,
     time: int,
 ) -> None:
-    """Record delay and reward of feedback for queued decisions; any outcome of a duel is a click."""
+    """Record delay and reward of feedback for queued decisions, and adjust their open counts in ``state``.
+
+    ``clicked`` says which feedback is a click. The reward of a click is its decision's reward so far, or 1 if
+    that is 0, as for a lost duel; without a click it is 0.
+    """
     window = delays.edges[EDGES - 1]
     for i in range(len(entries)):
         entry = entries[i]
@@ -111,9 +118,10 @@ def release_rows(
     age: int,
     rewards: Floats,
 ) -> int:
-    """Remove decisions whose turn has come from the queue; return the queue's new first index.
+    """Advance the queue past the leading decisions that are due at ``time``; return its new first index.
 
-    Their rewards are written to ``rewards``, and they are marked as learned.
+    Due are decisions older than ``age``, and decisions with a final reward. Their rewards are written to
+    ``rewards``, they are marked as learned, and their open counts are subtracted from ``state``.
     """
     begin = queue.cursor[RELEASED]
     end = release(params, state, delays, queue, answers, time, age)
@@ -212,13 +220,13 @@ class LearningOrder:
         """Number of decisions that are not learned yet."""
         return int(self._queue.size[0] - self._queue.cursor[RELEASED])
 
-    def waiting_time(self, time: int) -> int:
+    def get_waiting_time(self, time: int) -> int:
         """Return how long the first decision has waited to be learned, in microseconds; 0 if none waits."""
         first = self._queue.cursor[RELEASED]
         return time - int(self._queue.start[first]) if first < self._queue.size[0] else 0
 
-    def age(self, time: int) -> int:
-        """Return the age in microseconds at which decisions are learned, as of a time."""
+    def get_learning_age(self, time: int) -> int:
+        """Return the age, in microseconds, at which decisions are learned: at most the window."""
         return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
     @property
@@ -226,13 +234,13 @@ class LearningOrder:
         """Microseconds within which 95 % of clicks come; None with fewer than 100 clicks."""
         return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
         if self._single and arms > len(self.delays.clicks):
             self.delays = enlarge_delays(self.delays, arms)
 
     def begin(self, entries: Ints, lanes: Ints, arms: Ints, time: int) -> None:
-        """Queue new decisions for learning; deferred ones only when activated.
+        """Register new open decisions, and queue them for learning; deferred ones wait for their activation.
 
         Parameters
         ----------
@@ -241,7 +249,7 @@ class LearningOrder:
             Lane and arm for which each decision counts as open in the policy's belief; −1 if it does not.
         time : int
         """
-        self._make_entries(entries)
+        self._reserve_entries(entries)
         # The entries may hold data of earlier decisions.
         self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
         self._answers.hits[entries] = self._answers.plays[entries] = 0
@@ -249,8 +257,8 @@ class LearningOrder:
         self._answers.arm[entries] = arms if self._single else -1
         self.enqueue(entries[self._open.windows.active[entries]], time)
 
-    def turns(self, entries: Ints) -> Ints:
-        """Return how each decision is learned: ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``."""
+    def get_turns(self, entries: Ints) -> Ints:
+        """Return when each decision is learned: ``AT_ONCE``, ``WAITING`` (queued) or ``LEARNED_IN_TURN``."""
         return self._open.windows.turn[entries].astype(np.int64)
 
     def skip(self, entries: Ints) -> None:
@@ -258,29 +266,30 @@ class LearningOrder:
         self._answers.known[entries] = True
 
     def enqueue(self, entries: Ints, start: int) -> None:
-        """Append decisions whose windows begin at ``start`` to the queue, and mark them as waiting."""
-        self._make_entries(entries)
+        """Append decisions whose windows begin at ``start`` to the queue, and count them as open."""
+        self._reserve_entries(entries)
         if self._queue.size[0] + len(entries) > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, len(entries))
-        loop, parts = self._loops.enqueue, self._parts()
+        loop, parts = self._loops.enqueue, self._get_policy()
         loop(*parts, self.delays, self._queue, self._answers, self._open.windows, entries, start)
 
     def update_open_counts(self, time: int) -> None:
-        """Count the delays of queued decisions up to a time and adjust their open counts; learn nothing."""
+        """Process the delays of queued decisions up to a time, which changes open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
-            self._loops.update_open_counts(*self._parts(), self.delays, self._queue, self._answers, time)
+            self._loops.update_open_counts(*self._get_policy(), self.delays, self._queue, self._answers, time)
 
     def note_feedback(self, entries: Ints, clicked: Booleans, time: int) -> None:
-        """Record delay and reward of feedback for queued decisions; their turn may come by it."""
-        loop, parts = self._loops.note, self._parts()
+        """Record delay and reward of feedback for queued decisions; final rewards become due."""
+        loop, parts = self._loops.note, self._get_policy()
         loop(*parts, self.delays, self._answers, self._open.windows, entries, clicked, time)
 
     def release(self, time: int, *, decides: bool = False) -> Turns:
-        """Remove and return the decisions whose turn has come by a time, with their rewards.
+        """Remove and return the decisions that are due to be learned, with their rewards, in order.
 
-        With ``decides``, before a new decision, delays are estimated again, and decisions at the learning age
-        are due, too.
+        Due are leading decisions whose reward is final or whose window has closed at ``time``. With
+        ``decides``, just before a new decision, the delays are estimated again, and decisions that have
+        reached the learning age are due, too.
         """
         count = self.waiting_count
         if not count:
@@ -291,19 +300,19 @@ class LearningOrder:
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
         fixed = self.delays, self._queue, self._answers, self._open.windows, self.rule
-        end = loops.release(*self._parts(), *fixed, time, age, rewards)
+        end = loops.release(*self._get_policy(), *fixed, time, age, rewards)
         if end == begin:
             return NO_TURNS
         return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
 
-    def _parts(self) -> tuple[Any, Any]:
-        """Return params and state of the policy that counts open decisions, or of a stand-in."""
+    def _get_policy(self) -> tuple[Any, Any]:
+        """Return params and state of the policy that counts open decisions; of a dummy if it counts none."""
         if not self.counts_open:
             return self._idle.params, self._idle_state
         return self._learner.loops.params, self._learner.lanes.state
 
-    def _make_entries(self, entries: Ints) -> None:
-        """Make room for the data of these entries."""
+    def _reserve_entries(self, entries: Ints) -> None:
+        """Enlarge the columns of feedback, if necessary, to hold these entries."""
         size = int(entries.max(initial=-1)) + 1
         if size > len(self._answers.delay):
             larger = OpenFeedback.empty(max(size, 2 * len(self._answers.delay), SPARE_ROWS))
@@ -316,7 +325,7 @@ class LearningOrder:
     @cached_property
     def _loops(self) -> OrderLoops:
         """The compiled loops, compiled when they are first used."""
-        parts, params = self._parts(), self._parts()[0]
+        parts, params = self._get_policy(), self._get_policy()[0]
         fixed = self.delays, self._queue, self._answers
         windows, none = Windows.zeros(0), np.empty(0, np.int64)
         noted = *parts, self.delays, self._answers, windows, none, np.empty(0, np.bool_), 0
@@ -337,7 +346,10 @@ class LearningOrder:
         }
 
     def restore(self, saved: dict[str, Any] | None) -> None:
-        """Set the delays from the output of :meth:`save_state`; unchanged for None or another window."""
+        """Set the delays from the output of :meth:`save_state`.
+
+        Nothing if it is None or of another window.
+        """
         if saved is None or saved["edges"] != self.delays.edges.tolist():
             return
         (self._passed,) = saved[PASSED]
@@ -346,8 +358,8 @@ class LearningOrder:
             array[tuple(map(slice, values.shape))] = values
 
     def export_entries(self, entries: Ints) -> list[list[int]]:
-        """Return turn and answer of each open decision as a list of numbers, for JSON."""
-        self._make_entries(entries)
+        """Return turn and recorded feedback of each open decision as a list of integers, for JSON."""
+        self._reserve_entries(entries)
         columns = [self._open.windows.turn[entries].tolist()]
         columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
         return list(map(list, zip(*columns, strict=True)))
@@ -355,17 +367,18 @@ class LearningOrder:
     def reopen(
         self, entries: Ints, lanes: Ints, saved: Sequence[Sequence[int] | None], *, is_new_learner: bool
     ) -> None:
-        """Restore turns and answers of open decisions, in the order of their windows, and fill the queue.
+        """Restore turns and recorded feedback of open decisions, and fill the queue.
 
-        ``saved`` is the output of :meth:`export_entries`; None for decisions without a turn. With
-        ``is_new_learner``, waiting decisions are counted as open again in the policy's belief.
+        ``entries`` are in the order of their windows. ``saved`` is the output of :meth:`export_entries`; None
+        for decisions without a turn. With ``is_new_learner``, waiting decisions are counted as open again in
+        the policy's belief.
         """
         has_turn = np.array([row is not None for row in saved], np.bool_)
         if not has_turn.any():
             return
         entries, lanes = entries[has_turn], lanes[has_turn]
         turns, *columns = np.array([row for row in saved if row is not None], np.int64).T
-        self._make_entries(entries)
+        self._reserve_entries(entries)
         self._open.windows.turn[entries] = turns
         answers: list[Any] = list(self._answers)
         for column, values in zip(answers, columns, strict=True):
@@ -378,7 +391,11 @@ class LearningOrder:
             self._count_again(entries[counted & (turns == WAITING)])
 
     def _requeue(self, entries: Ints) -> None:
-        """Fill the queue with restored decisions, and set the cursors by their ages."""
+        """Fill the empty queue with restored decisions, and set its cursors.
+
+        There is one cursor for each edge of the bins of delays, and one for released decisions; each is the
+        first decision that has not passed it.
+        """
         windows, count = self._open.windows, len(entries)
         if count > len(self._queue.start):
             self._queue = enlarge_queue(self._queue, count)
@@ -393,7 +410,7 @@ class LearningOrder:
 
     def _count_again(self, entries: Ints) -> None:
         """Count waiting decisions as open in the policy's belief."""
-        (params, state), answers = self._parts(), self._answers
+        (params, state), answers = self._get_policy(), self._answers
         for entry in entries.tolist():
             lane, arm = answers.lane[entry], answers.arm[entry]
             dispatch.count_open(params, state, lane, arm, answers.hits[entry], answers.plays[entry])

@@ -89,7 +89,10 @@ class TimeBins:
         self.width *= 2
 
     def sum_range(self, begin: int, end: int) -> RangeSums:
-        """Return the sums over the bins that overlap [begin, end), with the times of their filled range."""
+        """Return the sums over the bins that overlap [begin, end).
+
+        ``begin`` and ``end`` of the result are the range of the bins that have decisions.
+        """
         edges = self.start + self.width * np.arange(COUNT)
         within = (edges + self.width > begin) & (edges < end)
         counts, totals, squares = self.table[:, :, within].sum(axis=2)
@@ -98,21 +101,21 @@ class TimeBins:
         return RangeSums(HoldoutSums(counts, totals, squares), first, last + self.width)
 
     def merge(self, other: TimeBins) -> TimeBins:
-        """Return bins from the earlier start, as wide as needed, with both sums; neither is changed."""
+        """Return new bins with the sums of both, from the earlier start and as wide as needed."""
         result = TimeBins()
-        filled = [slices for slices in (self, other) if slices.start >= 0]
-        filled.sort(key=lambda slices: slices.start)
+        filled = [bins for bins in (self, other) if bins.start >= 0]
+        filled.sort(key=lambda bins: bins.start)
         if not filled:
             return result
         result.start = filled[0].start
-        result.width = max(slices.width for slices in filled)
-        ends = [slices.start + COUNT * slices.width for slices in filled]
+        result.width = max(bins.width for bins in filled)
+        ends = [bins.start + COUNT * bins.width for bins in filled]
         while result.start + COUNT * result.width < max(ends):
             result.width *= 2
-        for slices in filled:
-            bin_indices = (slices.start - result.start + slices.width * np.arange(COUNT)) // result.width
+        for bins in filled:
+            bin_indices = (bins.start - result.start + bins.width * np.arange(COUNT)) // result.width
             for g in range(2):
-                for sums, table in zip(result.table, slices.table, strict=True):
+                for sums, table in zip(result.table, bins.table, strict=True):
                     np.add.at(sums[g], bin_indices, table[g])
         return result
 
@@ -122,7 +125,7 @@ class TimeBins:
 
     @classmethod
     def from_state(cls, saved: dict[str, Any]) -> TimeBins:
-        """Return the sums that :meth:`save_state` wrote."""
+        """Return the bins that :meth:`save_state` wrote."""
         bins = cls()
         bins.start, bins.width = saved["start"], saved["width"]
         bins.table[:] = saved["table"]
@@ -155,7 +158,7 @@ class Subperiod(NamedTuple):
 
     @classmethod
     def begin(cls, what: str, seq: int, time: int) -> Subperiod:
-        """Return an empty subperiod."""
+        """Return an empty subperiod that begins with the change ``what`` at a row and time."""
         return cls(what, seq, time, HoldoutSums.empty())
 
     def merge(self, other: Subperiod) -> Subperiod:
@@ -237,7 +240,9 @@ class LiftPeriod:
         self._look = parse_look_time(terms)
 
     def begin_subperiod(self, what: str, seq: int, time: int) -> None:
-        """Begin a subperiod after a change that leaves the terms as they are; nothing before any decision.
+        """Begin a subperiod after a change that leaves the terms as they are.
+
+        Do nothing before the first decision.
 
         Beyond ``MAX_SUBPERIODS``, the two oldest subperiods are merged.
         """
@@ -278,7 +283,7 @@ class LiftPeriod:
             self.subperiods[index].sums.add(groups[within], rewards[within])
 
     def as_ended(self, time: int) -> LiftPeriod:
-        """Return the period as ended at a time, without metrics that no decision has; shares the sums."""
+        """Return a copy that ended at ``time``, without metrics that no decision has; it shares the sums."""
         period = LiftPeriod()
         vars(period).update({name: getattr(self, name) for name in vars(period)})
         period.end = time
@@ -287,7 +292,10 @@ class LiftPeriod:
         return period
 
     def add_period(self, other: LiftPeriod) -> None:
-        """Add the sums of another period with the same terms, of another shard, to this one."""
+        """Add the sums of a period with the same terms on another shard to this one.
+
+        Subperiods are added by their position.
+        """
         if other.look_sums is not None or self.look_sums is not None:
             self.look_sums = (self.look_sums or self.reward).merge(other.look_sums or other.reward)
         self.reward = self.reward.merge(other.reward)
@@ -330,10 +338,8 @@ class LiftPeriod:
         period.reward = HoldoutSums.from_dict(saved["reward"])
         period.time_bins = TimeBins.from_state(saved["slices"])
         period.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
-        period.decided_counts, period.answered_counts = (
-            np.array(saved["decided"]),
-            np.array(saved["answered"]),
-        )
+        period.decided_counts = np.array(saved["decided"])
+        period.answered_counts = np.array(saved["answered"])
         period.end, period.uniform_scores = saved["end"], Scores(*saved["uniform"])
         period.subperiods = [
             Subperiod(what, seq, time, HoldoutSums.from_dict(sums))
@@ -350,9 +356,10 @@ def add_scores(scores: Scores, other: Scores) -> Scores:
 
 
 def merge_periods(shards: Iterable[Sequence[LiftPeriod]]) -> Iterator[LiftPeriod]:
-    """Yield the periods of all shards, merged with their matches in other shards; the last first.
+    """Merge the periods of all shards; yield the current period first, then past ones from new to old.
 
-    Periods match if they have the same terms and the same position among those, counted from the end.
+    Periods of different shards are added if they have the same terms and are equally far from the end among
+    the periods with these terms.
     """
     periods: dict[tuple[str, int], LiftPeriod] = {}
     for shard_periods in shards:

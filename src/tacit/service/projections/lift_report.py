@@ -58,8 +58,8 @@ MIN_EQUAL = 100
 """Number of decisions from which equal ones are no coincidence."""
 MINUS = "\N{MINUS SIGN}"
 PLANNED_CONFIDENCE = 0.95
-NO_PERIODS = "leave it out: stretches of time and chapters are known of holdouts"
-NO_DATES = "give the number of a chapter: dates are known of holdouts whose units are decisions"
+NO_PERIODS = "leave it out: only a lift over a holdout has periods and dates"
+NO_DATES = "give the number of a period: only holdouts by decision have dates"
 MIN_DATE = 8
 """Least number of digits of a date; fewer digits are the number of a period."""
 CHANGES = {
@@ -131,7 +131,9 @@ def make_lift_report(
 
 
 def compute_metric_lift(placement: Any, name: str) -> Lift:
-    """Return the lift of a metric: policy minus the holdout's control, with 95 % confidence.
+    """Return the lift of a metric, policy minus the holdout's control, with 95 % confidence.
+
+    It covers the periods that are comparable with the current one.
 
     Parameters
     ----------
@@ -150,7 +152,7 @@ def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
     checks.number("shown", query.lift, 0.0, 100.0, open_low=True)
     for field, value, most in (
         ("share", query.share, 0.5),
-        ("rate", query.rate, MAX_OPEN if scale.is_open else scale.amount(1.0)),
+        ("rate", query.rate, MAX_OPEN if scale.is_open else scale.convert(1.0)),
         ("daily", query.daily, MAX_DAILY),
     ):
         if value is not None:
@@ -158,7 +160,10 @@ def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
 
 
 class Stratum(NamedTuple):
-    """A period that counts, the share of its control, and sums that replace the whole period's sums."""
+    """A period that counts in the lift, and the share of its control.
+
+    Its ``sums``, if any, are of a part of the period and replace its own.
+    """
 
     period: LiftPeriod
     share: float
@@ -176,7 +181,7 @@ class _Reporter:
     def __init__(
         self, placement: Any, now: int, confidence: float, control: str | None, query: PlanQuery
     ) -> None:
-        """Read everything that the report needs from the placement; settles its reward sums."""
+        """Read everything that the report needs from the placement, and select the comparable periods."""
         self._query = query
         self._name, self._offer, self._warnings = placement.name, placement.offer, _list_warnings(placement)
         self._sums: LiftSums = placement.lift
@@ -206,13 +211,13 @@ class _Reporter:
         return [
             Stratum(period, share)
             for period in self._selected_periods
-            if (share := self._share(period)) is not None
+            if (share := self._get_control_share(period)) is not None
             and parse_rule(period.terms) == rule
             and parse_metrics(period.terms).get(metric or "") == metric_config
             and (period.reward.counts.any() or period is self._sums)
         ]
 
-    def _share(self, period: LiftPeriod) -> float | None:
+    def _get_control_share(self, period: LiftPeriod) -> float | None:
         """Return the share of a period's control; None if the period has no holdout."""
         holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
         return None if holdout is None else holdout.share
@@ -222,10 +227,11 @@ class _Reporter:
         holdout = self._holdout
         lift = self._lift_by_propensities() if holdout is None else self._compute_lift()
         plan = self._make_plan()
-        wrong = [] if holdout is None else self._mismatches(self._sums)
-        wrong += _find_mismatches(self._sums)
+        mismatches = [] if holdout is None else self._test_shares(self._sums)
+        mismatches += _test_propensities(self._sums)
         best, winner_verdict = self._find_winner()
         since = self._find_begin()
+        sentences = [*self._write_sentences(lift, plan, mismatches), self._late_sentence]
         return wire.LiftReport(
             placement=self._name,
             method="propensities" if holdout is None else "holdout",
@@ -239,11 +245,11 @@ class _Reporter:
             claim=lift.claim,
             ratio=_make_bounds(lift.ratio),
             difference=_make_bounds(lift.difference),
-            verdict=" ".join(filter(None, [*self._write_sentences(lift, plan, wrong), self._late_sentence])),
-            srm=wrong,
+            verdict=" ".join(filter(None, sentences)),
+            srm=mismatches,
             planner=plan,
             winner=best,
-            metrics=[] if holdout is None else self._metrics(),
+            metrics=[] if holdout is None else self._list_metric_lifts(),
             winner_verdict=winner_verdict,
             as_of=as_datetime(self._now).isoformat(),
             pending=self._pending,
@@ -255,9 +261,10 @@ class _Reporter:
         )
 
     def report_periods(self, first: str | None, last: str | None) -> wire.LiftReport:
-        """Return the report of a range of periods, by the numbers (from 1) of the first and the last.
+        """Return the report of the periods ``first`` to ``last``, counted from 1; None for no bound.
 
-        The reporter keeps this selection. A range before the current period has the lift of the reward alone.
+        The reporter keeps this selection. If the range ends before the current period, the report has the
+        lift of the reward alone.
 
         Raises
         ------
@@ -269,7 +276,7 @@ class _Reporter:
             number = int(text) if text and text.isdigit() else 0
             if text and not 0 < number <= len(self._periods):
                 allowed = f"1 to {len(self._periods)}"
-                raise InvalidValue(field, text, f"give the numbers of chapters: {allowed}")
+                raise InvalidValue(field, text, f"give the numbers of periods: {allowed}")
             ends.append(number or default)
         if self._holdout is None:
             raise InvalidValue("from" if first else "to", first or last, NO_PERIODS)
@@ -278,10 +285,12 @@ class _Reporter:
         if ends[1] == len(self._periods):
             return self.report()
         end = self._periods[ends[1] - 1].end
-        return self._report_part("chapters {} to {}".format(*ends), self._find_begin(), end)
+        return self._report_part("periods {} to {}".format(*ends), self._find_begin(), end)
 
     def report_range(self, begin: str | None, end: str | None) -> wire.LiftReport:
-        """Return the report of a time range, in ISO 8601: the lift of the reward alone, over the holdout.
+        """Return the report of the decisions in a time range, in ISO 8601: the lift of the reward alone.
+
+        The reporter keeps this selection. None stands for no bound.
 
         Raises
         ------
@@ -308,7 +317,7 @@ class _Reporter:
         Parameters
         ----------
         part : str
-            Name of the part in the verdict, such as ``chapters 1 to 2``.
+            Name of the part in the verdict, such as ``periods 1 to 2``.
         begin, end : int
             Microseconds since 1970; 0 for none.
         """
@@ -338,17 +347,17 @@ class _Reporter:
         return _convert_unit(lift, self._scale)
 
     def _lift_by_propensities(self) -> Lift:
-        """Return the lift over a control by propensities; claim "early" if the log does not support it."""
-        lift = (
-            _score_control(self._sums, self._control, self._offer).lift(self._confidence)
-            if self._is_covered
-            else Lift("early")
-        )
+        """Return the lift over a control, estimated by propensities without a holdout.
+
+        The claim is "early" if the log does not support an estimate.
+        """
+        scores = _score_control(self._sums, self._control, self._offer)
+        lift = scores.lift(self._confidence) if self._is_covered else Lift("early")
         return _convert_unit(lift, self._scale)
 
     @property
     def _is_covered(self) -> bool:
-        """True if the log supports an estimate for the control."""
+        """True if the log supports an estimate of the control's rewards by propensities."""
         return (
             self._control != "uniform"
             or self._current_holdout is not None
@@ -366,17 +375,17 @@ class _Reporter:
         return next(period.time for period in self._periods if parse_rule(period.terms) == rule)
 
     def _count_groups(self) -> dict[str, wire.Group]:
-        """Return number of decisions and rewards by group; without a holdout the policy alone."""
+        """Return number of decisions and rewards of control and policy; without a holdout of the policy."""
         if self._holdout is None:
             n, rewards = _score_control(self._sums, self._control, self._offer)[:2]
-            return {"policy": wire.Group(int(n), self._scale.amount(rewards, n))}
+            return {"policy": wire.Group(int(n), self._scale.convert(rewards, n))}
         empty = HoldoutSums.empty()
         return _sum_groups([stratum.reward for stratum in self._strata] or [empty], self._scale)
 
     # Periods ---------------------------------------------------------------------------------
 
     def _list_periods(self) -> list[wire.ChapterLift]:
-        """Return the lift of each period with a holdout, in order."""
+        """Return the lift of each period with a holdout, in order of time, comparable or not."""
         counted_periods = {
             id(part.period)
             for part in self._strata
@@ -386,7 +395,7 @@ class _Reporter:
         return [
             self._describe_period(i, period, after, id(period) in counted_periods)
             for i, (period, after) in enumerate(zip(self._periods, ends[-len(self._periods) :], strict=True))
-            if self._share(period) is not None
+            if self._get_control_share(period) is not None
         ]
 
     def _describe_period(
@@ -430,24 +439,26 @@ class _Reporter:
             ratio=_make_bounds(lift.ratio),
             difference=_make_bounds(lift.difference),
             counted=counted,
-            alarm=any(wrong.alarm for wrong in self._mismatches(period)),
+            alarm=any(wrong.alarm for wrong in self._test_shares(period)),
             parts=[] if self._scale.low else parts,
         )
 
     def _describe_change(self) -> str:
-        """Describe the last change and the lift before and since; "" if either lift is unknown."""
-        before: list[HoldoutSums] = []
-        pieces = [
+        """Describe the last change, its day, and the ratio of rewards before and since.
+
+        Return "" if either side has too few decisions, or amounts do not begin at 0.
+        """
+        subperiods = [
             (stratum, i, subperiod)
             for stratum in self._strata
             for i, subperiod in enumerate(stratum.period.subperiods)
             if subperiod.sums.counts.all()
         ]
-        if len(pieces) < 2 or self._scale.low:
+        if len(subperiods) < 2 or self._scale.low:
             return ""
-        stratum, index, last = pieces[-1]
-        before = [subperiod.sums for _, _, subperiod in pieces[:-1]]
-        shares, largest = [stratum.share for stratum, _, _ in pieces[:-1]], self._scale.largest
+        stratum, index, last = subperiods[-1]
+        before = [subperiod.sums for _, _, subperiod in subperiods[:-1]]
+        shares, largest = [stratum.share for stratum, _, _ in subperiods[:-1]], self._scale.largest
         if not any(map(has_enough_data, before, shares, repeat(largest))) or not has_enough_data(
             last.sums, stratum.share, largest
         ):
@@ -456,7 +467,7 @@ class _Reporter:
             what = CHANGES.get(last.change, f"the {last.change.replace(' ', ' became ')}")
             time = last.time
         else:
-            what, time = describe_change(pieces[-2][0].period.terms, stratum.period.terms), last.time
+            what, time = describe_change(subperiods[-2][0].period.terms, stratum.period.terms), last.time
         percentages = [_format_percent(_compute_ratio(sums)) for sums in (before, [last.sums])]
         day = phrases.day(as_datetime(time), as_datetime(self._now))
         return f"{what} on {day} (before: {percentages[0]}, since: {percentages[1]})"
@@ -482,20 +493,24 @@ class _Reporter:
 
     # Verdict, planner, winner and metrics ----------------------------------------------------
 
-    def _write_sentences(self, lift: Lift, plan: wire.Plan | None, wrong: list[wire.Mismatch]) -> list[str]:
-        """Return the verdict's sentences: first warnings and mismatches, then lift, plan and last change."""
+    def _write_sentences(self, lift: Lift, plan: wire.Plan | None, tests: list[wire.Mismatch]) -> list[str]:
+        """Return the verdict's sentences: warnings and mismatches, then lift, plan and last change.
+
+        ``tests`` are the current period's tests of shares and propensities; of earlier periods they are
+        added.
+        """
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
         earlier = [
             mismatch
             for period in periods
             if period is not self._sums
-            for mismatch in self._mismatches(period)
+            for mismatch in self._test_shares(period)
         ]
         sentences = [
             *self._warnings,
             *(
                 _describe_mismatch(mismatch, self._holdout)
-                for mismatch in [*wrong, *earlier]
+                for mismatch in [*tests, *earlier]
                 if mismatch.alarm
             ),
         ]
@@ -537,12 +552,13 @@ class _Reporter:
         closes = None if self._closes is None else as_datetime(self._closes)
         return phrases.count_sentence(as_datetime(self._now), n, self._pending, closes)
 
-    def _mismatches(self, period: LiftPeriod) -> list[wire.Mismatch]:
-        """Compare a period's observed shares of the control with the configured one; [] without a holdout.
+    def _test_shares(self, period: LiftPeriod) -> list[wire.Mismatch]:
+        """Test whether the control's observed shares in a period agree with the configured share.
 
-        Compared are decisions, activations and, if most decisions have it, feedback.
+        Return a result for decisions, for activations and, if most decisions have it, for feedback; []
+        without a holdout.
         """
-        share, sums = self._share(period), period.reward
+        share, sums = self._get_control_share(period), period.reward
         if share is None:
             return []
         counts = independent_counts(sums)
@@ -559,9 +575,9 @@ class _Reporter:
         return mismatches
 
     def _make_plan(self) -> wire.Plan | None:
-        """Return the decisions and days until a lift is detected, with the current or a default holdout.
+        """Return how many decisions and days a holdout needs to detect a lift.
 
-        None if the mean reward is 0 or 1, or the lift impossible.
+        None if the mean reward is 0 or the largest, the lift is impossible, or too little is known.
         """
         query, holdout = self._query, self._current_holdout
         if self._scale.low or (self._has_client_decisions and holdout is None and query == PlanQuery()):
@@ -586,15 +602,15 @@ class _Reporter:
         days = None if daily is None else max(decision_count - past_count, 0.0) / daily
         total_days = None if daily is None else decision_count / daily
         verdict = phrases.plan_sentence(decision_count, total_days, query.lift, share)
-        return wire.Plan(query.lift, decision_count, days, share, self._scale.amount(rate), daily, verdict)
+        return wire.Plan(query.lift, decision_count, days, share, self._scale.convert(rate), daily, verdict)
 
     def _observe_rewards(self) -> tuple[float, float, float | None]:
         """Return the planner's data: number of decisions, sum of rewards, and dispersion of rewards.
 
         With a holdout, decisions and rewards come from both groups over all comparable periods, and the
-        dispersion is that of the last period. Without one they come from the comparison with uniformly
-        drawn arms. The dispersion is the variance of rewards relative to clicks; if it is unknown, 1, or None
-        without a largest reward.
+        dispersion from the last period. Without one they come from the comparison with uniformly drawn arms.
+        The dispersion is the variance of rewards relative to that of clicks with the same mean; unknown, it
+        is 1, or None if rewards have no largest value.
         """
         unknown, largest = (None if self._scale.is_open else 1.0), self._scale.largest
         if self._current_holdout is not None:
@@ -610,9 +626,9 @@ class _Reporter:
         return n, rewards, unknown
 
     def _find_winner(self) -> tuple[wire.BestArm | None, str]:
-        """Return the best arm and a sentence about it; None for the arm if there is no comparison.
+        """Return the best arm, or None if there is no comparison, and a sentence about it.
 
-        For duels the sentence is their verdict.
+        For lists and duels the arm is None; for duels the sentence is their verdict.
         """
         scores = self._sums.scores
         if len(self._offer.arm_indices) < 2 or not self._shows_one:
@@ -660,8 +676,11 @@ class _Reporter:
             comparisons=comparisons,
         )
 
-    def _metrics(self) -> list[wire.MetricLift]:
-        """Return the lift of each configured metric, with its safety status and verdict."""
+    def _list_metric_lifts(self) -> list[wire.MetricLift]:
+        """Return for each configured metric its lift over the holdout, safety status and verdict.
+
+        Confidence holds for all metrics together.
+        """
         lifts = []
         for name, config in self._config.metrics.items():
             lift = self.estimate_metric(name, len(self._config.metrics))
@@ -683,7 +702,10 @@ class _Reporter:
 
 
 def _convert_unit(lift: Lift, scale: RewardScale) -> Lift:
-    """Convert the difference of a lift to the unit of rewards; no ratio if amounts do not begin at 0."""
+    """Return a lift with its difference in the unit of rewards.
+
+    The ratio is None if amounts do not begin at 0.
+    """
     if lift.difference is None:
         return lift
     difference = Interval(*(scale.span * end for end in lift.difference))
@@ -700,13 +722,16 @@ def _score_uniform(sums: LiftSums) -> Scores:
 
 
 def _is_uniform(sums: LiftSums, policy: Policy) -> bool:
-    """True if arms are shown uniformly, over enough decisions or by the policy's definition."""
+    """True if all arms are shown equally often, over at least 100 decisions or by the policy's definition."""
     scores = _score_uniform(sums)
     return scores.is_even and (scores.n >= MIN_EQUAL or compute_floor(policy) == 1.0)
 
 
 def _list_warnings(placement: Any) -> list[str]:
-    """Return warnings: no examination was ever reported, or all decisions are of one user or session."""
+    """Return warnings: no examination was ever reported, or all decisions are of one user or session.
+
+    Neither is given below 100 decisions.
+    """
     sums, holdout = placement.lift, placement.holdout
     n, rewards = _score_uniform(sums)[:2]
     if holdout is not None:
@@ -724,7 +749,7 @@ def _list_warnings(placement: Any) -> list[str]:
 
 
 def _explain_open(placement: Any, now: int) -> str:
-    """Return a sentence if no decision counts yet because windows are open; empty otherwise."""
+    """Return a sentence if no decision counts yet because windows are open; "" otherwise."""
     time, closes, config = placement.lift.time, placement.last_deadline, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
@@ -776,13 +801,16 @@ def _sum_groups(sums: Sequence[HoldoutSums], scale: RewardScale) -> dict[str, wi
     counts = np.sum([part.counts for part in sums], axis=0)
     totals = np.sum([part.totals for part in sums], axis=0)
     return {
-        name: wire.Group(int(n), scale.amount(total, n))
+        name: wire.Group(int(n), scale.convert(total, n))
         for name, n, total in zip(("control", "policy"), counts, totals, strict=True)
     }
 
 
-def _find_mismatches(sums: LiftSums) -> list[wire.Mismatch]:
-    """Test shown arms against their propensities; return one mismatch, or [] without propensities."""
+def _test_propensities(sums: LiftSums) -> list[wire.Mismatch]:
+    """Test whether arms were shown as often as their propensities say; return one result or [].
+
+    The list is empty if no propensities are known.
+    """
     frequencies = sums.frequencies
     if not frequencies.offered.any():
         return []
@@ -798,7 +826,7 @@ def _describe_mismatch(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -
 
 
 def _compute_ratio(sums: Sequence[HoldoutSums]) -> float | None:
-    """Return the policy's mean reward relative to the control's, over periods; None if undefined.
+    """Return the policy's mean reward divided by the control's, over periods; None if undefined.
 
     Each period counts by its number of decisions.
     """

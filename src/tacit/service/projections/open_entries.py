@@ -2,7 +2,7 @@
 
 # 1. ``OpenRows``: rows by sequence number, in the blocks in which they came, so that nothing is copied.
 # 2. ``OpenEntries``: ids, windows and feedback by entry, in columns for compiled loops.
-# What a policy learns a decision with is in its own columns by the same entries (``OpenDecisions``).
+# The data with which a policy learns a decision are in ``OpenDecisions``, by the same entries.
 # An entry is free again when its decision is closed and its default can no longer be corrected; a block is
 # dropped with the last of its decisions. So memory follows the open decisions, not all decisions ever made.
 
@@ -42,7 +42,7 @@ class OpenRows:
     >>> rows = OpenRows()
     >>> block = Block.from_rows(DecisionRow, [DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)])
     >>> number, place = rows.append_small(block, np.array([40]))
-    >>> rows.find_entry(7), rows.find_entry(8), rows.block(number)[place].id
+    >>> rows.find_entry(7), rows.find_entry(8), rows.get_block(number)[place].id
     (40, None, 'a')
     >>> rows.release(np.array([number]))
     >>> rows.find_entry(7) is None
@@ -56,13 +56,13 @@ class OpenRows:
         self._open_counts: dict[int, int] = {}
         # Numbers and first sequence numbers of the blocks that came in the order of the log.
         self._numbers: list[int] = []
-        self._firsts: list[int] = []
+        self._first_seqs: list[int] = []
         self._out_of_order_entries: dict[int, int] = {}
-        self._last = 0
+        self._last_number = 0
         # Number of the block to which small ones are joined (0 for none), its row count, and the functions
         # that extend its columns.
         self._growing_number = self._growing_size = 0
-        self._extend: list[Callable[[Iterable[Any]], None]] = []
+        self._extend_functions: list[Callable[[Iterable[Any]], None]] = []
 
     def add_block(
         self, block: Block[DecisionRow], entries: Ints, *, in_order: bool = True
@@ -83,21 +83,21 @@ class OpenRows:
         if in_order:
             self._growing_number = 0
             self._numbers.append(number)
-            self._firsts.append(seqs[0])
+            self._first_seqs.append(seqs[0])
         else:
             self._out_of_order_entries.update(zip(seqs, entries.tolist(), strict=True))
         return number, 0
 
     def _begin_block(self, block: Block[DecisionRow], entries: Sequence[int] | Ints) -> int:
         """Store a block and its entries under the next number; return the number."""
-        self._last += 1
-        self._blocks[self._last], self._entries[self._last] = block, entries
-        return self._last
+        self._last_number += 1
+        self._blocks[self._last_number], self._entries[self._last_number] = block, entries
+        return self._last_number
 
     def append_small(self, block: Block[DecisionRow], entries: Ints) -> tuple[int, int]:
-        """Append a small block, the latest in the log, to the block that grows, or to a new one.
+        """Append a small block, the latest in the log, to the growing block, or begin a new one.
 
-        Returns the number of the larger block, and the index of the first appended row in it.
+        Returns the number of the growing block, and the index of the first appended row in it.
         """
         number, count = self._growing_number, len(block)
         # With one decision a request, each block would be a dozen lists of length one.
@@ -106,18 +106,18 @@ class OpenRows:
             number = self._growing_number = self._begin_block(Block(DecisionRow, columns), array("q"))
             self._growing_size = self._open_counts[number] = 0
             self._numbers.append(number)
-            self._firsts.append(block.column("seq")[0])
-            self._extend = [column.extend for column in columns]
+            self._first_seqs.append(block.column("seq")[0])
+            self._extend_functions = [column.extend for column in columns]
         row_index = self._growing_size
         # ``any`` runs the calls in C: each returns None.
-        any(map(call, self._extend, block.columns))
+        any(map(call, self._extend_functions, block.columns))
         self._entries[number].extend(entries.tolist())  # type: ignore[union-attr]
         self._open_counts[number] += count
         self._growing_size += count
         return number, row_index
 
     def release(self, numbers: Ints) -> None:
-        """Subtract one open decision for each given block number; drop blocks that have none left."""
+        """Count one decision less as open for each number of a block; drop blocks without open decisions."""
         block_numbers = numbers.tolist()
         # Most often all numbers are the same.
         for number in set(block_numbers):
@@ -133,7 +133,7 @@ class OpenRows:
         del self._entries[number], self._open_counts[number]
         index = bisect_left(self._numbers, number)
         if index < len(self._numbers) and self._numbers[index] == number:
-            del self._numbers[index], self._firsts[index]
+            del self._numbers[index], self._first_seqs[index]
         else:
             for seq in block.column("seq"):
                 del self._out_of_order_entries[seq]
@@ -142,23 +142,23 @@ class OpenRows:
         """Return a copy of the current blocks by number."""
         return dict(self._blocks)
 
-    def block(self, number: int) -> Block[DecisionRow]:
+    def get_block(self, number: int) -> Block[DecisionRow]:
         """Return a block by its number."""
         return self._blocks[number]
 
     def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
-        """Replace a field of every row by the result of a function; later rows go to new blocks."""
+        """Replace a field of every row by ``function`` of its value; later rows go to new blocks."""
         self._growing_number = 0
         for number, block in self._blocks.items():
             self._blocks[number] = block.with_column(field, list(map(function, block.column(field))))
 
     def find_entry(self, seq: int) -> int | None:
-        """Return the entry of a decision by its sequence number; None if no stored block has it."""
+        """Return the entry of a decision by its sequence number; None if no block has the decision."""
         entry = self._out_of_order_entries.get(seq)
         if entry is not None:
             return entry
         # Blocks are in the order of the log, so two binary searches find a decision without an index.
-        index = bisect_right(self._firsts, seq) - 1
+        index = bisect_right(self._first_seqs, seq) - 1
         if index < 0:
             return None
         number = self._numbers[index]
@@ -215,7 +215,7 @@ class OpenEntries:
 
     @property
     def bytes(self) -> int:
-        """Approximate size in bytes, without the blocks' columns and the learner's data."""
+        """Approximate size of the entries in bytes, without the blocks' columns and the learner's data."""
         columns = sum(column.nbytes for column in (*self.windows, self._free))
         return columns + ROW_BYTES * len(self._by_id)
 
@@ -230,25 +230,28 @@ class OpenEntries:
         is_learnable = self.windows.open | self.windows.defaulted
         return int(self.windows.seq[is_learnable].min()) if is_learnable.any() else None
 
-    def row(self, entry: int) -> DecisionRow:
+    def get_row(self, entry: int) -> DecisionRow:
         """Return the row of a decision by its entry."""
-        block = self._rows.block(int(self.windows.block[entry]))
+        block = self._rows.get_block(int(self.windows.block[entry]))
         return block[int(self.windows.place[entry])]
 
     def find_row(self, seq: int) -> DecisionRow:
         """Return the row of an open decision by its sequence number; the decision must be open."""
-        return self.row(self.find_entry(seq))
+        return self.get_row(self.find_entry(seq))
 
     def find_entry(self, seq: int) -> int:
-        """Return the entry of a decision by its sequence number; −1 if it is closed for good."""
+        """Return the entry of a decision by its sequence number.
+
+        −1 if it is closed and cannot be corrected.
+        """
         entry, windows = self._rows.find_entry(seq), self.windows
         if entry is None or windows.seq[entry] != seq:
             return -1
         return entry if windows.open[entry] or windows.defaulted[entry] else -1
 
-    def rows(self, entries: Ints) -> list[DecisionRow]:
+    def get_rows(self, entries: Ints) -> list[DecisionRow]:
         """Return the rows of decisions by their entries."""
-        blocks = map(self._rows.block, self.windows.block[entries].tolist())
+        blocks = map(self._rows.get_block, self.windows.block[entries].tolist())
         row_indices = self.windows.place[entries].tolist()
         return [block[row_index] for block, row_index in zip(blocks, row_indices, strict=True)]
 
@@ -256,15 +259,15 @@ class OpenEntries:
         """Replace a field of every open decision's row by the result of a function."""
         self._rows.apply_to_field(field, function)
 
-    def values(self, entries: Ints, field: str) -> list[Any]:
-        """Return one field of the rows of decisions, in the order of their entries."""
-        return self.columns(entries, field)[0]
+    def get_column(self, entries: Ints, field: str) -> list[Any]:
+        """Return a field of the rows of decisions, one value for each entry."""
+        return self.get_columns(entries, field)[0]
 
-    def columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
-        """Return several fields of the rows of decisions, one list per field."""
+    def get_columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
+        """Return a list of values for each field, with one value for each entry's row."""
         numbers = self.windows.block[entries].tolist()
         row_indices = self.windows.place[entries].tolist()
-        blocks = {number: self._rows.block(number) for number in set(numbers)}
+        blocks = {number: self._rows.get_block(number) for number in set(numbers)}
         lists = []
         for field in fields:
             columns = {number: block.column(field) for number, block in blocks.items()}
@@ -272,17 +275,17 @@ class OpenEntries:
             lists.append([columns[number][row_index] for number, row_index in pairs])
         return lists
 
-    def seqs(self, entries: Ints) -> list[int]:
+    def get_seqs(self, entries: Ints) -> list[int]:
         """Return the sequence numbers of decisions (their rows in the log)."""
         numbers: list[int] = self.windows.seq[entries].tolist()
         return numbers
 
-    def deadline(self, entry: int) -> int:
+    def get_deadline(self, entry: int) -> int:
         """Return the time at which a decision's window closes, in microseconds since 1970."""
         return int(self.windows.deadline[entry])
 
     def is_clicked(self, entries: Ints) -> list[bool]:
-        """True for each decision with a click, or with a reward so far other than that of the amount 0."""
+        """True for each decision that has a click, or so far a reward other than that of the amount 0."""
         rewards, clicks = np.nan_to_num(self.windows.reward[entries], nan=self.zero), self.clicks
         flags: list[bool] = (rewards != self.zero).tolist()
         if not clicks:
@@ -294,7 +297,7 @@ class OpenEntries:
         """Return the number of feedback rows for a decision."""
         return int(self.windows.answers[entry])
 
-    def reward(self, entry: int) -> float:
+    def get_reward(self, entry: int) -> float:
         """Return the reward of a decision so far; NaN without feedback."""
         return float(self.windows.reward[entry])
 
@@ -303,7 +306,7 @@ class OpenEntries:
         times: list[int] = self.windows.answers[entries].tolist()
         return max(times) < most
 
-    def contents(self, entry: int) -> dict[str, Content]:
+    def get_named_feedback(self, entry: int) -> dict[str, Content]:
         """Return the contents of a decision's feedback that came with an id: {feedback id: content}."""
         return self._ids.get(entry, {})
 
@@ -312,7 +315,7 @@ class OpenEntries:
         self._ids.setdefault(entry, {})[id] = content
 
     def set_feedback(self, entry: int, feedback: Any) -> None:
-        """Set the feedback of a decision so far: a list of clicked positions, or a reward."""
+        """Replace the feedback of a decision so far by a list of clicked positions or by a reward."""
         if isinstance(feedback, list):
             # Any number marks the decision as answered.
             self.clicks[entry], feedback = feedback, 0.0
@@ -323,9 +326,10 @@ class OpenEntries:
     # Entries are assigned and freed ----------------------------------------------------------
 
     def add(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
-        """Assign entries to decisions, with windows that are open until a deadline; return the entries.
+        """Assign entries to new decisions, with windows that are open until ``deadline``; return the entries.
 
-        Entries of closed decisions are freed before. ``in_order`` is False for decisions of a snapshot.
+        First, the entries of closed decisions become free. ``in_order`` is False for decisions of a snapshot,
+        which may precede others in the log.
         """
         if self._closed_entries:
             self._release()
@@ -356,7 +360,7 @@ class OpenEntries:
         self._free, self._free_count = free, self._free_count + new - old
 
     def _release(self) -> None:
-        """Free the entries of closed decisions, and release their rows."""
+        """Make the entries of closed decisions free, and drop their rows and clicks."""
         for entries in self._closed_entries:
             self._free[self._free_count : self._free_count + len(entries)] = entries
             self._free_count += len(entries)
@@ -368,21 +372,22 @@ class OpenEntries:
     def forget_ids(self, entries: Ints) -> None:
         """Drop the ids of closed decisions and of their feedback; rows, windows and clicks stay."""
         # Ids are unique in a placement.
-        for id in self.values(entries, "id"):
+        for id in self.get_column(entries, "id"):
             del self._by_id[id]
         for entry in entries.tolist() if self._ids else ():
             self._ids.pop(entry, None)
 
-    def free(self, entries: Ints) -> None:
-        """Let the entries of closed decisions be reused by the next decisions."""
+    def mark_free(self, entries: Ints) -> None:
+        """Mark the entries of closed decisions, which become free when the next decisions are added."""
         self._closed_entries.append(entries)
 
     # Snapshots -------------------------------------------------------------------------------
 
     def export(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Yield row, window and additional columns of open decisions as tuples for JSON.
+        """Return an iterator over open decisions as tuples for JSON: row, window, feedback and additional
+        columns.
 
-        Columns are copied at the call, so later changes do not affect the iterator.
+        Columns are copied at the call, so that later changes do not affect the iterator.
         """
         windows, blocks = self.windows, self._rows.copy_blocks()
         contents: Iterable[Any] = repeat(None)
@@ -407,7 +412,7 @@ class OpenEntries:
         )
 
     def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
-        """Return clicks or reward of each decision so far; NaN or None without any."""
+        """Return the clicks or the reward of each decision so far; NaN, or None in a list, without any."""
         rewards: Floats = self.windows.reward[entries]
         if not self.clicks:
             return rewards
@@ -437,7 +442,7 @@ class OpenEntries:
 
 
 def _iterate_rows(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of columns as tuples of Python values, converted a piece at a time."""
+    """Yield the rows of columns as tuples of Python values; columns are converted piece by piece."""
     for first in range(0, count, ROWS_PER_PIECE):
         piece = [_as_python(column[first : first + ROWS_PER_PIECE]) for column in columns]
         yield from zip(*piece, strict=True)

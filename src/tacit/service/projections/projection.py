@@ -41,13 +41,13 @@ class Projections:
     """
 
     def __init__(self, aspects: Sequence[Aspect]) -> None:
-        """Note which projections fold which event, so that the others cost nothing."""
+        """List for each event the projections that fold it, so that the others cost nothing."""
         self.decided, self.answered, self.closed, self.changed = (
-            [getattr(aspect, event) for aspect in aspects if _folds(aspect, event)]
+            [getattr(aspect, event) for aspect in aspects if _overrides(aspect, event)]
             for event in ("add_decisions", "add_feedback", "add_closed", "add_change")
         )
 
 
-def _folds(aspect: Aspect, event: str) -> bool:
+def _overrides(aspect: Aspect, event: str) -> bool:
     """True if a projection folds an event, which means that it overrides the method of this name."""
     return isinstance(aspect, Projection) and (getattr(type(aspect), event) is not getattr(Projection, event))

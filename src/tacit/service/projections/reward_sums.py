@@ -83,7 +83,7 @@ class ClosedDecisions(NamedTuple):
             return parts[0]
         columns: list[Any]
         *columns, metrics = zip(*parts, strict=True)
-        amounts = {name: np.concatenate([amounts_of[name] for amounts_of in metrics]) for name in metrics[0]}
+        amounts = {name: np.concatenate([part[name] for part in metrics]) for name in metrics[0]}
         return cls._make([*map(_concatenate, columns), amounts])
 
 
@@ -127,24 +127,24 @@ class LiftSums(lift_periods.LiftPeriod):
 
     def __init__(self, arms: int, metrics: Mapping[str, MetricConfig]) -> None:
         """Begin with empty sums and an empty period without a holdout."""
-        self.reach(arms, arms)
+        self.set_arm_counts(arms, arms)
         self._configs = self._initial_metrics = metrics
         self.has_metrics = bool(metrics)
         self.past_periods: list[lift_periods.LiftPeriod] = []
         # Metric amounts of open decisions by row number.
         self._amounts: dict[int, dict[str, float]] = {}
         # Decisions that are not in the sums yet.
-        self._shown: list[tuple[Ints, Floats, Sequence[Ints]]] = []
-        self._closed: list[ClosedDecisions] = []
-        self._waiting = 0
+        self._queued_shown: list[tuple[Ints, Floats, Sequence[Ints]]] = []
+        self._queued_decisions: list[ClosedDecisions] = []
+        self._queued_count = 0
         self.excluded_shards = 0
         self.has_old_sums = False
-        self._open(lift_periods.LiftPeriod())
+        self._set_current(lift_periods.LiftPeriod())
 
-    def _open(self, period: lift_periods.LiftPeriod) -> None:
-        """Take over the fields of a period as the current one; comparisons of arms begin with empty sums.
+    def _set_current(self, period: lift_periods.LiftPeriod) -> None:
+        """Make a period the current one, with all its fields; comparisons of arms begin with empty sums.
 
-        The metrics are those of the period's terms, or the configured ones without a holdout.
+        The metrics are those of the period's terms, or the configured ones if the terms name none.
         """
         vars(self).update(vars(period))
         # A period keeps its metrics when the configuration changes.
@@ -152,44 +152,46 @@ class LiftSums(lift_periods.LiftPeriod):
         self._configs = self._initial_metrics if logged is None else logged
         metrics, none = self.metrics, HoldoutSums.empty
         self.metrics = {name: metrics.get(name) or none(clustered=self.clustered) for name in self._configs}
-        self._score(self.seq)
+        self._reset_scores(self.seq)
 
-    def _score(self, seq: int) -> None:
-        """Reset the comparison of arms: later decisions count from row ``seq`` on."""
+    def _reset_scores(self, seq: int) -> None:
+        """Clear the comparison of arms; decisions count from row ``seq`` of the log on."""
         self.first_scored_seq = seq
         self.scores, self.partial = ScoreSums.empty(self._arms), 0
         self.frequencies = FrequencySums.empty(self._arms)
 
-    def reach(self, arms: int, offered: int) -> None:
-        """Set the numbers of arms with an index and of arms on offer."""
+    def set_arm_counts(self, arms: int, offered: int) -> None:
+        """Set the number of arms that have an index, and of arms on offer."""
         self._arms, self._offered = arms, offered
 
     def change_arms(self, arms: int, offered: int, seq: int, time: int, *, control: bool) -> None:
-        """Change the numbers of arms from row ``seq`` on: settles the sums and compares arms from zero.
+        """Begin to compare a new number of arms, with empty sums, from row ``seq`` of the log on.
 
-        If the control's action changes (``control``), the period ends; otherwise a subperiod begins.
+        Queued decisions are added before. If the control's action changes (``control``), the period ends;
+        otherwise a subperiod begins.
         """
         self.settle()
         self.uniform_scores = self.total_uniform_scores
-        self.reach(arms, offered)
-        self._score(seq)
+        self.set_arm_counts(arms, offered)
+        self._reset_scores(seq)
         if control:
             self.begin(None, seq, time)
         else:
             self.begin_subperiod(log_rows.ARMS, seq, time)
 
     def begin(self, terms: str | None, seq: int, time: int, *, clustered: bool | None = None) -> None:
-        """End the current period and begin a new one at row ``seq``; None leaves the terms as they are.
+        """End the current period and begin a new one at row ``seq``.
 
-        The ended period is added to ``past_periods`` if it has a decision.
+        The ended period is added to ``past_periods`` if it has a decision. ``terms`` and ``clustered`` stay
+        as they are if None.
         """
         self.settle()
         self.uniform_scores = self.total_uniform_scores
         if self.time:
             self.past_periods.append(self.as_ended(time))
-        of_terms = self.terms if terms is None else terms
-        stays = self.clustered if clustered is None else clustered
-        self._open(lift_periods.LiftPeriod(of_terms, seq, time, clustered=stays))
+        new_terms = self.terms if terms is None else terms
+        new_clustered = self.clustered if clustered is None else clustered
+        self._set_current(lift_periods.LiftPeriod(new_terms, seq, time, clustered=new_clustered))
 
     @property
     def total_uniform_scores(self) -> Scores:
@@ -197,7 +199,7 @@ class LiftSums(lift_periods.LiftPeriod):
         return lift_periods.add_scores(self.uniform_scores, self.scores.compare_with_uniform())
 
     def count_decisions(self, control: Sequence[int | None], time: int) -> None:
-        """Count new decisions of each group; note the time of the period's first decision.
+        """Count new decisions of control and policy, and set the time of the period's first decision.
 
         Parameters
         ----------
@@ -235,48 +237,48 @@ class LiftSums(lift_periods.LiftPeriod):
                     amounts[name] = amounts.get(name, 0.0) + amount
 
     def pop_amounts(self, seqs: Sequence[int]) -> dict[str, Floats]:
-        """Remove and return the amounts of decisions (rows) whose windows close, by metric.
+        """Remove the metric amounts of decisions that close, by row of the log; return them by metric.
 
-        Amounts are those above the metric's least one, clipped to its range; empty without metrics.
+        Each amount is the difference to the metric's least one, clipped to its range; {} without metrics.
         """
         if not self._configs:
             return {}
         amounts_by_row = [self._amounts.pop(seq, {}) for seq in seqs]
         return {
             name: np.minimum(
-                [config.above_low(amounts.get(name, 0.0)) for amounts in amounts_by_row], MAX_AMOUNT
+                [config.subtract_low(amounts.get(name, 0.0)) for amounts in amounts_by_row], MAX_AMOUNT
             )
             for name, config in self._configs.items()
         }
 
     def count_shown(self, indices: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
         """Queue shown arms for the frequencies, whatever their rewards; :meth:`settle` adds them."""
-        self._shown.append((indices, propensities, offers))
+        self._queued_shown.append((indices, propensities, offers))
         self._add_pending(len(indices))
 
     def add(self, closed: ClosedDecisions) -> None:
         """Queue closed decisions for the sums; :meth:`settle` adds them."""
-        self._closed.append(closed)
+        self._queued_decisions.append(closed)
         self._add_pending(len(closed.rewards))
 
     def _add_pending(self, decisions: int) -> None:
-        """Count queued decisions, and settle once there are ``BLOCK_SIZE``."""
-        self._waiting += decisions
-        if self._waiting >= BLOCK_SIZE:
+        """Count ``decisions`` queued ones; once there are ``BLOCK_SIZE``, move them into the sums."""
+        self._queued_count += decisions
+        if self._queued_count >= BLOCK_SIZE:
             self.settle()
 
     def settle(self) -> None:
-        """Move the queued decisions into the sums; readers of the sums call this first."""
-        if self._shown:
-            indices, propensities, offers = zip(*self._shown, strict=True)
+        """Move the queued decisions into the sums; call it before the sums are read."""
+        if self._queued_shown:
+            indices, propensities, offers = zip(*self._queued_shown, strict=True)
             offer_lists = list(chain.from_iterable(offers))
             self._add_shown(np.concatenate(indices), np.concatenate(propensities), offer_lists)
-        if self._closed:
-            self._add(ClosedDecisions.concatenate(self._closed))
-        self._shown, self._closed, self._waiting = [], [], 0
+        if self._queued_decisions:
+            self._add(ClosedDecisions.concatenate(self._queued_decisions))
+        self._queued_shown, self._queued_decisions, self._queued_count = [], [], 0
 
     def _add_shown(self, indices: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
-        """Add shown arms to the frequencies, without those whose propensity is unknown, 0 or 1."""
+        """Add shown arms to the frequencies, except arms whose propensity is unknown, 0 or 1."""
         # Certain actions carry no information; arms that come with a request have no index.
         uncertain = np.flatnonzero((propensities > 0) & (propensities < SURE))
         if self._arms > 1 and len(uncertain):
@@ -284,7 +286,7 @@ class LiftSums(lift_periods.LiftPeriod):
             self.frequencies.add(indices[uncertain], propensities[uncertain], offered)
 
     def _add(self, closed: ClosedDecisions) -> None:
-        """Add closed decisions to the scores, and those with a group to the holdout's sums and metrics."""
+        """Add closed decisions to the comparison of arms; with a group also to its sums and metrics."""
         self._add_scores(closed)
         if closed.in_control is None:
             return
@@ -304,20 +306,20 @@ class LiftSums(lift_periods.LiftPeriod):
         np.add.at(self.answered_counts, groups[closed.answered[assigned]], 1.0)
 
     def _add_scores(self, closed: ClosedDecisions) -> None:
-        """Add closed decisions with a propensity to the comparison of arms.
+        """Add closed decisions with a propensity to the comparison of the current arms.
 
-        Decisions from before the last change of arms go to ``uniform_scores`` only.
+        Decisions made before the last change of arms are added to ``uniform_scores`` instead.
         """
         has_propensity = ~np.isnan(closed.propensities) & (closed.propensities > 0)
         recent = np.array(closed.seqs) >= self.first_scored_seq
         if (is_current := has_propensity & recent).any():
             self.partial += int((closed.offered_counts[is_current] < self._offered).sum())
-            _score(self.scores, closed, is_current)
+            _add_to_scores(self.scores, closed, is_current)
         if (is_earlier := has_propensity & ~recent).any():
             # Decisions that were open at the change of arms count with the arms before it.
             sums = ScoreSums.empty(self._arms)
             sums.overall[:], sums.uniform[:] = self.uniform_scores[:3], self.uniform_scores[3:]
-            _score(sums, closed, is_earlier)
+            _add_to_scores(sums, closed, is_earlier)
             self.uniform_scores = sums.compare_with_uniform()
 
     @property
@@ -337,17 +339,19 @@ class LiftSums(lift_periods.LiftPeriod):
 
     @classmethod
     def merge_shards(cls, shards: Sequence[LiftSums]) -> LiftSums:
-        """Return new sums over the decisions of all shards, with the terms of the first; settles the shards.
+        """Return new sums over the decisions of all shards, with the terms of the first one.
 
-        Comparisons of arms are merged only if terms and arms agree; ``excluded_shards`` counts the others.
+        Queued decisions of each shard are added to its sums before. Comparisons of arms are merged only for
+        shards with equal terms and arms; ``excluded_shards`` counts shards with other terms, or, without a
+        holdout, other arms.
         """
         for shard in shards:
             shard.settle()
         first = shards[0]
         result = cls(first._arms, first._initial_metrics)
-        result.reach(first._arms, first._offered)
+        result.set_arm_counts(first._arms, first._offered)
         present, *past = lift_periods.merge_periods([[*shard.past_periods, shard] for shard in shards])
-        result._open(present)
+        result._set_current(present)
         result.past_periods = past[::-1]
         matching = [shard for shard in shards if shard.merge_key == first.merge_key]
         for shard in matching:
@@ -359,13 +363,13 @@ class LiftSums(lift_periods.LiftPeriod):
         return result
 
     def read_copy(self) -> LiftSums:
-        """Settle the sums and return a copy for reader threads."""
+        """Add queued decisions to the sums, and return a copy for reader threads."""
         reader_copy = self.merge_shards([self])
         reader_copy.excluded_shards = self.excluded_shards
         return reader_copy
 
     def save_state(self) -> dict[str, Any]:
-        """Settle the sums and return them as JSON data, for :meth:`restore`."""
+        """Add queued decisions to the sums, and return these as JSON data, for :meth:`restore`."""
         self.settle()
         return super().save_state() | {
             "past": [period.save_state() for period in self.past_periods],
@@ -379,7 +383,7 @@ class LiftSums(lift_periods.LiftPeriod):
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Set the sums from the output of :meth:`save_state`, of this version or the first 0.3."""
-        self._open(lift_periods.LiftPeriod.from_state(saved))
+        self._set_current(lift_periods.LiftPeriod.from_state(saved))
         self.past_periods = list(map(lift_periods.LiftPeriod.from_state, saved["past"]))
         self.first_scored_seq = saved["scored"]
         self.scores, self.partial = ScoreSums.from_dict(saved["scores"]), saved["partial"]
@@ -395,7 +399,7 @@ class LiftSums(lift_periods.LiftPeriod):
 
 
 class RewardSums(Projection):
-    """The aspect that holds the sums behind the lift.
+    """The aspect that holds the reward sums of control and policy.
 
     Parameters
     ----------
@@ -420,7 +424,7 @@ class RewardSums(Projection):
     # Events ----------------------------------------------------------------------------------
 
     def add_change(self, change: log_rows.ChangeRow) -> None:
-        """Begin a new period with another holdout, or a subperiod with another mode, rule or policy."""
+        """Begin a new period if the holdout changes, or a subperiod if mode, rule or policy change."""
         if change.kind == log_rows.HOLDOUT:
             holdout = parse_holdout(change.value)
             sticky = holdout is not None and holdout.unit != DECISION
@@ -431,7 +435,10 @@ class RewardSums(Projection):
             self.sums.begin_subperiod(what, change.seq, change.time)
 
     def add_decisions(self, rows: Block[log_rows.DecisionRow]) -> None:
-        """Count new decisions by group; none has a group in mode ``control``, where nothing is random."""
+        """Count new decisions by group.
+
+        Decisions in mode ``control``, where nothing is random, have no group.
+        """
         modes, control = rows.column("mode"), rows.column("control")
         if log_rows.CONTROL in modes:
             # In this mode nothing is assigned at random.
@@ -449,16 +456,19 @@ class RewardSums(Projection):
             self.sums.add_metrics(feedback.column("decision"), contents, outcomes)
 
     def add_closed(self, batch: ClosedBatch) -> None:
-        """Queue decisions whose windows have closed for the sums, and note them in ``last_counted``."""
+        """Queue closed decisions that count for the sums, and set ``last_counted`` to them."""
         self.last_counted = self._select_counted(batch)
         if self.last_counted is not None:
             self.sums.add(self.last_counted[1])
 
     def _select_counted(self, batch: ClosedBatch) -> tuple[ClosedBatch, ClosedDecisions] | None:
-        """Return the decisions that count among those whose windows have closed, also as columns.
+        """Return the closed decisions that count, also as columns, or None.
 
-        Metric amounts of all are removed. Left out are decisions of earlier periods, of modes in which the
-        policy does not choose, and without a reward. None if nothing counts, as where no decision is random.
+        Queue their arms for the frequencies.
+
+        A decision counts if it has a reward, is of the current period, and its mode lets the policy choose.
+        None if no decision counts. The metric amounts of all closed decisions are removed, unless nothing is
+        random.
         """
         if not len(batch.entries) or batch.is_deterministic(has_metrics=self.sums.has_metrics):
             return None
@@ -466,8 +476,8 @@ class RewardSums(Projection):
         metrics = self.sums.pop_amounts(seqs.tolist())
         counts = seqs >= self.sums.seq
         # In these modes the policy does not choose the arm.
-        counts &= [mode not in log_rows.FIXED_MODES for mode in batch.values("mode")]
-        draws = np.array([mode != log_rows.KEPT for mode in batch.values("mode")], np.bool_)
+        counts &= [mode not in log_rows.FIXED_MODES for mode in batch.get_column("mode")]
+        draws = np.array([mode != log_rows.KEPT for mode in batch.get_column("mode")], np.bool_)
         self._count_shown(batch.select(counts & draws & (seqs >= self.sums.first_scored_seq)))
         counts &= batch.rewards == batch.rewards
         counted = batch.select(counts)
@@ -475,11 +485,11 @@ class RewardSums(Projection):
             return None
         closed = ClosedDecisions(
             seqs[counts].tolist(),
-            counted.values("time"),
+            counted.get_column("time"),
             counted.scaled_rewards,
             counted.is_answered,
-            counted.values("control"),
-            counted.values("bucket"),
+            counted.get_column("control"),
+            counted.get_column("bucket"),
             counted.arm_indices,
             np.array(counted.offered_counts),
             *self._compute_propensities(counted),
@@ -488,22 +498,25 @@ class RewardSums(Projection):
         return counted, closed
 
     def _compute_propensities(self, batch: ClosedBatch) -> tuple[Floats, Floats]:
-        """Return the propensities of decisions as the estimates need them, NaN where they have no weight.
+        """Return the propensities of decisions as logged and under the policy alone, for weights.
 
-        A decision that repeats what a user was shown counts for its group alone: of the same draw another
-        decision has the weight.
+        They are NaN for a decision that repeats the arm kept for a user: the first decision of that draw has
+        the weight.
         """
         logged, policy = batch.compute_propensities(sticky=self.sums.clustered)
-        repeats = [mode == log_rows.KEPT for mode in batch.values("mode")]
+        repeats = [mode == log_rows.KEPT for mode in batch.get_column("mode")]
         return np.where(repeats, np.nan, logged), np.where(repeats, np.nan, policy)
 
     def _count_shown(self, batch: ClosedBatch) -> None:
-        """Queue the shown arms of decisions for the frequencies; not for lists or unnumbered arms."""
+        """Queue the shown arms of decisions for the frequencies.
+
+        Nothing for lists, or arms that come with requests.
+        """
         if len(batch.entries) and self._lifecycle.arm_indices and batch.single:
             self.sums.count_shown(batch.arm_indices, batch.compute_group_propensities(), batch.offers)
 
     def change_arms(self, seq: int, time: int, *, control: bool) -> None:
-        """Continue from row ``seq`` on with the current arms.
+        """Compare the current arms, with empty sums, from row ``seq`` of the log on.
 
         A new period begins if the control acts differently (``control``).
         """
@@ -519,33 +532,28 @@ class RewardSums(Projection):
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the sums from a snapshot; the arms must be restored before."""
-        self.sums.reach(len(self._lifecycle.arm_indices), len(self._lifecycle.offer.arms))
+        self.sums.set_arm_counts(len(self._lifecycle.arm_indices), len(self._lifecycle.offer.arms))
         self.sums.restore(saved.lift)
 
     def export_part(self) -> LiftSums:
-        """Return a deep copy of this shard's sums."""
+        """Add queued decisions to the sums, and return a deep copy of this shard's sums."""
         self.sums.settle()
         return deepcopy(self.sums)
 
     def merge_parts(self, parts: Sequence[LiftSums]) -> None:
-        """Replace the sums by those over all shards."""
+        """Replace the sums by the sums over all shards."""
         self.sums = LiftSums.merge_shards(parts)
 
     def read_copy(self) -> RewardSums:
-        """Settle the sums and return a copy for reader threads."""
+        """Add queued decisions to the sums, and return a copy for reader threads."""
         self.sums.settle()
         reader_copy = super().read_copy()
         reader_copy.sums = self.sums.read_copy()
         return reader_copy
 
 
-def _score(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> None:
-    """Add the masked decisions to the scores."""
-    columns = (
-        closed.arm_indices,
-        closed.rewards,
-        closed.propensities,
-        closed.policy_propensities,
-        closed.offered_counts,
-    )
-    sums.add(*(column[mask] for column in columns))
+def _add_to_scores(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> None:
+    """Add the decisions for which ``mask`` is True to the scores, in place."""
+    decisions = (closed.arm_indices, closed.rewards)
+    propensities = (closed.propensities, closed.policy_propensities, closed.offered_counts)
+    sums.add(*(column[mask] for column in (*decisions, *propensities)))

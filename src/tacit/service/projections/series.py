@@ -2,7 +2,7 @@
 
 # 1. ``Series``: buckets that double their width when time outgrows them.
 # 2. ``count_rows``: counts impressions, as a compiled loop.
-# 3. ``weigh_reward``, ``uniform_estimate``: reward of uniform exploration, by importance weights.
+# 3. ``weigh_reward``, ``estimate_uniform_reward``: reward of uniform exploration, by importance weights.
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ class Series:
         self.shifts: deque[KeyRestart] = deque(maxlen=MAX_SHIFTS)
         self.results = ArmResults(arms)
 
-    def reach(self, arms: int) -> None:
+    def extend_arms(self, arms: int) -> None:
         """Add columns for new arms, up to a total of ``arms``, also in the arms' results."""
         more = ARMS + arms - self.table.shape[1]
         if more > 0:
             self.table = np.pad(self.table, ((0, 0), (0, more)))
-        self.results.reach(arms)
+        self.results.extend_arms(arms)
 
     @property
     def impressions(self) -> int:
@@ -141,8 +141,8 @@ class Series:
         chosen_propensities = np.array(propensities, np.float64)
         sizes, indices = np.array(offered, np.int64), np.array(slots, np.int64)
         decision_count = len(indices) if count is None else count
-        fine = self.results.count_decisions(time, decision_count)
-        compile_counting()(self._row(time), fine, indices, chosen_propensities, sizes)
+        period_sums = self.results.count_decisions(time, decision_count)
+        compile_counting()(self._find_row(time), period_sums, indices, chosen_propensities, sizes)
 
     def count_reward(
         self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
@@ -159,17 +159,17 @@ class Series:
         before: Sequence[float],
         slots: Sequence[int | None],
     ) -> None:
-        """Count the rewards of decisions made at these times, here and in the arms' results.
+        """Add the rewards of decisions made at ``times`` to their buckets and to the arms' results.
 
-        Rewards counted earlier for the same decisions (``before``, 0 for none) are replaced. ``slots`` are
-        the indices of the rewarded arms; None if there is no single arm.
+        ``before`` are rewards counted earlier for the same decisions, which are replaced; 0 for none.
+        ``slots`` are the indices of the rewarded arms; None if there is no single arm.
         """
-        self._row(max(times))
+        self._find_row(max(times))
         sums: dict[int, list[float]] = {}
         for time, propensity, count, reward, default, slot in zip(
             times, propensities, offered, rewards, before, slots, strict=True
         ):
-            bucket = self._bucket(time)
+            bucket = self._find_bucket(time)
             row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
             amounts = weigh_reward(propensity, count, reward, default)
             for column, amount in zip(REWARDED, amounts, strict=False):
@@ -186,11 +186,14 @@ class Series:
             self.restarts += epoch - before
             self.shifts.append(KeyRestart(time, key, epoch, context))
 
-    def _row(self, time: int) -> Floats:
-        """Return the sums of the bucket of a time, to be changed in place; buckets are merged if needed."""
+    def _find_row(self, time: int) -> Floats:
+        """Return the sums of the bucket that contains a time, as an array to change in place.
+
+        If the time lies beyond the last bucket, buckets are merged in pairs before.
+        """
         if self.start < 0:
             self.start = time
-        while (bucket := self._bucket(time)) >= BUCKETS:
+        while (bucket := self._find_bucket(time)) >= BUCKETS:
             # A new table: threads that read the old one see unchanged buckets.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
@@ -198,7 +201,7 @@ class Series:
         row: Floats = self.table[bucket]
         return row
 
-    def _bucket(self, time: int) -> int:
+    def _find_bucket(self, time: int) -> int:
         """Return the number of the bucket that contains a time; 0 for times before the start."""
         # A clock that was set back counts into the first bucket.
         return max(time - self.start, 0) // self.width
@@ -213,12 +216,14 @@ class Series:
         return reader_copy
 
     def add_table(self, table: Floats, start: int, width: int) -> None:
-        """Add the sums of another series' table, which began no earlier and has no more arms."""
+        """Add the sums of another series; it must not begin earlier nor have more arms."""
         for bucket in np.flatnonzero(table.any(axis=1)).tolist():
-            self._row(start + bucket * width)[: table.shape[1]] += table[bucket]
+            self._find_row(start + bucket * width)[: table.shape[1]] += table[bucket]
 
     def resample(self, most: int) -> tuple[list[int], Floats]:
-        """Return the sums of at most ``most`` periods of equal width, up to the last with an impression.
+        """Merge the buckets to at most ``most`` periods of equal width; return their ends and sums.
+
+        The last period contains the last impression.
 
         Returns
         -------
@@ -251,9 +256,11 @@ class Series:
 
 
 def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
-    """Add impressions to a row of the series and to a row of the arms' results (``fine``), in place.
+    """Add impressions to the sums of a bucket (``row``) and of a period of the arms' results (``fine``), in
+    place.
 
-    They are added one after the other, so that the sums do not depend on how decisions are grouped.
+    They are added one after the other, so that the sums do not depend on how decisions are grouped. A NaN
+    propensity adds no weight.
     """
     for arm_index in arm_indices:
         row[ARMS + arm_index] += 1.0
@@ -274,9 +281,10 @@ def compile_counting() -> Any:
 
 
 def weigh_reward(propensity: float | None, offered: int, reward: float, before: float = 0.0) -> list[float]:
-    """Return the amounts that a reward adds to the sums when it replaces ``before``.
+    """Return the amounts that a reward adds to the sums; it replaces ``before``, 0 if none.
 
-    They are the changes of r, wr, w²r and w²r²; of r alone if the propensity is unknown.
+    They are the changes of r, wr, w²r and w²r², where r is the reward and w the importance weight of uniform
+    exploration; of r alone if the propensity is unknown.
     """
     gain = reward - before
     if propensity is None:
@@ -287,10 +295,10 @@ def weigh_reward(propensity: float | None, offered: int, reward: float, before: 
     return [gain, weight * gain, weight * weight * gain, more]
 
 
-def uniform_estimate(sums: Floats) -> UniformEstimate | None:
+def estimate_uniform_reward(sums: Floats) -> UniformEstimate | None:
     """Estimate the mean reward of uniform exploration from logged decisions.
 
-    The self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
+    It is the self-normalised importance-sampling estimator (SNIPS) with its delta-method interval.
 
     Parameters
     ----------

@@ -67,18 +67,18 @@ class SharedState(Protocol):
     """A state that a placement's learner shares with other shards."""
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return this shard's learning since the last call, or with ``everything`` all of it.
+        """Return encoded arrays of what this shard learned since the last call, or ever with ``everything``.
 
-        Parts of all keys and of each key; the returned parts count as sent.
+        They are by key, or by the name of a part that belongs to all keys. They count as sent.
         """
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return the update of another shard with only the parts that would change something here."""
+        """Return another shard's update with only the parts that would change this shard's learner."""
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Add what another shard learned to the learner, in place of that shard's last update."""
+        """Add an update of another shard to the learner, in place of the last update of that shard."""
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize the state for a policy with more arms."""
         return None
 
@@ -133,12 +133,15 @@ def pad_array(source: Any, target: Any) -> Any:
 
 
 def encode_arrays(arrays: Any) -> Value:
-    """Encode the arrays of a state as {name: text}, without workspace arrays."""
+    """Encode the arrays of a state as {name: text}, except workspace arrays."""
     return {name: encode_array(array) for name, array in leaves(arrays) if not name.startswith(SCRATCH)}
 
 
 def decode_arrays(value: Value, like: Any) -> Any:
-    """Decode {name: text} to a state of the form of ``like``, whose arrays replace missing ones."""
+    """Decode {name: text} to a state with the structure of ``like``.
+
+    Arrays of ``like`` replace missing ones.
+    """
     return rebuild_state(
         like, (decode_array(value[name], array) if name in value else array for name, array in leaves(like))
     )
@@ -156,7 +159,7 @@ logger = logging.getLogger(__name__)
 
 
 class KeySums:
-    """Sums over the impressions of each key, which are spread over all shards.
+    """Sums of each key, whose impressions are spread over all shards.
 
     Parameters
     ----------
@@ -164,79 +167,83 @@ class KeySums:
     """
 
     def __init__(self, policy: Policy) -> None:
-        """Begin without updates."""
+        """Begin without updates of other shards."""
         self._received: dict[int, dict[str, Any]] = {}
         # Lanes at the last exchange, by key.
         self._last_lanes: dict[str, bytes] = {}
-        self._learned: set[str] = set()
+        self._changed_keys: set[str] = set()
         self._sent: dict[str, Value] = {}
-        self.reach(policy)
+        self.resize(policy)
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize prior and stored sums for a policy with more arms; new arms have zeros."""
         self._prior = policy.init(1)
-        self._nothing = compute_delta(self._prior, self._prior)
+        self._zeros = compute_delta(self._prior, self._prior)
         for updates in self._received.values():
             updates |= {key: self._extend(encode_arrays(sums)) for key, sums in updates.items()}
         self._sent |= {key: encode_arrays(self._extend(value)) for key, value in self._sent.items()}
 
     def _extend(self, value: Value) -> Any:
         """Decode sums of an update; arms that they lack have zeros."""
-        return decode_arrays(value, self._nothing)
+        return decode_arrays(value, self._zeros)
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return this shard's own sums, encoded, of keys learned here since the last call, or ever.
+        """Return the encoded sums of this shard's own impressions, by key, for keys changed since the last
+        call.
 
-        The list of learned keys is cleared.
+        With ``everything``, all sums ever sent are returned as well. The changed keys are cleared.
         """
-        self._look(learner, learner.keys)
-        for key in sorted(self._learned):
+        self._note_changed_keys(learner, learner.keys)
+        for key in sorted(self._changed_keys):
             sums = self._compute_sums(learner, key)
             if sums is not None:
                 self._sent[key] = encode_arrays(sums)
-        keys, self._learned = self._learned, set()
+        keys, self._changed_keys = self._changed_keys, set()
         return {key: value for key, value in self._sent.items() if everything or key in keys}
 
     def _compute_sums(self, learner: Learner, key: str) -> Any:
-        """Return the sums over this shard's own impressions of a key; None for rounding errors."""
-        whole = sums = compute_delta(_lane(learner, key), self._prior)
+        """Return the sums over this shard's own impressions of a key.
+
+        None if they are only rounding errors.
+        """
+        whole = sums = compute_delta(_view_lane(learner, key), self._prior)
         for updates in self._received.values():
             if key in updates:
                 sums = _subtract(sums, updates[key])
-        return None if _max_abs(sums) <= NOISE * _max_abs(whole) else sums
+        return None if _find_largest(sums) <= NOISE * _find_largest(whole) else sums
 
-    def _look(self, learner: Learner, keys: Iterable[str]) -> None:
-        """Note which of the keys have changed since the last look, as learned here."""
+    def _note_changed_keys(self, learner: Learner, keys: Iterable[str]) -> None:
+        """Add the keys whose state has changed since the last call to the keys changed on this shard."""
         for key in keys:
-            now = _to_bytes(_lane(learner, key))
+            now = _to_bytes(_view_lane(learner, key))
             before = self._last_lanes.get(key)
             if now != before and (before is not None or now != _to_bytes(self._prior)):
-                self._learned.add(key)
+                self._changed_keys.add(key)
             self._last_lanes[key] = now
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return the update with only those keys whose sums differ from the shard's last update."""
+        """Return the update with only the keys whose sums differ from the last update of its shard."""
         updates = self._received.get(update.shard, {})
         fresh = {
             key: value
             for key, value in update.parts.items()
-            if key not in updates or _to_bytes(decode_arrays(value, self._nothing)) != _to_bytes(updates[key])
+            if key not in updates or _to_bytes(decode_arrays(value, self._zeros)) != _to_bytes(updates[key])
         }
         return SharedUpdate(update.shard, update.time, fresh)
 
     def apply_update(self, learner: Learner, update: SharedUpdate) -> None:
-        """Replace what a shard last told about its keys by new sums, in the learner's state.
+        """Replace the sums of another shard by its new ones, by key, in the learner's state.
 
         New keys are admitted. A key whose sums do not fit is logged as an error and skipped.
         """
         updates = self._received.setdefault(update.shard, {})
         learner.lanes.admit(list(update.parts))
-        self._look(learner, update.parts)
+        self._note_changed_keys(learner, update.parts)
         for key, value in update.parts.items():
-            sums = decode_arrays(value, self._nothing)
-            lane = _lane(learner, key)
+            sums = decode_arrays(value, self._zeros)
+            lane = _view_lane(learner, key)
             try:
-                whole = add_deltas(lane, [_subtract(sums, updates.get(key, self._nothing))])
+                whole = add_deltas(lane, [_subtract(sums, updates.get(key, self._zeros))])
             except InvalidValue as error:
                 logger.error("what shard %d learned of key %r: %s", update.shard, key, error)
                 continue
@@ -254,12 +261,12 @@ class KeySums:
     def restore(self, saved: Any) -> None:
         """Set the updates that :meth:`save_state` returned; none for None."""
         self._received = {
-            shard: {key: decode_arrays(value, self._nothing) for key, value in updates.items()}
+            shard: {key: decode_arrays(value, self._zeros) for key, value in updates.items()}
             for shard, updates in saved or ()
         }
 
 
-def _lane(learner: Learner, key: str) -> Any:
+def _view_lane(learner: Learner, key: str) -> Any:
     """Return the view of one key's lane, with a lane axis of 1."""
     return learner.lanes.view(learner.lane(key))
 
@@ -275,7 +282,7 @@ def _subtract(first: Any, second: Any) -> Any:
     return rebuild_state(first, (a - b for (_, a), (_, b) in pairs))
 
 
-def _max_abs(arrays: Any) -> float:
+def _find_largest(arrays: Any) -> float:
     """Return the largest absolute value in the arrays of a state; 0 if they are empty."""
     return max(float(np.abs(array).max(initial=0.0)) for _, array in leaves(arrays))
 
@@ -298,15 +305,15 @@ class GlobalSums:
     """
 
     def __init__(self, policy: Policy) -> None:
-        """Begin without updates."""
+        """Begin without updates of other shards."""
         self._received: dict[int, Sums] = {}
         self._sent: Sums = {}
-        self.reach(policy)
+        self.resize(policy)
 
-    def reach(self, policy: Policy) -> None:
+    def resize(self, policy: Policy) -> None:
         """Resize initial and stored sums for a policy with more arms; new arms have zeros."""
         self._initial_sums = read_shared_sums(policy, policy.init(0))
-        self._nothing = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
+        self._zeros = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
         self._sent = self._extend(self._sent)
         self._received = {shard: self._extend(sums) for shard, sums in self._received.items()}
 
@@ -314,7 +321,7 @@ class GlobalSums:
         """Return sums padded with zeros to the current arms; missing arrays are zeros."""
         return {
             name: pad_array(sums[name], like.copy()) if name in sums else like
-            for name, like in self._nothing.items()
+            for name, like in self._zeros.items()
         }
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
@@ -326,14 +333,14 @@ class GlobalSums:
         for update in (self._initial_sums, *self._received.values()):
             sums = {name: sums[name] - update[name] for name in sums}
         least = 0.0 if everything else GROWTH
-        if not _differ(sums, self._nothing if everything else self._sent, whole, least):
+        if not _differ(sums, self._zeros if everything else self._sent, whole, least):
             return {}
         self._sent = sums
         return {SUMS: {name: encode_array(array) for name, array in sums.items()}}
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
         """Return the update's sums if they differ from the shard's last update; otherwise an empty update."""
-        sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
+        sums, updates = self._read(update), self._received.get(update.shard, self._zeros)
         fresh = sums is not None and _differ(sums, updates, sums, 0.0)
         return SharedUpdate(update.shard, update.time, {SUMS: update.parts[SUMS]} if fresh else {})
 
@@ -342,7 +349,7 @@ class GlobalSums:
 
         An update without fitting sums changes nothing.
         """
-        sums, updates = self._read(update), self._received.get(update.shard, self._nothing)
+        sums, updates = self._read(update), self._received.get(update.shard, self._zeros)
         if sums is not None:
             add_shared(learner, {name: array - updates[name] for name, array in sums.items()})
             self._received[update.shard] = sums
@@ -353,7 +360,7 @@ class GlobalSums:
         if value is None:
             return None
         try:
-            return {name: decode_array(value[name], like) for name, like in self._nothing.items()}
+            return {name: decode_array(value[name], like) for name, like in self._zeros.items()}
         except (KeyError, ValueError) as error:
             logger.error("the sums of shard %d do not fit: %s", update.shard, error)
             return None
@@ -368,13 +375,13 @@ class GlobalSums:
     def restore(self, saved: Any) -> None:
         """Set the updates that :meth:`save_state` returned; none for None."""
         self._received = {
-            shard: {name: decode_array(updates[name], like) for name, like in self._nothing.items()}
+            shard: {name: decode_array(updates[name], like) for name, like in self._zeros.items()}
             for shard, updates in saved or ()
         }
 
 
 def _differ(sums: Sums, others: Sums, whole: Sums, least: float) -> bool:
-    """True if ``sums`` differ in any row from ``others`` by more than a share of these and than rounding.
+    """True if ``sums`` and ``others`` differ in any row by more than a share of ``others`` and than rounding.
 
     Rows, such as arms, are compared separately, so that rare ones count. ``least`` is the share, ``whole``
     gives the scale of rounding errors.
@@ -396,7 +403,7 @@ def _sum_by_row(array: Floats) -> Floats:
 
 
 def find_shared_classifier(policy: Policy) -> Classifier | None:
-    """Return the classifier that all keys of a policy share, also of an inner policy; None without one."""
+    """Return the classifier that all keys of a policy, or of its inner policy, share; None without one."""
     classifier = getattr(policy, "classifier", None)
     if isinstance(classifier, Classifier):
         return None if getattr(policy, "per_key", False) else classifier
@@ -406,7 +413,7 @@ def find_shared_classifier(policy: Policy) -> Classifier | None:
 
 
 class JoinedClassifier(SharedState):
-    """A safe classifier of each shard, joined over all shards, so that each has what any has learned.
+    """A safe classifier that each shard joins with the classifiers of the others.
 
     It is independent of the arms; the joined classifier is in the learner's state.
 
@@ -416,18 +423,21 @@ class JoinedClassifier(SharedState):
     """
 
     def __init__(self, classifier: Classifier) -> None:
-        """Begin with the untrained classifier as the last one sent."""
+        """Begin as if the untrained classifier had been sent."""
         self._classifier = classifier
         self._last_value: Value = encode_arrays(classifier.init(1))
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the encoded classifier if it changed since the last call or with ``everything``; else {}."""
+        """Return the encoded classifier if it changed since the last call; else {}, unless ``everything``."""
         now = encode_arrays(learner.state.classifier)
         before, self._last_value = self._last_value, now
         return {CLASSIFIER: now} if everything or now != before else {}
 
     def filter_update(self, learner: Learner, update: SharedUpdate) -> SharedUpdate:
-        """Return the update with its classifier, or empty if joining that would change nothing here."""
+        """Return the update with its classifier.
+
+        Without it if joining it would change nothing on this shard.
+        """
         classifier = learner.state.classifier
         part = {name: value for name, value in update.parts.items() if name == CLASSIFIER}
         is_known = not part or encode_arrays(self._join(classifier, update)) == encode_arrays(classifier)
@@ -440,7 +450,7 @@ class JoinedClassifier(SharedState):
             copy_arrays(classifier, self._join(classifier, update))
 
     def _join(self, classifier: Any, update: SharedUpdate) -> Any:
-        """Return the join of a classifier's state with that of an update; neither is changed."""
+        """Return the join of a classifier's state and the state in an update; neither is changed."""
         received = decode_arrays(update.parts[CLASSIFIER], self._classifier.init(1))
         return self._classifier.merge_states(classifier, received)
 
@@ -457,7 +467,12 @@ class JoinedClassifier(SharedState):
 
 
 def make_shared_states(policy: Policy, spread: bool) -> list[SharedState]:
-    """Return the states that shards of a policy's placements exchange; empty if every key learns alone."""
+    """Return the states that the shards of a placement exchange.
+
+    [] if each key is learned on one shard alone.
+
+    ``spread`` means that impressions of each key are spread over all shards.
+    """
     if spread:
         return [KeySums(policy)]
     classifier = find_shared_classifier(policy)
@@ -482,9 +497,9 @@ class SharedLearning(Aspect):
         self._parts, self._policy, self._modes = parts, policy, modes
 
     def apply_change(self, change: ChangeRow) -> int:
-        """Apply a change event: another shard's update changes the learner's state, unless frozen.
+        """Apply a change event: add another shard's update to the learner, unless the placement is frozen.
 
-        It always counts as an event to snapshot.
+        Always counts as one event towards the next snapshot.
         """
         if not self._modes.frozen:
             update = msgspec.json.decode(change.value, type=SharedUpdate)
@@ -495,10 +510,10 @@ class SharedLearning(Aspect):
     def update_arms(self) -> None:
         """Resize the shared states for the policy's current arms."""
         for part in self._parts:
-            part.reach(self._policy.learner.policy)
+            part.resize(self._policy.learner.policy)
 
     def save_state(self) -> dict[str, Any]:
-        """Return the snapshot's field "shared": the states as JSON data; a single one without a list."""
+        """Return the snapshot's field "shared": the state as JSON data, or a list of several states."""
         states = [part.save_state() for part in self._parts]
         return {"shared": states if len(states) > 1 else states[0]}
 

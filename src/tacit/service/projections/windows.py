@@ -71,13 +71,14 @@ class DeadlineQueue:
         self.last: int | None = None
 
     def insert(self, deadlines: int | Ints, entries: Ints, seqs: Ints) -> None:
-        """Insert decisions by deadline, after equal ones; updates ``first`` and ``last``.
+        """Insert decisions by deadline, after equal ones; ``first`` and ``last`` are updated.
 
-        The deadlines must ascend, or be one number for all.
+        The deadlines must ascend, or be one number for all. Later deadlines than all in the queue are
+        inserted fastest.
         """
         count = len(entries)
         if self._end + count > self._rows.shape[1]:
-            self._make_room(count)
+            self._reserve_rows(count)
         begin, end = self._end, self._end + count
         rows, self._end = self._rows, end
         rows[0, begin:end], rows[1, begin:end], rows[2, begin:end] = deadlines, entries, seqs
@@ -91,15 +92,15 @@ class DeadlineQueue:
         self.first, self.last = int(rows[0, self._begin]), int(rows[0, end - 1])
 
     def pop_due(self, until: int) -> DueDecisions:
-        """Remove and return the decisions whose deadline is at or before a time."""
+        """Remove and return the decisions whose deadline is at or before ``until``."""
         queued = self._rows[:, self._begin : self._end]
         count = int(np.searchsorted(queued[0], until, "right"))
         self._begin += count
-        self._note_ends()
+        self._update_ends()
         return DueDecisions(*queued[:, :count].copy())
 
     def find_latest(self, until: int) -> int | None:
-        """Return the latest deadline up to a time; None if there is none. Removes nothing."""
+        """Return the latest deadline at or before ``until``; None if there is none. Nothing is removed."""
         if self.first is None or self.first > until:
             return None
         deadlines = self._rows[0, self._begin : self._end]
@@ -114,16 +115,16 @@ class DeadlineQueue:
         """Size in bytes."""
         return self._rows.nbytes
 
-    def _note_ends(self) -> None:
-        """Set first and last deadline after decisions were removed."""
+    def _update_ends(self) -> None:
+        """Set ``first`` and ``last`` after decisions were removed."""
         if self._begin == self._end:
             self._begin = self._end = 0
             self.first = self.last = None
         else:
             self.first, self.last = int(self._rows[0, self._begin]), int(self._rows[0, self._end - 1])
 
-    def _make_room(self, count: int) -> None:
-        """Make room for ``count`` more decisions: move all to the front, into larger columns if needed."""
+    def _reserve_rows(self, count: int) -> None:
+        """Make room for ``count`` more decisions: move all to the front, in larger columns if necessary."""
         queued = self._rows[:, self._begin : self._end]
         self._end -= self._begin
         self._begin = 0
@@ -223,7 +224,7 @@ class Windows(NamedTuple):
 
     @classmethod
     def zeros(cls, entries: int) -> Windows:
-        """Return columns for a number of free entries."""
+        """Return columns for a number of entries, all of them free."""
         seq, deadline, block = np.zeros((3, entries), np.int64)
         answers, place = np.zeros((2, entries), np.int32)
         open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
@@ -257,7 +258,7 @@ class FeedbackColumns(NamedTuple):
 
     @classmethod
     def from_feedback(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
-        """Return feedback with empty output columns."""
+        """Return feedback as columns, with output columns whose values are not set yet."""
         return cls(entries, kinds, rewards, np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_))
 
 
@@ -282,7 +283,7 @@ class Closing(NamedTuple):
 
     @classmethod
     def from_entries(cls, entries: Ints) -> Closing:
-        """Return windows with empty output columns."""
+        """Return windows to close, with output columns whose values are not set yet."""
         rewards_to_learn, rewards = np.empty((2, len(entries)))
         return cls(entries, rewards_to_learn, rewards, np.empty(len(entries), np.bool_))
 
@@ -299,9 +300,9 @@ class WindowLoops(NamedTuple):
 
 
 def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: int, deadline: int) -> None:
-    """Set the entries' windows, in place, to open ones without feedback.
+    """Set windows, in place, to open ones without feedback that end at ``deadline``.
 
-    Their rows are consecutive rows of a block, from index ``place`` on.
+    The decisions' rows are consecutive in ``block``, from index ``place`` on.
     """
     for i in range(len(entries)):
         entry = entries[i]
@@ -314,7 +315,10 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
 
 
 def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback: FeedbackColumns) -> None:
-    """Apply feedback to windows, row by row, in place; fill in the output columns of ``feedback``."""
+    """Apply feedback of one time to windows, row by row, in place.
+
+    Fill the output columns of ``feedback``.
+    """
     for i in range(len(feedback.entries)):
         entry, kind = feedback.entries[i], feedback.kinds[i]
         outcomes, is_final = feedback.outcomes, feedback.is_final
@@ -370,7 +374,10 @@ def apply_feedback_rows(windows: Windows, rule: RuleParams, time: int, feedback:
 
 @kernel
 def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
-    """Return a decision's reward so far, or the default if it counts without feedback; NaN for none."""
+    """Return a decision's reward so far, clipped to the rule's range; without feedback the default, or NaN.
+
+    NaN means that the decision counts only if it was examined, and was not.
+    """
     reward = windows.reward[entry]
     if reward == reward:
         return float(min(max(reward, rule.lowest), rule.highest))
@@ -380,9 +387,9 @@ def compute_reward(windows: Windows, rule: RuleParams, entry: int) -> float:
 
 
 def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
-    """Close windows, in place; fill in the output columns of ``closing``.
+    """Close windows, in place, and fill the output columns of ``closing``.
 
-    Windows that get the default are marked if it may be corrected.
+    Windows that get the default are marked in ``defaulted`` if the rule allows corrections.
     """
     for i in range(len(closing.entries)):
         entry = closing.entries[i]
@@ -399,7 +406,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
 
 @cache
 def compile_loops() -> WindowLoops:
-    """Return the loops :func:`open_rows`, :func:`apply_feedback_rows` and :func:`close_rows`, compiled."""
+    """Return the compiled loops of windows; they are compiled once for all placements."""
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False, 1.0, 0.0)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns.from_feedback(none, none, np.empty(0))
