@@ -479,8 +479,9 @@ class OpenWindows:
         anew.advance(self.time)
         # Both at first: what is given later must not depend on the order.
         opened, defaulted = list(self.export_open()), list(self.export_defaults())
-        anew.attribution.restore(opened)
-        anew.attribution.restore(defaulted, defaulted=True)
+        for saved, is_default in (opened, False), (defaulted, True):
+            if saved:
+                anew.attribution.restore(list(zip(*saved, strict=True)), defaulted=is_default)
         return anew
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import hashlib
 import importlib
 import inspect
@@ -93,10 +94,11 @@ class Definition(NamedTuple):
 def fingerprint(name: str) -> str:
     """Return a hash of an item's code: all definitions that its function leads to, and its colours.
 
-    Comments, docstrings and formatting do not change it, nor does any code that it does not name.
+    Comments, docstrings, formatting, annotations and names of local variables do not change it, nor does
+    any code that it does not name.
     """
     definitions = sorted(set(follow(Definition(*ITEMS[name]))))
-    code = [f"{one.name}:{as_text(tree_of(one))}" for one in definitions]
+    code = [f"{one.name}:{as_text(number_locals(tree_of(one)))}" for one in definitions]
     colours = [plots._policy_row(one.name) for one in definitions]
     content = "\n".join([*code, f"{colours} {plots.COLOURS} {plots.STYLES}"])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
@@ -112,6 +114,26 @@ def as_text(node: Any) -> str:
         f"{field}={as_text(value)}" for field, value in ast.iter_fields(node) if value not in (None, [])
     ]
     return f"{type(node).__name__}({','.join(fields)})"
+
+
+def number_locals(tree: Any) -> Any:
+    """Return a copy of a definition with numbers for the names of local variables, and no annotations."""
+    tree = copy.deepcopy(tree)
+    for function in [tree, *getattr(tree, "body", [])]:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        nodes = list(ast.walk(function))[1:]
+        parameters = [node.arg for node in nodes if isinstance(node, ast.arg)]
+        variables = [node for node in nodes if isinstance(node, ast.Name)]
+        bound = parameters + [node.id for node in variables if isinstance(node.ctx, ast.Store)]
+        numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(bound))}
+        for variable in variables:
+            variable.id = numbers.get(variable.id, variable.id)
+        for node in nodes:
+            if isinstance(node, ast.arg):
+                node.arg, node.annotation = numbers[node.arg], None
+        function.returns = None
+    return tree
 
 
 def follow(start: Definition) -> Iterator[Definition]:
@@ -242,8 +264,8 @@ def main() -> None:
         if item(name).needs_data and asked.data is None:
             print(f"left out: {name}, for want of --data")
             continue
-        facts = json.loads(FACTS.read_text()) if FACTS.exists() else {}
-        facts[name] = make(name, asked.data)
+        took = make(name, asked.data)
+        facts = (json.loads(FACTS.read_text()) if FACTS.exists() else {}) | {name: took}
         ordered = {known: facts[known] for known in ITEMS if known in facts}
         FACTS.write_text(json.dumps(ordered, indent=1) + "\n")
         print(name, facts[name], flush=True)

@@ -521,7 +521,7 @@ def send(
     shown_arms = np.empty(scene.impressions, np.int64)
 
     def make_request(i: int) -> Row:
-        """Return the JSON data of search ``i``: its key and, if users have one, its context."""
+        """Return the JSON data of impression ``i``: its key and, if users have one, its context."""
         context_field = {"context": traffic.contexts[i]} if traffic.contexts else {}
         return {"key": scene.keys[traffic.lanes[i]], **context_field}
 

@@ -231,7 +231,7 @@ class PaperQueries(ShiftingArms):
     space: int = 1
     ball: bool = False
 
-    def _event_rounds(self, rng: Generator, expected: int) -> list[int]:
+    def _draw_event_rounds(self, rng: Generator, expected: int) -> list[int]:
         # Spaced rounds are any rounds of a shorter history, each moved behind the gaps before it.
         least, most = self.events
         count = min(int(rng.integers(least, most + 1)), max(1 + (expected - 2) // self.space, 0))

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 import tacit
 from tacit.core.arrays import leaves
 from tacit.policies.features.context_inputs import BUFFER_SIZE, LEADING
-from tacit.policies.features.context_mixture import draw_lines
+from tacit.policies.features.context_mixture import fill_lines
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT, RECENT, SCALES
 from tacit.policies.features.context_weights import BEHIND, DROPPED, WIDTH
 from tacit.policies.index import envelope_share
@@ -51,7 +51,7 @@ def state_bytes(learner):
 def lines_of(learner, context):
     """Return what the kernel says of each arm: mean and deviation of its score."""
     impression = tacit.Impression(np.arange(learner.policy.arm_count), np.asarray(context, float))
-    draw_lines(learner.policy.params, learner.state, 0, impression)
+    fill_lines(learner.policy.params, learner.state, 0, impression)
     found = learner.state.room.lines[0].copy()
     type(learner.policy).propensity(learner.policy.params, learner.state, 0, impression, 0)
     return found

@@ -13,7 +13,7 @@ from conftest import ROOT
 from harness import PATIENCE, Client, Clock, by_clock, configured
 
 from tacit.service.app.server import run_in_thread
-from tacit.service.http.metrics import OF_SHARD
+from tacit.service.http.metrics import COUNTER, OF_SHARD
 
 HOUR = 3_600_000_000
 DEPLOY = ROOT / "deploy"
@@ -71,7 +71,7 @@ def told(tmp_path_factory):
 
 def of_shards():
     """Return metrics that only a service with shards has."""
-    return {name + ("_total" if kind.__name__.startswith("Counter") else "") for kind, name, *_ in OF_SHARD}
+    return {name + ("_total" if kind == COUNTER else "") for kind, name, *_ in OF_SHARD}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

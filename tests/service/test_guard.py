@@ -214,12 +214,12 @@ def test_more_requests_than_allowed_are_refused(tmp_path):
 
 def test_clients_that_are_forgotten_start_anew():
     rates = RateLimits(1.0, lambda: 0.0)
-    assert [rates.allow("a") for _ in range(3)] == [True, True, False]
+    assert [rates.take_token("a") for _ in range(3)] == [True, True, False]
     for remembered in (9_999, 10_000):
-        assert not rates.allow("a")
+        assert not rates.take_token("a")
         for number in range(remembered):
-            rates.allow(f"{number} of {remembered}")
-    assert rates.allow("a")
+            rates.take_token(f"{number} of {remembered}")
+    assert rates.take_token("a")
 
 
 FIRST = """

@@ -217,9 +217,7 @@ async def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, cont
 def samples(metrics):
     """Return metrics by name and labels."""
     metrics.copy_stale()
-    return {
-        (one.name, *one.labels.values()): one.value for family in metrics.collect() for one in family.samples
-    }
+    return {(family.name, *labels): value for family in metrics.collect() for labels, value in family.samples}
 
 
 async def test_prometheus_is_told_at_most_each_minute(tmp_path):

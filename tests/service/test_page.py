@@ -27,7 +27,6 @@ from tacit.service.page.charts import (
     choose_time_ticks,
     draw_chart,
     format_age,
-    format_ages,
 )
 from tacit.service.page.key import estimate_arms
 from tacit.service.page.timeline import TimeBin, compute_rate, merge_time_bins, parse_range, read_time_bins
@@ -382,16 +381,6 @@ def test_ages_are_told_in_words():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
-    [([90, 75, 60], ["1 min 30 s ago", "1 min 15 s ago", "1 min 0 s ago"]),
-     ([180, 120, 60], ["3 min ago", "2 min ago", "1 min ago"]),
-     ([90_060, 90_000, 0], ["1 d 1 h 1 min ago", "1 d 1 h 0 min ago", "now"])],
-)  # fmt: skip
-def test_ages_beside_each_other_differ(seconds, told):
-    assert format_ages([1_000_000 * n for n in seconds]) == told
-
-
-@pytest.mark.parametrize(
     ("plays", "rewards"), [(12, 0), (12, 12), (12, 0.01), (12, 11.99), (12, 1), (12, 6), (1, 1)]
 )
 def test_an_estimate_is_within_its_interval(plays, rewards):
@@ -547,7 +536,7 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
 def test_traffic_of_seconds_is_a_line_and_no_dot():
     series = Series(arms=2)
     for i in range(1200):
-        series.count_decision(START + i * 10_000, slot=i % 2, propensity=0.5, offered=2)
+        series.count_decision(START + i * 10_000, arm_index=i % 2, propensity=0.5, offered=2)
     now = START + 60_000_000
     found = read_time_bins(series, parse_range("all", None, None, series, now))
     assert [stretch.trials for stretch in found] == [100.0] * 12
@@ -559,7 +548,7 @@ def test_all_time_ends_with_the_last_decision():
     """Or the line of a demo that has ended would shrink into a corner of its chart."""
     series, minute = Series(arms=2), 60_000_000
     for i in range(100):
-        series.count_decision(START + i * minute, slot=0, propensity=0.5, offered=2)
+        series.count_decision(START + i * minute, arm_index=0, propensity=0.5, offered=2)
     last = START + 99 * minute
     late = parse_range("all", None, None, series, last + 1000 * minute).span
     assert (late.begin, late.end) == (START, last + 99 * minute // 50)

@@ -108,6 +108,26 @@ async def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
+@pytest.mark.parametrize("options", [{}, {"aggregation": "last", "late": "correct", "correction_window": 9}])
+async def test_what_snapshots_restore_is_what_the_log_has(tmp_path, options):
+    options |= {"arms": ["a", "b"], "policy": "thompson", "attribution_window": 1}
+    config, clock, missed = harness.with_home(tmp_path / "s.db", **options), Clock(), []
+    for _ in range(2):
+        clock.now += 2 * harness.SECOND
+        async with served(tmp_path / "s.db", config, clock) as engine:
+            for row in missed:
+                await engine.feedback("home", row.id, 1.0)
+            *missed, row = [await engine.decide("home", "k") for _ in range(2)]
+            clock.now += harness.SECOND // 5
+            await engine.feedback("home", row.id, 1.0)
+            clock.now += 2 * harness.SECOND
+            # Of one moment, one by one: the delay of a click is known by now, and nothing waits.
+            for _ in range(2):
+                await engine.decide("home", "k")
+        with recovered(tmp_path / "s.db", config, clock):
+            pass
+
+
 def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     path, config = tmp_path / "s.db", configured()
 

@@ -188,6 +188,7 @@ def is_unusual(usual: UsualRange, margin: float, context: Floats) -> bool:
     for i in range(usual.present.shape[1]):
         slack = margin * (usual.sides[0, i, 0] + usual.sides[0, i, 1])
         for side in range(2):
+            # Side 1 has negated values, so that the extremes of both sides are maxima.
             value = context[i] if side == 0 else -context[i]
             unusual = unusual or value > usual.sides[0, i, side] + slack
             if first or value > usual.present[0, i, side]:
@@ -195,6 +196,7 @@ def is_unusual(usual: UsualRange, margin: float, context: Floats) -> bool:
             if ends:
                 usual.peaks[0, (blocks - 1) % BLOCKS, i, side] = usual.present[0, i, side]
                 usual.sides[0, i, side] = median_peak(usual, min(blocks, BLOCKS), i, side)
+            # Before the first block is complete, its extremes so far stand for the range.
             elif blocks == 0:
                 usual.sides[0, i, side] = usual.present[0, i, side]
     return enough and unusual

@@ -201,6 +201,7 @@ def set_target(scratch: SolverWorkspace, points: Floats, context: Floats, size: 
     basis, triangle, target = scratch.basis, scratch.triangle, scratch.target
     start = scratch.corral[0]
     target[0] = 1.0
+    # Back substitution in the triangle; the weight of the first point makes the sum 1.
     for k in range(size - 2, -1, -1):
         weight = 0.0
         for j in range(len(context)):
@@ -292,6 +293,7 @@ def hull_distance(
         lower = height / norm(normal)
         if lower > far:
             return lower
+        # Only rounding errors can select a point that is in the corral already, or make this too large.
         entered = size > len(context)
         for i in range(size):
             entered = entered or corral[i] == entering

@@ -163,7 +163,7 @@ class EvaluateOptions:
 
     @property
     def can_replay(self) -> bool:
-        """True if the log may be of uniform choices, which replay requires."""
+        """True unless ``--propensities`` excludes a log of uniform choices, which replay requires."""
         return self.propensities in ("logged", "uniform")
 
     @property
@@ -345,7 +345,7 @@ def get_reading_function(name: str, shards: int | None) -> Callable[..., Any]:
 def read_arms(log: Any, shards: int | None = None) -> tuple[str, ...]:
     """Return the arms on offer in a log, which is read once, in parallel if ``shards`` is given.
 
-    The log's report is replaced by that of this reading. Raises LogError if the log has no valid row.
+    The log's report is replaced by the report of this reading. Raises LogError if the log has no valid row.
     """
     reader = log.without_context()
     with options.require_valid_rows(reader):

@@ -256,7 +256,7 @@ def build_unavailable_command(name: str, error: MissingExtra) -> click.Command:
     """
 
     def refuse(**arguments: Any) -> None:
-        """Raise the error of the missing package, whatever is typed."""
+        """Raise the error of the missing package; the typed options are not checked."""
         raise error
 
     params: list[click.Parameter] = [click.Argument(["typed"], nargs=-1)]
@@ -345,6 +345,7 @@ def call_verb(
     get_source = click.get_current_context().get_parameter_source
     for flag, other_verb in specification.verb_flags.items():
         typed_fields = {field for field in fields if get_source(field) is not ParameterSource.DEFAULT}
+        # Invalid: the flag with other fields, and neither.
         if (flag in typed_fields) is bool(typed_fields - {flag}):
             raise click.UsageError(f"give --{flag} alone, or what there shall be, such as --share 0.1")
         if fields.pop(flag):

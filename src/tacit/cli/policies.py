@@ -249,8 +249,8 @@ def policies(
         for policy in selected
     }
     text = "\n\n".join(
-        f"{name}\n" + "\n".join(f"  {label:<10} {text}" for label, text in about.items() if text)
-        for name, about in table.items()
+        f"{name}\n" + "\n".join(f"  {label:<10} {text}" for label, text in entry.items() if text)
+        for name, entry in table.items()
     )
     print_result(table, text, as_json)
 

@@ -108,7 +108,7 @@ class ClickModel(Checked):
         return clicks[0] if single else clicks
 
     def click_probabilities(self, shown: Any) -> Floats:
-        """Return the probability of a click at each position, whatever the other clicks.
+        """Return the probability of a click at each position, without knowledge of other clicks.
 
         Parameters
         ----------
@@ -246,9 +246,9 @@ def check_log(shown: Any, clicks: Any, kinds: int | None = None) -> tuple[Ints, 
     return table, clicked, single
 
 
-def lookup_values(values: Sequence[float], shown: Ints, nothing: float) -> Floats:
-    """Return, for each result, the entry of ``values`` for its kind, and ``nothing`` at empty positions."""
-    return np.asarray([*values, nothing])[shown]
+def lookup_values(values: Sequence[float], shown: Ints, empty_value: float) -> Floats:
+    """Return the entry of ``values`` for each result's kind, and ``empty_value`` at empty positions."""
+    return np.asarray([*values, empty_value])[shown]
 
 
 # ---- Sessions of a click log, the data for fitting
@@ -381,9 +381,9 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
     else:
         chances = model.click_probabilities(table)
     is_result = table != EMPTY
-    surprise = -np.where(is_result, log_probabilities(chances, clicked), 0.0).sum(axis=0)
+    log_loss = -np.where(is_result, log_probabilities(chances, clicked), 0.0).sum(axis=0)
     count = is_result.sum(axis=0)
-    mean = np.divide(surprise, count, out=np.full(len(count), np.nan), where=count > 0)
+    mean = np.divide(log_loss, count, out=np.full(len(count), np.nan), where=count > 0)
     return np.asarray(np.exp(mean))
 
 
@@ -438,8 +438,8 @@ def run_em(
 ) -> Fit:
     """Repeat a step of EM, at most ``iterations`` times, until it gains at most ``tolerance`` per session.
 
-    Returns the last model with the log-likelihood after each step; a run that is stopped by ``iterations`` is
-    not converged.
+    ``start`` is the first model, and a step gains log-likelihood of ``clicks``. Returns the last model with
+    the log-likelihood after each step; a run that is stopped by ``iterations`` is not converged.
 
     Raises
     ------

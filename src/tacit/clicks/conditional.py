@@ -78,9 +78,9 @@ def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) 
     shown_counts = np.bincount(index, minlength=size).reshape(-1, width).astype(np.float64)
     click_counts = np.bincount(index, clicks[is_counted], size).reshape(-1, width).astype(np.float64)
     factors = fit_factors(shown_counts, click_counts)[1:]
-    untold = np.isnan(factors)
-    if untold.any():
-        positions = ", ".join(map(str, np.flatnonzero(untold) + 1))
+    is_unknown = np.isnan(factors)
+    if is_unknown.any():
+        positions = ", ".join(map(str, np.flatnonzero(is_unknown) + 1))
         warnings.warn(
             f"shown: no kinds with clicks are seen at position {positions} and elsewhere, so its examination "
             f"cannot be separated from their relevance, and {otherwise} is taken; swap some at random, "
@@ -88,7 +88,7 @@ def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) 
             AssumptionWarning,
             stacklevel=3,
         )
-    return np.where(untold, otherwise, np.minimum(factors, 1.0))
+    return np.where(is_unknown, otherwise, np.minimum(factors, 1.0))
 
 
 def _find_connected(is_shown: Booleans, has_clicks: Booleans) -> Booleans:

@@ -87,11 +87,11 @@ class Cascade(ClickModel):
             If the log is not of that form.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
-        several = clicked.sum(axis=1) > 1
-        if several.any():
+        has_several = clicked.sum(axis=1) > 1
+        if has_several.any():
             raise InvalidValue(
                 "clicks",
-                clicked[several][0].astype(int).tolist(),
+                clicked[has_several][0].astype(int).tolist(),
                 "the cascade model knows one click a session; keep the first one, or fit "
                 "DependentClick or DynamicBayesian",
             )
@@ -200,9 +200,9 @@ class DependentClick(ClickModel):
         table, clicked, count = prepare_log(shown, clicks, kinds)
         if table.shape[1] < 2:
             raise InvalidValue("shown", shown, "give at least two positions")
-        real = table != EMPTY
-        followed = clicked[:, :-1] & real[:, 1:]  # a click, with a next result
-        is_sparse = has_sparse_kinds(count, float(real.sum()))
+        is_item = table != EMPTY
+        followed = clicked[:, :-1] & is_item[:, 1:]  # a click, with a next result
+        is_sparse = has_sparse_kinds(count, float(is_item.sum()))
 
         def step(model: DependentClick) -> DependentClick:
             """Return the model after one step of EM: rates given the examination that ``model`` expects.
@@ -342,9 +342,9 @@ class DynamicBayesian(ClickModel):
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # A user who left after a click was satisfied, or was not and did not persist.
-            likes = lookup_values(model.satisfaction, table, 0.0)
-            leaving = 1.0 - (1.0 - likes) * model.persistence
-            satisfied = followed * (1.0 - onward) * divide_counts(likes, leaving, np.zeros(leaving.shape))
+            satisfies = lookup_values(model.satisfaction, table, 0.0)
+            leaving = 1.0 - (1.0 - satisfies) * model.persistence
+            satisfied = followed * (1.0 - onward) * divide_counts(satisfies, leaving, np.zeros(leaving.shape))
             satisfaction = compute_kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
@@ -448,8 +448,8 @@ class PositionBased(ClickModel):
             If no kinds are seen where they could be compared; the parameter is then 0.5.
         """
         table, clicked, count = prepare_log(shown, clicks, kinds)
-        real = table != EMPTY
-        is_sparse = has_sparse_kinds(count, float(real.sum()))
+        is_item = table != EMPTY
+        is_sparse = has_sparse_kinds(count, float(is_item.sum()))
 
         def step(model: PositionBased) -> PositionBased:
             """Return the model after one step of EM; examination is kept if it was fitted before.
@@ -467,7 +467,9 @@ class PositionBased(ClickModel):
             attraction = compute_kind_rates(attracted, 1.0, table, model.attraction)
             if is_sparse:
                 return cls(attraction, model.examination)
-            examination = divide_counts((examined * real).sum(axis=0), real.sum(axis=0), model.examination)
+            examination = divide_counts(
+                (examined * is_item).sum(axis=0), is_item.sum(axis=0), model.examination
+            )
             return cls(attraction, [1.0, *examination[1:]])
 
         examination = np.full(table.shape[1] - 1, UNKNOWN)

@@ -46,7 +46,7 @@ def off_policy(
 ) -> OffPolicyResult:
     """Estimate the value of a target policy from a log that is read in parts.
 
-    For a fixed target the result is that of :func:`tacit.evaluate.off_policy`, up to rounding,
+    For a fixed target the result equals :func:`tacit.evaluate.off_policy`'s, up to rounding,
     because sums are added in another order. Parts are ranges of about four million rows of Parquet,
     or whole files of other formats and of logs of lists. A worker holds one batch of rows at a time
     (of Parquet also the columns read of a row group), the names in the log, 24 KiB of sums per

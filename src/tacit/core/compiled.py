@@ -60,7 +60,7 @@ GENERICS = (
     *dispatch.ENVIRONMENT_KERNELS,
     *dispatch.CLASSIFIER_KERNELS,
 )
-COMPILATION_VERSION = "4"
+COMPILATION_VERSION = "5"
 """Version of the compilation in :mod:`tacit.core.compilation`; change it whenever that changes."""
 # Machine code does not depend on the last part of NumPy's version.
 VERSIONS = COMPILATION_VERSION, numba.__version__, *np.__version__.split(".")[:2]

@@ -368,7 +368,7 @@ def ranks(
 
 def clear(params: Any, state: Any, lane: int) -> None:
     """Reset the workspace of ``state``, which ``arrange`` filled."""
-    parts[type(params)].clear(params, state, lane)
+    find_kernel(parts[type(params)], clear)(params, state, lane)
 
 
 def placed(

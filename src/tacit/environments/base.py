@@ -127,7 +127,10 @@ class Environment(Part, abstract=True):
         return {"shows": self.takes, "signals_dim": self.context_dim}
 
     def warn_of_late_changes(self, horizon: int) -> None:
-        """Warn if a scheduled change is too late to happen within ``horizon`` rounds."""
+        """Warn if a scheduled change is too late to happen within ``horizon`` rounds.
+
+        Changes are scheduled by a key's own rounds, and even the busiest key has only a share of all rounds.
+        """
         field, rounds, share = self.scheduled_changes
         late = next((round for round in rounds if round >= share * horizon), None)
         if late is not None:
@@ -176,7 +179,7 @@ class Environment(Part, abstract=True):
     def regret(params: Any, world: Any, lane: int, shown: Any) -> float:
         """Return the expected regret of the shown arms in this round.
 
-        By default it is the best expected reward minus that of one arm.
+        By default it is the best expected reward minus the expected reward of the one arm shown.
         """
         best = dispatch.optimum(params, world, lane)
         return float(best - dispatch.expected(params, world, lane, shown))

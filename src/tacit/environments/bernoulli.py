@@ -46,9 +46,9 @@ class BernoulliArms(Environment):
 
     class World(NamedTuple):
         impression: Impression
-        means: Floats
-        best: Floats
-        uniform: Floats
+        means: Floats  # (arms,)
+        best: Floats  # (1,)
+        uniform: Floats  # (1,)
 
     means: Annotated[Any, probabilities]
 

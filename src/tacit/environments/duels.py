@@ -379,8 +379,8 @@ class ContextualDuels(DuelEnvironment):
     @staticmethod
     def respond(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:
         """Return 1.0 if the left arm of the pair wins this round's duel for the key, else 0.0."""
-        ahead = world.utilities[lane, pair[0]] - world.utilities[lane, pair[1]]
-        return 1.0 if world.uniform[0] < sigmoid(ahead) else 0.0
+        utility_difference = world.utilities[lane, pair[0]] - world.utilities[lane, pair[1]]
+        return 1.0 if world.uniform[0] < sigmoid(utility_difference) else 0.0
 
     @staticmethod
     def expected(params: ContextualDuels, world: World, lane: int, pair: Any) -> float:

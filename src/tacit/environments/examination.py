@@ -263,7 +263,8 @@ class ExaminationArms(Environment):
     def arrive(params: ExaminationArms, world: World, round: int, rng: Generator) -> int:
         """Draw the arms on offer, the device and the number that decides the click; return lane 0.
 
-        Also moves to the next parameters in the round of a redraw, and computes each arm's click probability.
+        Also moves to the next parameters in the round of a redraw, and stores each arm's click probability
+        and the largest one.
         """
         impression = world.impression
         redrawn = round + 1 == world.starts[world.segment[0] + 1]

@@ -161,7 +161,7 @@ class GradedArms(Environment):
         family, numbers = arm[0], arm[1:]
         low, high = self.low + price, self.high + price
         if family == "normal":
-            return _clipped_mean(numbers[0], numbers[1], low, high) - price
+            return _compute_clipped_mean(numbers[0], numbers[1], low, high) - price
         if family in ("click", "levels"):
             pairs = (1.0, numbers[0], 0.0, 1.0 - numbers[0]) if family == "click" else numbers
             levels = zip(pairs[::2], pairs[1::2], strict=True)
@@ -169,8 +169,8 @@ class GradedArms(Environment):
         if low > 0.0:
             raise InvalidValue("reward_range", self.reward_range.text, f"let it hold {-price:g}, of no sale")
         if family == "sale":
-            return float(numbers[0]) * _capped_sale_mean(numbers[1], numbers[2], high) - price
-        return _capped_pareto_mean(numbers[0], numbers[1], high) - price
+            return float(numbers[0]) * _compute_sale_mean(numbers[1], numbers[2], high) - price
+        return _compute_pareto_mean(numbers[0], numbers[1], high) - price
 
     @staticmethod
     def arrive(params: Any, world: World, round: int, rng: Generator) -> int:
@@ -221,10 +221,10 @@ class GradedArms(Environment):
 def _check_distribution(field: str, arm: Any) -> tuple[Any, ...]:
     """Return a distribution as a tuple of its name and floats; raise InvalidValue for an unknown one."""
     family, *numbers = arm if isinstance(arm, Sequence) and not isinstance(arm, str) and arm else ("",)
-    fits = len(numbers) == PARAMETERS.get(family)
+    is_valid = len(numbers) == PARAMETERS.get(family)
     if family == "levels":
-        fits = len(numbers) in range(2, 2 * MOST_LEVELS + 1, 2)
-    if not fits:
+        is_valid = len(numbers) in range(2, 2 * MOST_LEVELS + 1, 2)
+    if not is_valid:
         raise InvalidValue(field, arm, f"give a distribution's name and its numbers, as {EXAMPLE}")
     values = [checks.number(field, number, -math.inf, math.inf) for number in numbers]
     shares = values[1::2] if family == "levels" else values[:1] if family in ("click", "sale") else []
@@ -237,7 +237,7 @@ def _check_distribution(field: str, arm: Any) -> tuple[Any, ...]:
     return family, *values
 
 
-def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> float:
+def _compute_clipped_mean(mean: float, deviation: float, low: float, high: float) -> float:
     """Return the mean of a normal variable that is clipped to [low, high]."""
     if deviation == 0.0:
         return min(max(mean, low), high)
@@ -246,26 +246,26 @@ def _clipped_mean(mean: float, deviation: float, low: float, high: float) -> flo
         """Return the mean of max(X − end, 0) for the normal variable X."""
         z = (mean - end) / deviation
         density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        return deviation * (z * _normal_share(z) + density)
+        return deviation * (z * _compute_normal_cdf(z) + density)
 
     most = 0.0 if math.isinf(high) else excess(high)
     return mean - most if math.isinf(low) else low + excess(low) - most
 
 
-def _normal_share(z: float) -> float:
+def _compute_normal_cdf(z: float) -> float:
     """Return the probability that a standard normal variable is below ``z``."""
     return 0.5 * math.erfc(-z / math.sqrt(2.0))
 
 
-def _capped_sale_mean(mean: float, sigma: float, high: float) -> float:
+def _compute_sale_mean(mean: float, sigma: float, high: float) -> float:
     """Return the mean of min(X, high) for a log-normal X of this mean; log X has the deviation ``sigma``."""
     if math.isinf(high) or sigma == 0.0:
         return min(mean, high)
     z = (math.log(high) - math.log(mean) + 0.5 * sigma**2) / sigma
-    return mean * _normal_share(z - sigma) + high * _normal_share(-z)
+    return mean * _compute_normal_cdf(z - sigma) + high * _compute_normal_cdf(-z)
 
 
-def _capped_pareto_mean(shape: float, mean: float, high: float) -> float:
+def _compute_pareto_mean(shape: float, mean: float, high: float) -> float:
     """Return the mean of min(X, high) for a Pareto variable X of this shape and mean."""
     least = mean * (1.0 - 1.0 / shape)
     tail: float = least * (least / max(high, least)) ** (shape - 1.0)

@@ -105,7 +105,7 @@ def copeland_winners(matrix: npt.ArrayLike) -> tuple[int, ...]:
     >>> copeland_winners(arxiv())
     (0,)
     """
-    scores = _copeland_scores(validate(matrix))
+    scores = _compute_copeland_scores(validate(matrix))
     return tuple(map(int, np.flatnonzero(scores == scores.max())))
 
 
@@ -127,7 +127,7 @@ def _mask_wins(p: Floats) -> npt.NDArray[np.bool_]:
     return beats
 
 
-def _copeland_scores(p: Floats) -> Ints:
+def _compute_copeland_scores(p: Floats) -> Ints:
     """Return each arm's Copeland score times 2: 2 per arm that it beats and 1 per tie."""
     beats = _mask_wins(p)
     ties = ~beats & ~beats.T & ~np.eye(len(p), dtype=bool)
@@ -227,7 +227,7 @@ def measure(matrix: npt.ArrayLike, tolerance: float = TOLERANCE) -> Assumptions:
     copeland, borda = copeland_winners(p), borda_winners(p)
     if best is None:
         return Assumptions(None, copeland, borda, False, math.nan, (), (), math.nan)
-    rank = np.lexsort((np.arange(len(p)), -_copeland_scores(p))).argsort()
+    rank = np.lexsort((np.arange(len(p)), -_compute_copeland_scores(p))).argsort()
     triples = [
         (best, j, k)
         for j in range(len(p))

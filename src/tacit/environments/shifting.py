@@ -185,7 +185,7 @@ class ShiftingArms(Environment):
     def _validate_events(self) -> Any:
         """Return the events as ``EventRounds``, or as the smallest and the largest number of a draw.
 
-        Raises InvalidValue if they are neither.
+        Raises InvalidValue if the events have another form, or rounds do not increase.
         """
         events = self.events
         if isinstance(events, list | EventRounds):

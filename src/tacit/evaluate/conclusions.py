@@ -132,8 +132,8 @@ def conclude(
         notes.append(f"{estimator.label}: {ONE_CLUSTER if count < 2 else FEW_CLUSTERS_NOTE.format(count)}")
     clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
-        doubt = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
-        notes.append(f"{estimator.label}: {doubt}; give a larger clip")
+        warning = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
+        notes.append(f"{estimator.label}: {warning}; give a larger clip")
     doubts = _list_interval_warnings(estimator, sums, estimate.intervals, reward_range)
     return replace(estimate, warnings=(*notes, *doubts))
 
@@ -175,7 +175,7 @@ class UnitScale(NamedTuple):
         return cls(scale, length, unit_sums, reward_range.ends)
 
     def restore(self, bounds: intervals.Bounds | None) -> intervals.Bounds | None:
-        """Return bounds in the caller's unit."""
+        """Return bounds for rewards scaled to [0, 1] in the caller's unit; None stays None."""
         if bounds is None or self.reward_range == UNIT_RANGE:
             return bounds
         start, width = self.length * (self.reward_range.low or 0.0), self.reward_range.width

@@ -276,17 +276,17 @@ class LogSummation:
             text = partial(describe_missing_propensity, rows)
             yield Refusal("propensity", np.isnan(rows.given_above), text)
         remainder = 1.0 - rows.propensity
-        certain = remainder <= MIN_REMAINDER
-        if certain.any():
-            certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
+        is_certain = remainder <= MIN_REMAINDER
+        if is_certain.any():
+            is_certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
             text = partial(_describe_certain, rows, remainder, target_probability)
-            yield Refusal("propensity", certain, text)
+            yield Refusal("propensity", is_certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
             self._logging.evaluate_shown(rows)
-            never = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
-            text = partial(_describe_never, rows, probabilities, never)
-            yield Refusal("arm", never.any(axis=1), text)
+            is_never_logged = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
+            text = partial(_describe_never, rows, probabilities, is_never_logged)
+            yield Refusal("arm", is_never_logged.any(axis=1), text)
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
             is_missing = np.asarray(rows.batch[self._cluster].is_null())
             remedy = f"{self._cluster} is missing; give such rows ids of their own, or leave them out"

@@ -277,7 +277,7 @@ class SwitchDR(DoublyRobust):
     def units(self, weighted: WeightedRows) -> Units:
         """Return the units of DoublyRobust with weights above the threshold taken as 0 in the values.
 
-        The returned weights are those before the threshold, so that sums show which ones exceed it.
+        The returned weights include those above the threshold, so that sums show which ones exceed it.
         """
         return super().units(weighted)._replace(weights=clip_weights(weighted.weights, self.clip))
 
@@ -337,12 +337,12 @@ class SlateEstimator(Estimator):
         """Return one unit per list: the sums over its positions of weights, weighted rewards, and rewards."""
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
-        position_weights = clip_weights(self._position_weights(weights), self.clip)
+        position_weights = clip_weights(self._compute_position_weights(weights), self.clip)
         return Units(
             position_weights.sum(axis=1), (position_weights * rewards).sum(axis=1), rewards.sum(axis=1)
         )
 
-    def _position_weights(self, weights: Floats) -> Floats:
+    def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return the weight of the reward at each position, computed from the arms' weights.
 
         Both arrays have the shape (lists, positions).
@@ -363,7 +363,7 @@ class SlateIPS(SlateEstimator):
     reward interactions", equation 1.
     """
 
-    def _position_weights(self, weights: Floats) -> Floats:
+    def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return, at every position, the product of the weights of the whole list."""
         return np.asarray(np.broadcast_to(weights.prod(axis=1, keepdims=True), weights.shape))
 
@@ -383,7 +383,7 @@ class IndependentIPS(SlateEstimator):
 
     given_above: ClassVar[bool] = False
 
-    def _position_weights(self, weights: Floats) -> Floats:
+    def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return the weights unchanged: each position counts alone."""
         return weights
 
@@ -401,7 +401,7 @@ class CascadeIPS(SlateEstimator):
     McInerney et al. (2020), equations 3 and 4.
     """
 
-    def _position_weights(self, weights: Floats) -> Floats:
+    def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return, at each position, the product of the weights down to it."""
         return np.asarray(np.cumprod(weights, axis=1))
 
@@ -471,7 +471,7 @@ class PositionBasedIPS(SlateEstimator):
         Raises UnfitLog if the logging policy never shows a logged arm where it would be examined.
         """
         assert self.logging is not None
-        target_exposure = self._target_exposure(weighted)
+        target_exposure = self._compute_target_exposure(weighted)
         logged_exposure = self._compute_exposure(self.logging, weighted.rows)
         rows = weighted.rows
         text = "was shown, but the logging policy gives it probability 0 wherever it would be examined; "
@@ -480,7 +480,7 @@ class PositionBasedIPS(SlateEstimator):
         refuse_rows(rows.locate_row, [unseen])
         return target_exposure / logged_exposure
 
-    def _target_exposure(self, weighted: WeightedRows) -> Floats:
+    def _compute_target_exposure(self, weighted: WeightedRows) -> Floats:
         """Return, for each row's arm, its examination under the target policy: Σₖ θₖ π(a at k).
 
         A target that learns can evaluate a row only once, so it returns all positions together.
@@ -501,7 +501,7 @@ class PositionBasedIPS(SlateEstimator):
                 exposure += effect * target.evaluate_shown(_move_to_position(rows, position))
         return exposure
 
-    def _position_weights(self, weights: Floats) -> Floats:
+    def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return the weights unchanged."""
         return weights
 

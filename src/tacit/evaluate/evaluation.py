@@ -179,9 +179,9 @@ def warn_of_doubts(result: OffPolicyResult) -> OffPolicyResult:
     if not result.rows:
         raise LogError(f"log: {NO_ROWS}")
     if all(math.isnan(estimate.value) for estimate in result.estimates):
-        never = ", ".join(map(repr, result.never_shown[:5]))
+        never_shown = ", ".join(map(repr, result.never_shown[:5]))
         raise UnfitLog(
-            f"log: arm: {NO_OVERLAP}{never and f' (it never shows {never})'}; give the log of a "
+            f"log: arm: {NO_OVERLAP}{never_shown and f' (it never shows {never_shown})'}; give the log of a "
             "policy that may, as with ExplorationFloor, or a target that shows what is there"
         )
     one_sided = warn_one_sided(result, result.reward_range) if result.missing_reward is None else ()
@@ -200,8 +200,8 @@ def warn_of_lists(question: OffPolicyEvaluation, report: LogReport) -> None:
     """
     if not question.is_sequential:
         report.drop_order_warnings()
-    blind = "position" not in question.target.columns and not isinstance(question.target, Uniform)
-    if report.lists and blind:
+    ignores_position = "position" not in question.target.columns and not isinstance(question.target, Uniform)
+    if report.lists and ignores_position:
         warnings.warn(
             "position: rows of one decision are a list, and the target shows one arm everywhere; give "
             "fixed_target('list:a,b,c') (--policy list:a,b,c) or a policy of lists, such as ListMix",

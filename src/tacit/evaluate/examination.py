@@ -59,15 +59,15 @@ class Cells(NamedTuple):
 
     def drop_group(self, group: int) -> Cells:
         """Return the cells without one group of decisions (one step of the jackknife)."""
-        keep = self.group != group
-        return Cells._make([*(column[keep] for column in self[:5]), self.names])
+        is_kept = self.group != group
+        return Cells._make([*(column[is_kept] for column in self[:5]), self.names])
 
 
 def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, highest: float = 1.0) -> Cells:
     """Return a log's row counts and reward sums by group of decisions, placement, key, arm and position.
 
-    Rewards are shares of the highest there can be. With ``randomized``, each row is weighted by
-    1/(arms on offer × propensity), as if arms were placed uniformly; then a row without propensity raises
+    Rewards are divided by the highest possible reward, ``highest``. With ``randomized``, each row is weighted
+    by 1/(arms on offer × propensity), as if arms were placed uniformly; then a row without propensity raises
     UnfitLog.
     """
     log_columns = ("placement", "key", "position", "decision_id")
@@ -79,7 +79,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
         if randomized:
             refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(rows.propensity), UNKNOWN)])
         group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
-        weights = _uniform_weights(rows) if randomized else np.ones(len(group))
+        weights = _compute_uniform_weights(rows) if randomized else np.ones(len(group))
         pair = _number_pairs(rows, pairs, names)
         batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward / highest])
         parts.append(_sum_duplicates(batch_cells))
@@ -89,7 +89,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
     return Cells._make([*columns[:3].astype(np.int64), *columns[3:], names])
 
 
-def _uniform_weights(rows: LoggedRows) -> Floats:
+def _compute_uniform_weights(rows: LoggedRows) -> Floats:
     """Return one weight per row, 1/(arms on offer × propensity), that corrects to uniform placement."""
     sizes = np.array([len(offer) for offer in rows.offers], np.float64)
     return 1.0 / (sizes[rows.offer] * rows.propensity)
@@ -103,14 +103,14 @@ def _number_pairs(
     ``pairs`` maps the codes of placement, key and arm to the number; keys of two placements are different.
     """
     table = np.stack([rows.names["placement"].codes, rows.names["key"].codes, rows.arm.codes])
-    distinct, which = np.unique(table, axis=1, return_inverse=True)
+    distinct, pair_index = np.unique(table, axis=1, return_inverse=True)
     numbers = []
     for pair in map(tuple, distinct.T.tolist()):
         if pair not in pairs:
             pairs[pair] = len(names)
             names.append((rows.names["key"].names[pair[1]], rows.arm.names[pair[2]]))
         numbers.append(pairs[pair])
-    return np.array(numbers, np.int64)[which.ravel()]
+    return np.array(numbers, np.int64)[pair_index.ravel()]
 
 
 def _sum_duplicates(columns: Floats) -> Floats:
@@ -522,11 +522,11 @@ def examine(
     >>> bool(result.low[1] < 0.5 < result.high[1])
     True
     """
-    is_half = (features is None) != (regression is None) or (features and method != "em")
+    is_misused = (features is None) != (regression is None) or (features and method != "em")
     refuse_options(
         [
             Refusal("method", method not in METHODS, f"give one of {', '.join(METHODS)}", method),
-            Refusal("features", is_half, "give features and regression, both for 'em'", features),
+            Refusal("features", is_misused, "give features and regression, both for 'em'", features),
         ]
     )
     options = Options(missing_reward=missing_reward)
@@ -562,8 +562,8 @@ def examine(
         effects[isolated] = np.nan
         effects = scale_to_first(effects)
     if compares_arms:
-        untold = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
-        _warn_of_positions(places, shown_counts, isolated, sorted(untold - set(isolated)))
+        unknown_positions = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
+        _warn_of_positions(places, shown_counts, isolated, sorted(unknown_positions - set(isolated)))
     low, high = _jackknife(cells, effects, estimate_effects, confidence)
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
@@ -580,15 +580,15 @@ def _warn_of_positions(places: Ints, shown_counts: Floats, isolated: list[int], 
     names = [", ".join(map(str, places[numbers])) for numbers in (isolated, thin)]
     where = [f"both at one of {name} and at another position" for name in names]
     rows = f"in {shown_counts[isolated].sum():,.0f} of {shown_counts.sum():,.0f} rows"
-    doubts = [
+    messages = [
         f"no arm of a key stands {where[0]}, so how much is examined there cannot be separated from how "
         f"relevant it is, {rows}",
         f"the arms of a key that stand {where[1]} have too few clicks there to be compared",
     ]
-    for numbers, doubt in zip((isolated, thin), doubts, strict=True):
+    for numbers, message in zip((isolated, thin), messages, strict=True):
         if numbers:
             remedy = "swap some at random, as ListMix(epsilon=0.1) does"
-            warnings.warn(f"position: {doubt}; {remedy}", AssumptionWarning, stacklevel=3)
+            warnings.warn(f"position: {message}; {remedy}", AssumptionWarning, stacklevel=3)
 
 
 def _jackknife(

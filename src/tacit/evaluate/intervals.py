@@ -402,11 +402,11 @@ def normal(
     value = compute_estimate(sums, ratio)
     error = standard_error(sums, ratio, clustered=clustered)
     if skewed:
-        return correct_skewness(value, error, *_central_moments(sums, ratio, clustered), confidence)
+        return correct_skewness(value, error, *_compute_central_moments(sums, ratio, clustered), confidence)
     return value - quantile * error, value + quantile * error
 
 
-def _central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, float, float]:
+def _compute_central_moments(sums: Sums, ratio: bool, clustered: bool) -> tuple[float, float, float]:
     """Return the mean square and mean cube of an estimate's residuals, and the number of residuals.
 
     With θ the estimate, a residual is y − θ, or y − θw for a ratio, of each unit or, if ``clustered``, each
@@ -431,8 +431,9 @@ def correct_skewness(
 ) -> Bounds:
     """Return the interval of a mean by the central limit theorem, corrected for the skewness of its values.
 
-    Johnson's statistic t + γ(1 + 2t²)/(6√n), of t = (value − θ)/error, is nearly normal where t is not, as
-    with a few large values; the interval has the θ around the value at which it is within the quantile.
+    With θ the true mean and t = (value − θ)/error, Johnson's statistic t + γ(1 + 2t²)/(6√n) is nearly normal
+    where t is not, as with a few large values. The interval contains each θ at which the statistic is within
+    the normal quantile.
 
     Parameters
     ----------
@@ -714,6 +715,14 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
 
     The values may be negative, as with the doubly robust estimator, but their range must be known
     beforehand.
+
+    Parameters
+    ----------
+    sums : Sums
+        Only the number of values, their sum and the sum of their squares are used.
+    low, high : float
+        The range of each value.
+    confidence : float, default 0.95
 
     References
     ----------

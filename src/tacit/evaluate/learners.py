@@ -43,7 +43,7 @@ from tacit.policies.base import NO_FEATURES, Outcome, Policy, can_weigh_places, 
 def check_target_policy(policy: Policy, all_arms: bool = False) -> None:
     """Raise InvalidValue if a policy cannot give the propensity of a single arm.
 
-    With ``all_arms``, also if it has no list of arms, so that it cannot give that of every arm.
+    With ``all_arms``, also if it has no list of arms, because it then cannot give every arm's propensity.
     """
     if all_arms and policy.arms is None:
         remedy = "it knows arms by their vectors, of which there are many; give IPS() and SNIPS()"
@@ -158,12 +158,12 @@ class LogLearner:
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
         """Return the lane of each row's placement and key; new ones get lanes, and the state grows."""
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
-        distinct, which = np.unique(pairs, return_inverse=True)
+        distinct, pair_index = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
         if len(self._lanes) > self._capacity:
             self._capacity = max(len(self._lanes), 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
-        return np.array(lanes, np.int64)[which]
+        return np.array(lanes, np.int64)[pair_index]
 
 
 class Learning:
@@ -364,7 +364,7 @@ def weigh_logged(params: Any, state: Any, batch: Batch, probabilities: Floats) -
 
 
 def weigh_shown(params: Any, state: Any, batch: Batch, arm_indices: Ints, probabilities: Floats) -> None:
-    """Write the propensity of each row's shown arm to ``probabilities``; the state does not change."""
+    """Write the propensity of each row's arm, from ``arm_indices``, to ``probabilities``; keep the state."""
     for i in range(len(batch.lanes)):
         probabilities[i] = propensity(params, state, batch.lanes[i], get_impression(batch, i), arm_indices[i])
 

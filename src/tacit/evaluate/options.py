@@ -149,7 +149,7 @@ class OffPolicyEvaluation(Options):
         if self.propensities == ESTIMATED:
             set_field(self, "propensities", Frequencies())
         if self.estimators is None:
-            set_field(self, "estimators", _default_estimators(self.target, self.propensities == LOGGED))
+            set_field(self, "estimators", _choose_estimators(self.target, self.propensities == LOGGED))
         refuse_options(self._list_refusals())
         set_field(self, "estimators", _with_models(self.estimators))
 
@@ -317,7 +317,7 @@ def _suggest_estimators(estimators: Any) -> str:
     return f"[{', '.join(calls)}]" if calls else "estimators, such as [IPS(), SNIPS()]"
 
 
-def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
+def _choose_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
     """Return the estimators that are used if none are given.
 
     They are IPS and SNIPS for targets of single arms, and slate estimators for targets of lists; only
@@ -332,7 +332,7 @@ def _default_estimators(target: Any, logged: bool) -> tuple[Estimator, ...]:
 
 
 def _with_models(estimators: Sequence[Estimator]) -> tuple[Estimator, ...]:
-    """Return the estimators; those that need a reward model and have none get one new ArmRidges, shared."""
+    """Return the estimators, where all that need a reward model and have none share one new ArmRidges."""
     model = ArmRidges()
     return tuple(
         replace(x, model=model) if isinstance(x, DirectMethod) and x.model is None else x for x in estimators

@@ -121,10 +121,10 @@ class ReplayResult(Tabulated):
         passes = len(self.matched)
         mean = sum(self.matched) / passes
         if self.by is not None:
-            whole = ReplaySegment(self.estimate, self.low, self.high, mean)
+            all_rows = ReplaySegment(self.estimate, self.low, self.high, mean)
             return [
                 {"policy": self.policy, "segment": name, **part._asdict()}
-                for name, part in [(None, whole), *self.segments.items()]
+                for name, part in [(None, all_rows), *self.segments.items()]
             ]
         return [
             {
@@ -144,16 +144,16 @@ class ReplayResult(Tabulated):
         return "\n".join(
             [
                 f"{self.policy}, replayed on {self.rows:,} logged rows, passes: {passes}",
-                *self._reward_lines(),
+                *self._describe_rewards(),
                 f"  the log's own    {self.logged:.5f}",
                 f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
                 f"  without feedback {self.unanswered:,} rows",
                 *(f"  {note}" for note in self.notes),
-                *(self._segment_lines() if self.by is not None else ()),
+                *(self._describe_segments() if self.by is not None else ()),
             ]
         )
 
-    def _reward_lines(self) -> list[str]:
+    def _describe_rewards(self) -> list[str]:
         """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
         estimates = [estimate for estimate in self.estimates if estimate == estimate]
         if not estimates:
@@ -163,7 +163,7 @@ class ReplayResult(Tabulated):
             f"  single passes    {min(estimates):.5f} to {max(estimates):.5f}",
         ]
 
-    def _segment_lines(self) -> list[str]:
+    def _describe_segments(self) -> list[str]:
         """Return the lines of the table of segments, and a remark on their intervals."""
         rows = [{**part._asdict(), "segment": name or "(none)"} for name, part in self.segments.items()]
         return [
@@ -213,7 +213,7 @@ class ReplayCounts(NamedTuple):
             moments=tuple(map(add, self.moments, other.moments)),
             largest=self.largest + other.largest,
             segments={
-                name: tuple(map(add, mine, other.segments[name])) for name, mine in self.segments.items()
+                name: tuple(map(add, counts, other.segments[name])) for name, counts in self.segments.items()
             },
         )
 
@@ -442,10 +442,10 @@ def replay(
     with report_progress("replaying", progress) as report:
         counts = replay_passes(config, reader, range(config.passes), progress=report)
     result = counts.result(policy.label, by, policy.reward_range)
-    sided = warn_one_sided(result, policy.reward_range) if missing_reward is None else ()
-    heavy = result.notes if are_heavy(counts.shares) else ()
+    one_sided = warn_one_sided(result, policy.reward_range) if missing_reward is None else ()
+    heavy_reward_notes = result.notes if are_heavy(counts.shares) else ()
     result = replace(result, notes=(*result.notes, *warn_rejected(reader, log)))
-    for warning in (*counts.warnings, *heavy, *sided):
+    for warning in (*counts.warnings, *heavy_reward_notes, *one_sided):
         warnings.warn(warning, AssumptionWarning, stacklevel=2)
     return result
 

@@ -233,10 +233,10 @@ class OffPolicyResult(Tabulated, Plot):
         target = {"target": self.target}
         if self.by is None:
             return [target | estimate.row() for estimate in self.estimates]
-        whole = Segment(self.estimates, self.rows, self.logged)
+        all_rows = Segment(self.estimates, self.rows, self.logged)
         return [
             target | {"segment": name, "rows": part.rows, "logged": part.logged} | estimate.row()
-            for name, part in [(None, whole), *self.segments.items()]
+            for name, part in [(None, all_rows), *self.segments.items()]
             for estimate in part.estimates
         ]
 
@@ -264,14 +264,14 @@ class OffPolicyResult(Tabulated, Plot):
         lines += [*self.notes, *([self.assumes] if self.assumes else [])]
         if self.never_shown:
             arms = ", ".join(map(repr, self.never_shown[:5]))
-            more = ", …" if len(self.never_shown) > 5 else ""
+            rest = ", …" if len(self.never_shown) > 5 else ""
             lines.append(
-                f"the log never shows {arms}{more}, which the target policy would: by chance, or "
+                f"the log never shows {arms}{rest}, which the target policy would: by chance, or "
                 "because it could not; then these estimates are too low"
             )
-        return "\n".join(lines + (self._segment_lines() if self.by is not None else []))
+        return "\n".join(lines + (self._describe_segments() if self.by is not None else []))
 
-    def _segment_lines(self) -> list[str]:
+    def _describe_segments(self) -> list[str]:
         """Return the lines of the table of the largest 30 segments, and remarks on their intervals."""
         body = [
             {
@@ -396,7 +396,7 @@ def describe_shares(shares: tuple[float, float]) -> str:
     'the largest reward brings 2.0 % of the sum, the five largest 7.0 %'
     """
     largest, five = (f"{100 * share:.1f} %" for share in shares)
-    doubt = ", so a few rows decide, and no interval tells of larger rewards to come"
+    note = ", so a few rows decide, and no interval tells of larger rewards to come"
     return (
-        f"the largest reward brings {largest} of the sum, the five largest {five}{doubt * are_heavy(shares)}"
+        f"the largest reward brings {largest} of the sum, the five largest {five}{note * are_heavy(shares)}"
     )

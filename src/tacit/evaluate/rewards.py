@@ -243,9 +243,9 @@ def _grow_array(array: Floats, shape: tuple[int, ...]) -> Floats:
     """Return an array padded with zeros at its ends to ``shape``."""
     if array.shape == shape:
         return array
-    grown = np.zeros(shape)
-    grown[tuple(map(slice, array.shape))] = array
-    return grown
+    padded = np.zeros(shape)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
 
 
 # ---- Expected rewards from a user's fitted model, and the greedy policy that follows them
@@ -428,7 +428,7 @@ class Frequencies(ModelOfLog):
         cells: dict[str, int] = {}
         batch_counts: list[tuple[Ints, Ints, Ints]] = []
         for rows in reader.read(log):
-            codes = np.array([cells.setdefault(cell, len(cells)) for cell in _cell_names(rows)])
+            codes = np.array([cells.setdefault(cell, len(cells)) for cell in _name_cells(rows)])
             fold = rows.folds(FOLDS)
             triples = np.stack([fold, codes, rows.arm.codes])
             distinct, count = np.unique(triples, axis=1, return_counts=True)
@@ -439,7 +439,10 @@ class Frequencies(ModelOfLog):
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
     def from_counts(self, counts: ArmCounts) -> Self:
-        """Return a copy of the model with shrunk frequencies of each fold, fitted to the other folds."""
+        """Return a copy of the model with the frequencies of arms for each fold, fitted to the other folds.
+
+        Frequencies of a cell are shrunk toward the frequencies at its position.
+        """
         model = copy.copy(self)
         other_plays = counts.plays.sum(axis=0) - counts.plays
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
@@ -456,14 +459,14 @@ class Frequencies(ModelOfLog):
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the estimated propensity of each row's arm at its position, without the row's own fold."""
         assert self._shares is not None, "it is fitted before the first row"
-        codes = np.array([self._cells[cell] for cell in _cell_names(rows)])
+        codes = np.array([self._cells[cell] for cell in _name_cells(rows)])
         fold = rows.folds(FOLDS)
         shares = self._shares[fold, codes, : len(rows.arm.names)] * offer_matrix(rows)[rows.offer]
         shown_shares = shares[np.arange(len(codes)), rows.arm.codes]
         return np.asarray(shown_shares / shares.sum(axis=1))
 
 
-def _cell_names(rows: LoggedRows) -> list[str]:
+def _name_cells(rows: LoggedRows) -> list[str]:
     """Return placement, key and position of each row as one text.
 
     All positions are 0 if a row of the batch has none.
@@ -473,8 +476,8 @@ def _cell_names(rows: LoggedRows) -> list[str]:
     place = positions(rows) if has_positions else np.zeros(len(rows.reward), np.int64)
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
-    distinct, which = np.unique(triples, axis=1, return_inverse=True)
+    distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
     cells = [
         f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in distinct.T.tolist()
     ]
-    return [cells[i] for i in which.ravel().tolist()]
+    return [cells[i] for i in cell_index.ravel().tolist()]

@@ -334,7 +334,7 @@ def add_products(total: Floats, cell: Ints, contexts: Floats, origin: Floats, re
 
 
 def _pad_arms(array: Floats | None, folds: int, arms: int, size: int) -> Floats:
-    """Return sums padded with zeros to ``arms`` arms; all zeros if ``array`` is None."""
+    """Return sums of shape (folds, arms, size, size), padded with zeros; all zeros if ``array`` is None."""
     if array is not None and array.shape[1] == arms:
         return array
     padded = np.zeros((folds, arms, size, size))

@@ -304,8 +304,8 @@ class RowReader:
         count = len(self._vocabularies["key"].names)
         if self.rows < MIN_KEYED_ROWS or count < USER_KEY_SHARE * self.rows:
             return ""
-        what = f"key: {self.rows:,} rows are for {count:,} keys, and each begins anew"
-        return f"{what}; give as key a query or a place on a page, and who is asking as context="
+        problem = f"key: {self.rows:,} rows are for {count:,} keys, and each begins anew"
+        return f"{problem}; give as key a query or a place on a page, and who is asking as context="
 
     @property
     def arms(self) -> list[str]:
@@ -371,12 +371,12 @@ class RowReader:
         """Return the index in ``_offers`` of each row's list of arms; append new lists to ``_offers``."""
         arms = batch["arms"]
         if common_list_codes(arms) is not None:
-            return np.full(len(arms), self._offer_index(arms[0].as_py()))
+            return np.full(len(arms), self._find_offer(arms[0].as_py()))
         first, which = np.unique(first_equal_rows(arms), return_inverse=True)
-        places = np.array([self._offer_index(arms[row].as_py()) for row in first.tolist()], np.int64)
+        places = np.array([self._find_offer(arms[row].as_py()) for row in first.tolist()], np.int64)
         return places[which]
 
-    def _offer_index(self, names: list[str]) -> int:
+    def _find_offer(self, names: list[str]) -> int:
         """Return the index in ``_offers`` of a list of arms; append the list if it is new."""
         offer = tuple(names)
         if offer not in self._offer_indices:
@@ -515,9 +515,9 @@ def _list_refusals(lists: Lists, length: int | None) -> Iterator[Refusal]:
     is_repeated = np.zeros(len(place), np.bool_)
     repeats = order[1:][(index[1:] == index[:-1]) & (sorted_place[1:] == sorted_place[:-1])]
     is_repeated[repeats[:1]] = True
-    again = "another row of its decision_id has {}, too; log one arm for each position, and the rows of a "
-    again += "decision together"
-    yield Refusal("position", is_repeated, lambda row: again.format(place[row]))
+    remedy = "another row of its decision_id has {}, too; log one arm for each position, and the rows of a "
+    remedy += "decision together"
+    yield Refusal("position", is_repeated, lambda row: remedy.format(place[row]))
 
 
 # ---- The arms that a log offers
@@ -610,11 +610,11 @@ def collect_arms(log: Any) -> set[str]:
     """Read a log, or a part of one, and return the set of all arms that it offers."""
     names: set[str] = set()
     for chunk in select_columns(log, ()):
-        names.update(_distinct_arms(chunk.batch.column("arms")))
+        names.update(_list_distinct_arms(chunk.batch.column("arms")))
     return names
 
 
-def _distinct_arms(arms: Any) -> list[str]:
+def _list_distinct_arms(arms: Any) -> list[str]:
     """Return the distinct arms of a column of lists."""
     if common_list_codes(arms) is not None:
         return list(arms[0].as_py())

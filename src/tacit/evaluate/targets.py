@@ -467,10 +467,10 @@ class Probabilities(ArmFunction):
 
         ``values`` has the function's columns, ``arranged`` the log's.
         """
-        outside = np.where(offer_matrix(rows)[rows.offer], 0.0, arranged)
-        if (outside > 0).any():
-            row, code = np.argwhere(outside > 0)[0].tolist()
-            raise UnfitLog(impossible_arm_message(rows, row, rows.arm.names[code], float(outside[row, code])))
+        missing = np.where(offer_matrix(rows)[rows.offer], 0.0, arranged)
+        if (missing > 0).any():
+            row, code = np.argwhere(missing > 0)[0].tolist()
+            raise UnfitLog(impossible_arm_message(rows, row, rows.arm.names[code], float(missing[row, code])))
         logged_arms = set(rows.arm.names)
         absent = [column for column, arm in enumerate(self.arms) if arm not in logged_arms]
         if absent and (values[:, absent] > 0).any():
@@ -571,9 +571,9 @@ def fixed_target(text: str) -> Target | None:
         return table
     if kind == "table" and colon:
         return _load_table(Path(argument))
-    like = get_close_matches(kind, ("always", "list", "table", "learner"), 1, cutoff=0.8)
-    if colon and like:
-        raise InvalidValue("policy", text, f"did you mean {like[0]}:{argument}?")
+    similar_kinds = get_close_matches(kind, ("always", "list", "table", "learner"), 1, cutoff=0.8)
+    if colon and similar_kinds:
+        raise InvalidValue("policy", text, f"did you mean {similar_kinds[0]}:{argument}?")
     return None
 
 
@@ -604,8 +604,8 @@ def _parse_csv(path: Path, rows: Any) -> Table:
             f"its columns are {', '.join(names) or 'none'}; give arm and probability, in a row for each arm"
         )
         raise InvalidValue("policy", f"table:{path}", remedy)
-    further = [name for name in names if name not in ("arm", "probability")]
-    per = next((name for name in (*PER, *further) if name in further), None)
+    other_columns = [name for name in names if name not in ("arm", "probability")]
+    per = next((name for name in (*PER, *other_columns) if name in other_columns), None)
     tables: dict[str, dict[str, float]] = {}
     for row in rows:
         table, chance = tables.setdefault(row[per] if per else "", {}), float(row["probability"])

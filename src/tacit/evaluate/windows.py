@@ -124,9 +124,9 @@ class ItemWindow(NamedTuple):
             places = np.arange(stops[-1]) - np.repeat(starts, size)
             item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
             logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
-            ends = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
+            rest = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
-                Batch(batch.lanes[rows], places, *ends),
+                Batch(batch.lanes[rows], places, *rest),
                 logged,
                 self.window.rewards[rows],
                 self.window.segments[rows],
@@ -227,7 +227,7 @@ class WindowReader:
         lanes = [self.lanes.setdefault(key, len(self.lanes)) for key in keys]
         dated = self._items is not None and self._items.has_times
         starts, stops = offers.locate_lists(
-            batch["arms"], lambda row: self._arm_indices(chunk, row), alone=dated
+            batch["arms"], lambda row: self._get_arm_indices(chunk, row), alone=dated
         )
         if self._items is None:
             shown_arms = pc.index_in(batch["arm"], value_set=self._names).to_numpy()
@@ -256,7 +256,7 @@ class WindowReader:
         check_segments(chunk.source, list(self.segments))
         return np.array(codes, np.int64)
 
-    def _arm_indices(self, chunk: Chunk, row: int) -> Ints:
+    def _get_arm_indices(self, chunk: Chunk, row: int) -> Ints:
         """Return the arm indices of the arms that one row offers; raise UnknownName for an unknown arm.
 
         For policies of item vectors they are rows of the item table, valid at the row's time.
@@ -335,9 +335,9 @@ class _Offers:
         the same names may have different indices.
         """
         same_as = np.arange(len(arms)) if alone else first_equal_rows(arms)
-        first, which = np.unique(same_as, return_inverse=True)
+        first, offer_index = np.unique(same_as, return_inverse=True)
         places = np.array([self._locate_list(list_arm_indices(row)) for row in first.tolist()], np.int64)
-        return places[which, 0], places[which, 1]
+        return places[offer_index, 0], places[offer_index, 1]
 
     def _locate_list(self, arm_indices: Ints) -> tuple[int, int]:
         """Return start and stop of a list in the array of all lists; append the list if it is new."""
@@ -510,8 +510,8 @@ class Pass:
             self._capacity = max(lanes, 2 * self._capacity)
             self.state = copy_to_larger(self.state, self.policy.init(self._capacity))
         if segments > len(self.tally):
-            more = np.zeros((segments - len(self.tally), MOMENTS))
-            self._matches = self._matches._replace(tally=np.concatenate([self.tally, more]))
+            new_rows = np.zeros((segments - len(self.tally), MOMENTS))
+            self._matches = self._matches._replace(tally=np.concatenate([self.tally, new_rows]))
         rows = len(window.logged if isinstance(window, Window) else window.window.logged)
         order = self._shuffler.permutation(rows) if self._shuffler else np.arange(rows)
         params = self.policy.params

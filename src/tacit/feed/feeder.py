@@ -163,8 +163,8 @@ def _split_messages(messages: Sequence[Message], field: str) -> list[Sequence[Me
     it, the message itself, and the messages after it; otherwise two halves.
     """
     match = _MESSAGE_INDEX.match(field)
-    bad = int(match[1]) if match else len(messages) // 2
-    cuts = [0, bad, bad + 1, len(messages)] if match else [0, bad, len(messages)]
+    refused = int(match[1]) if match else len(messages) // 2
+    cuts = [0, refused, refused + 1, len(messages)] if match else [0, refused, len(messages)]
     return [messages[begin:end] for begin, end in pairwise(cuts) if begin < end]
 
 

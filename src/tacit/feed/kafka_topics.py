@@ -110,8 +110,8 @@ class KafkaAccess:
             If a property is invalid, or also among ``tacit_properties``.
         """
         tacit_properties = {"bootstrap.servers": self.address.brokers, **tacit_properties}
-        if clashing := tacit_properties.keys() & self._properties.keys():
-            raise ConfigError(f"properties: {min(clashing)} is set by tacit; leave it out")
+        if set_twice := tacit_properties.keys() & self._properties.keys():
+            raise ConfigError(f"properties: {min(set_twice)} is set by tacit; leave it out")
         try:
             return kind(tacit_properties | self._properties, logger=_NullLogger(), **more)
         except kafka.KafkaException as error:

@@ -503,8 +503,8 @@ class ImpressionMapper:
     @property
     def warning(self) -> str:
         """Message that no event so far was an impression, with values that did not fit; empty if one was."""
-        what = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
-        return "" if self._has_matched else f"{what}; mend its where"
+        text = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
+        return "" if self._has_matched else f"{text}; mend its where"
 
     def read_identities(self, event: dict[str, Any]) -> list[tuple[str, ...]]:
         """Return an impression's values of key, user and arm by which other events are joined to it, as text.

@@ -227,11 +227,11 @@ def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[A
         raise InvalidValue("interleaved.memory", name, f"there can be {', '.join(CELLS)}")
     rows = [value] if name == "teams" else value
     count = 1 if name == "teams" else rankers
-    fits = isinstance(rows, list) and len(rows) == count
-    for row in rows if fits else ():
-        fits = fits and isinstance(row, list) and len(row) == positions
-        fits = fits and all(CELLS[name](cell, rankers) for cell in row)
-    if not fits:
+    is_valid = isinstance(rows, list) and len(rows) == count
+    for row in rows if is_valid else ():
+        is_valid = is_valid and isinstance(row, list) and len(row) == positions
+        is_valid = is_valid and all(CELLS[name](cell, rankers) for cell in row)
+    if not is_valid:
         raise InvalidValue(field, value, f"give {positions} cells a row, as they were remembered")
     return list(value)
 

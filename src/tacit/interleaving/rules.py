@@ -238,7 +238,7 @@ class CreditRule:
                 remedy = f"return {shown.rankers} finite numbers"
                 raise InvalidValue("own", values, remedy)
             return values
-        disagreements = self._disagreements(shown, rankings)
+        disagreements = self._measure_disagreements(shown, rankings)
         shares = item_shares(shown, [action.position for action in counted])
         amounts = [
             self.worth[action.kind]
@@ -276,7 +276,7 @@ class CreditRule:
                 largest[key] = action
         return [largest[key] for key in sorted(largest)]
 
-    def _disagreements(self, shown: Interleaved, rankings: Any) -> list[float]:
+    def _measure_disagreements(self, shown: Interleaved, rankings: Any) -> list[float]:
         """Return, per item, how far the rankers disagree: the range of its inverse ranks.
 
         It is 1 for all items unless ``distinct``. Raise InvalidValue if the rankings are needed and missing.

@@ -270,18 +270,18 @@ def compute_round(chances: Floats) -> tuple[float, Floats]:
     """
     positions, rankers = chances.shape
     sets = np.arange(2**rankers)
-    without = [sets[sets >> ranker & 1 == 0] for ranker in range(rankers)]
+    sets_without = [sets[sets >> ranker & 1 == 0] for ranker in range(rankers)]
     before = np.zeros((positions + 1, len(sets)))  # by the set of rankers that have picked
     before[0, 0] = 1.0
     for position in range(positions):
-        for ranker, free in enumerate(without):
+        for ranker, free in enumerate(sets_without):
             gain = before[position, free] * chances[position, ranker]
             before[position + 1, free | 1 << ranker] += gain
     after = np.zeros_like(before)
     after[positions] = np.bitwise_count(sets) == positions
     joint = np.zeros_like(chances)
     for position in reversed(range(positions)):
-        for ranker, free in enumerate(without):
+        for ranker, free in enumerate(sets_without):
             completion = chances[position, ranker] * after[position + 1, free | 1 << ranker]
             after[position, free] += completion
             joint[position, ranker] = before[position, free] @ completion

@@ -54,12 +54,13 @@ class CandidateSet:
     rows: Ints
 
     def __len__(self) -> int:
+        """Return the number of candidates."""
         return len(self.rows)
 
     @property
     def vectors(self) -> Floats:
         """A copy of the candidates' vectors as float64, shape (candidates, dim)."""
-        return self.halves[self.rows].astype(np.float64)
+        return self.halves.take(self.rows, axis=0).astype(np.float64)
 
 
 class AllIds(list[Arm]):
@@ -117,15 +118,19 @@ class Catalogue:
         self._cache: tuple[int, dict[str | None, CandidateSet]] = 0, {}
 
     def __len__(self) -> int:
+        """Return the number of items."""
         return len(self._rows)
 
     def __bool__(self) -> bool:
+        """True always: an empty catalogue is one, too."""
         return True
 
     def __contains__(self, id: object) -> bool:
+        """True if an item has this id."""
         return id in self._rows
 
     def __repr__(self) -> str:
+        """Return the numbers of items and of coordinates, and the version, as text."""
         return f"<Catalogue: {len(self):,} items of {self.dim} numbers, version {self.version}>"
 
     @property
@@ -282,7 +287,7 @@ class Catalogue:
             return self._locate_all(segment)
         names = list(checks.names("arms", checks.as_list(ids)))
         rows = self._find_rows("arms", names)
-        if len(np.unique(rows)) < len(rows):
+        if len(set(names)) < len(names):
             raise InvalidValue("arms", f"{len(names)} ids", "offer each item once")
         self._check_count(len(names), segment)
         return CandidateSet(names, self._vectors, rows)
@@ -343,8 +348,8 @@ class Catalogue:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
         candidate_lists = [self.locate(offer) for offer in ([None] * decisions if arms is None else arms)]
         sizes = np.array(list(map(len, candidate_lists)), np.int64)
-        rows = np.concatenate([np.empty(0, np.int64), *(candidates.rows for candidates in candidate_lists)])
-        vectors = CandidateVectors(self._vectors[rows].astype(np.float64), sizes)
+        blocks = [candidates.vectors for candidates in candidate_lists] or [np.empty((0, self.dim))]
+        vectors = CandidateVectors(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), sizes)
         return [candidates.ids for candidates in candidate_lists], vectors
 
     # Copy and save ---------------------------------------------------------------------------
@@ -397,7 +402,7 @@ class Catalogue:
         ``field``.
         """
         try:
-            return np.array([self._rows[id] for id in ids], np.int64)
+            return np.fromiter(map(self._rows.__getitem__, ids), np.int64, len(ids))
         except (KeyError, TypeError):
             lacking = [id for id in ids if not isinstance(id, str | int) or id not in self._rows]
         first = lacking[0]

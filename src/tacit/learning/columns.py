@@ -102,12 +102,15 @@ class ColumnLearner(Generic[ArmT_co]):
         return list(self.lanes.lane_of_key)
 
     def __len__(self) -> int:
+        """Return the number of keys so far."""
         return len(self.lanes.lane_of_key)
 
     def __contains__(self, key: Key) -> bool:
+        """True if the key has a lane."""
         return checks.key(key) in self.lanes.lane_of_key
 
     def __bool__(self) -> bool:
+        """True always: a learner without keys is one, too."""
         return True
 
     @property

@@ -109,6 +109,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     position_propensities: Floats = NO_VALUES
 
     def __repr__(self) -> str:
+        """Return id, key, arms shown and propensity as text; other attributes are left out."""
         arms = self.shown[0] if len(self.shown) == 1 else self.shown
         return f"<Decision {self.id} for {self.key!r}: {arms!r}, propensity {self.propensity}>"
 
@@ -146,7 +147,7 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         feature_rows = max(len(self.relevance), len(self.examination))
         if feature_rows != len(self.offered) or feature_rows <= np.count_nonzero(self.slots >= 0):
             return self
-        places = [np.flatnonzero(self.offered == slot)[0] for slot in self.slots.tolist() if slot >= 0]
+        places = [(self.offered == slot).argmax() for slot in self.slots.tolist() if slot >= 0]
         blocks = [block[places] if len(block) else block for block in (self.relevance, self.examination)]
         return self._replace(relevance=blocks[0], examination=blocks[1])
 
@@ -418,6 +419,7 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         return self.actions[:, 0]
 
     def __len__(self) -> int:
+        """Return the number of decisions."""
         return len(self.actions)
 
     @overload

@@ -387,6 +387,7 @@ def refit_delays(delays: Delays) -> None:
             low, high = 0.0 if b == 0 else float(delays.edges[b - 1]), float(delays.edges[b])
             hazard = clicked / risk if risk > 0.0 else 0.0
             mean = took / clicked if clicked > 0.0 else 0.5 * (low + high)
+            # An arm's own estimates are shrunk to those of all arms together.
             if k >= 0:
                 mean = (delays.sums[k, b] + PRIOR * mean) / (delays.clicked[k, b] + PRIOR)
                 hazard = (delays.clicked[k, b] + PRIOR * hazard) / (delays.risk[k, b] + PRIOR)
@@ -394,6 +395,7 @@ def refit_delays(delays: Delays) -> None:
             upper, share = share, share * (1.0 - hazard)
             below = 0.0 if b == 0 else share
             if reached < 0.0 and below < QUANTILE:
+                # The share of the bin's own clicks that come before the quantile.
                 part = (QUANTILE - below) / (upper - below) if upper > below else 1.0
                 reached = compute_quantile_in_bin(low, high, mean, part)
         if k < 0 or delays.clicks[k] >= MIN_CLICKS:

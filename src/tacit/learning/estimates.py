@@ -143,12 +143,14 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
         bends = np.logaddexp(0.0, nodes)
         y -= width
         reached = np.flatnonzero(high > y)
+        # Arms are taken in parts, to bound memory.
         parts = [reached[i : i + ARMS_AT_ONCE] for i in range(0, len(reached), ARMS_AT_ONCE)]
         product = np.zeros(POINTS)
         pieces = []
         for part in parts:
             a, b = s[part, None], f[part, None]
             density = width / 2 * np.exp(a * nodes - (a + b) * bends - norm[part, None])
+            # Logarithm of the probability that the arm is below each node, from the mass above the panel.
             below = np.log(np.maximum(1.0 - above[part, None] - density @ RUNNING, MIN_PROBABILITY))
             above[part] += density @ WEIGHTS
             product += counts[part] @ below

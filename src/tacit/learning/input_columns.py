@@ -154,6 +154,7 @@ class ImpressionReader:
         """Create a reader that has seen no impressions."""
         self.watch = ContextWatch(policy)
         self.encoder = Encoder(policy.schema) if policy.schema else None
+        self._takes_plain = self.encoder is None and find_classifier(policy) is None
         self._users = UserWatch()
         self._columns: list[str] = []
         self._first_features: list[tuple[Floats, Floats]] | None = []
@@ -185,7 +186,8 @@ class ImpressionReader:
         if arms is not None and len(checks.names("arms", arms)) != rows:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {rows} impressions")
         blocks, sizes = _read_features(policy, relevance, examination, rows)
-        offers = _read_offers(offer, arms, sizes, rows)
+        # Ids of a catalogue were checked when their vectors were found.
+        offers = _read_offers(offer, None if isinstance(relevance, CandidateVectors) else arms, sizes, rows)
         if self.encoder is not None:
             contexts = self.encoder.encode_rows(contexts)
         elif not isinstance(contexts, np.ndarray | list) and is_frame(contexts):
@@ -214,6 +216,10 @@ class ImpressionReader:
         Raises InvalidValue if it does not fit the policy. Counts a context outside of the classifier's
         universe, and warns of the first.
         """
+        is_plain = type(context) is np.ndarray and context.dtype == np.float64 and self._takes_plain
+        # The sum of squares is not below the limit if a number is missing, infinite or too large.
+        if is_plain and context.shape == (policy.context_dim,) and context.dot(context) < checks.HUGE:
+            return context  # type: ignore[no-any-return]
         names: Any = getattr(context, "columns", getattr(context, "index", None))
         if self.encoder is None and hasattr(names, "tolist"):
             self._check_order(list(map(str, names)))

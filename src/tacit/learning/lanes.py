@@ -380,6 +380,7 @@ class KeySnapshot(Sequence[str]):
         self._names, self._count = names, len(names)
 
     def __len__(self) -> int:
+        """Return the number of keys when the view was created."""
         return self._count
 
     @overload
@@ -424,8 +425,10 @@ class Loops:
         One impression: all arms on offer, no context.
     action, feedback, epoch, propensity, fresh, prefixes, places : array
         Buffers for the decision on that impression and its feedback.
-    action_row, context : array
-        The only rows of ``action`` and of the contexts of ``single_batch``.
+    action_row, feedback_row, context, lane : array
+        The only rows of ``action``, ``feedback`` and the contexts of ``single_batch``, and its lanes.
+    outcome : tuple of array
+        The buffers in the order in which ``learn`` takes them.
     propensity_buffer : array or None
         ``propensity`` if decisions carry their propensity, else None.
     """
@@ -441,9 +444,10 @@ class Loops:
         self.single_batch = self.make_plain_batch(np.zeros(1, np.int64), np.zeros((1, policy.context_dim)))
         self.action = np.empty((1, policy.action_width), np.int64)
         self.action_row, self.context = self.action[0], self.single_batch.contexts[0]
-        self.feedback = np.empty((1, policy.feedback_width))
+        self.lane, self.feedback = self.single_batch.lanes, np.empty((1, policy.feedback_width))
         self.epoch, self.propensity = np.empty(1, np.int64), np.full(1, np.nan)
-        self.fresh = np.zeros(1, np.bool_)
+        self.fresh, self.feedback_row = np.zeros(1, np.bool_), self.feedback[0]
+        self.outcome = self.action, self.feedback, self.propensity, self.epoch, self.fresh
         self.prefixes, self.places = np.empty((2, 1, policy.action_width))
         has_propensity = reported or learns_from_propensity(self.params)
         self.propensity_buffer = self.propensity if has_propensity else None

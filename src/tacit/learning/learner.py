@@ -52,6 +52,7 @@ from tacit.policies.features.click_model import encode_seen
 from tacit.policies.stationary.chance import UniformRandom
 
 BOOLEANS = bool, np.bool_
+make_tuple: Any = tuple.__new__
 USER_KEY_SHARE = 0.98
 """Share of decisions with distinct keys from which on keys seem to be users, which is warned of."""
 DECISIONS_PER_KEY = 20
@@ -271,19 +272,22 @@ class Learner(EstimatingLearner[ArmT_co]):
         bool
             False if the key's lane has restarted since the decision: then nothing is learned.
         """
-        require_decision(decision)
-        loops = self.loops
-        if self.policy.feedback_width > 1:
+        if type(decision) is not Decision:
+            require_decision(decision)
+        loops, lanes, policy = self.loops, self.lanes, self._policy
+        if policy.feedback_width > 1:
             feedback = self.decision_reader.read_feedback("reward", [reward], [decision])
             refuse_unfilled("reward", feedback, decision.slots[None])
-            loops.feedback[:] = self.policy.reward_range.to_unit(feedback)
+            loops.feedback[:] = policy.reward_range.to_unit(feedback)
             value = feedback.max()
         else:
-            value = float(reward) if isinstance(reward, BOOLEANS) else reward
+            value = reward
+            if type(reward) is not float and isinstance(reward, BOOLEANS):
+                value = float(reward)
             try:
-                loops.feedback[0, 0] = self.policy.reward_range.read_number("reward", value)
+                loops.feedback_row[0] = policy.reward_range.read_number("reward", value)
             except InvalidValue as error:
-                if not self.policy.showing.compared:
+                if not policy.showing.compared:
                     raise
                 remedy = (
                     "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
@@ -294,22 +298,27 @@ class Learner(EstimatingLearner[ArmT_co]):
         elif value > self.watch.largest:
             self.watch.largest = value
         if seen is not None:
-            loops.feedback[:] = encode_seen(self.policy, loops.feedback, [seen])
+            loops.feedback[:] = encode_seen(policy, loops.feedback, [seen])
         least = self.least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             check_propensities(self, [decision.propensity], [len(decision.offered)])
-        batch, slots = loops.single_batch, decision.slots
-        batch.lanes[0] = self.lanes.lane(decision.key)
+        # The learner's own buffers suffice for a decision among all its arms, without features.
+        batch, slots, key = loops.single_batch, decision.slots, decision.key
+        lane = lanes.lane_of_key.get(key)
+        loops.lane[0] = lanes.lane(key) if lane is None else lane
         if decision.offered is not self.offer.arm_indices or not self._no_features:
             batch = self.decision_reader.read_batch([decision])
             slots = self.decision_reader.read_actions([decision], batch)[0]
         elif self.reads_contexts:
             loops.context[:] = decision.context
-        loops.action[0] = slots
+        if len(slots) == 1:
+            loops.action_row[0] = slots.item()
+        else:
+            loops.action_row[:] = slots
         loops.epoch[0] = decision.epoch
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
-        row = loops.action, loops.feedback, loops.propensity, loops.epoch, loops.fresh
-        is_learned = bool(loops.learn(loops.params, self.lanes.state, batch, self.lanes.plays, *row))
+        is_learned = bool(loops.learn(loops.params, lanes.state, batch, lanes.plays, *loops.outcome))
+        # The ring has the ids of the latest decisions learned.
         ring, number = self._ring, decision.id
         place = number & RING_MASK
         if ring[place] == number:
@@ -454,36 +463,31 @@ def _choose_plain(learner: Learner[ArmT_co], key: str) -> Decision[ArmT_co]:
     The fast path of ``choose``, without features of arms. The context, if the policy reads one, must be in
     ``loops.context``.
     """
-    loops, lanes, names = learner.loops, learner.lanes, learner.offer.names
+    loops, lanes, offer = learner.loops, learner.lanes, learner.offer
     lane = lanes.lane_of_key.get(key)
-    loops.single_batch.lanes[0] = lanes.admit([key])[0] if lane is None else lane
-    loops.choose(
-        loops.params,
-        lanes.state,
-        loops.single_batch,
-        learner.rng,
-        loops.action,
-        loops.epoch,
-        loops.propensity_buffer,
-    )
+    loops.lane[0] = lanes.admit([key])[0] if lane is None else lane
+    propensities, batch = loops.propensity_buffer, loops.single_batch
+    loops.choose(loops.params, lanes.state, batch, learner.rng, loops.action, loops.epoch, propensities)
     slots = loops.action_row.copy()
     if len(slots) == 1:
-        arms: Any = (names[slots.item()],)
+        arms: Any = (offer.names[slots.item()],)
     else:
-        arms = tuple([names[slot] for slot in slots.tolist() if slot >= 0])
-    propensity = None if loops.propensity_buffer is None else loops.propensity_buffer.item()
+        arms = tuple([offer.names[slot] for slot in slots.tolist() if slot >= 0])
+    propensity = None if propensities is None else propensities.item()
     if propensity != propensity:
         propensity = None
     prefixes = places = NO_VALUES
     if learner.reports_places:
-        loops.place(loops.params, lanes.state, loops.single_batch, loops.action, loops.prefixes, loops.places)
+        loops.place(loops.params, lanes.state, batch, loops.action, loops.prefixes, loops.places)
         prefixes, places = loops.prefixes[0].copy(), loops.places[0].copy()
-    id, epoch, offered = learner.decisions, loops.epoch.item(), learner.offer.arm_indices
-    learner.decisions += 1
+    id = learner.decisions
+    learner.decisions = id + 1
     context = loops.context.copy() if learner.reads_contexts else loops.context
-    features = context, NO_FEATURES, NO_FEATURES
+    impression = offer.arm_indices, slots, context, NO_FEATURES, NO_FEATURES
+    columns = id, key, arms, propensity, loops.epoch.item(), *impression, prefixes, places
     # Calling Decision() instead would make this method half as slow again.
-    return Decision._make((id, key, arms, propensity, epoch, offered, slots, *features, prefixes, places))
+    decision: Decision[ArmT_co] = make_tuple(Decision, columns)
+    return decision
 
 
 def _unpickle(policy: Policy, content: bytes) -> Learner:

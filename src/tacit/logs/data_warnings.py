@@ -203,7 +203,7 @@ def select_warnings(
 
 
 def _mask_floats(values: Any) -> Booleans | None:
-    """Return a mask of the values of floating-point type; None if an Arrow column has another type."""
+    """Return a mask of the floating-point values, not of nulls; None if an Arrow column has another type."""
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
     if not pa.types.is_floating(values.type):

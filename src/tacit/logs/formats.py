@@ -203,8 +203,8 @@ def _list_local(path: Path, suffixes: Sequence[str]) -> list[Path]:
 
 def _is_data_file(parts: Sequence[str], suffixes: Collection[str]) -> bool:
     """True if the parts of a path end in one of ``suffixes`` and none begins with "." or "_"."""
-    hidden = any(part.startswith((".", "_")) for part in parts)
-    return not hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
+    is_hidden = any(part.startswith((".", "_")) for part in parts)
+    return not is_hidden and plain_suffix(PurePosixPath(parts[-1])) in suffixes
 
 
 def _no_files_error(place: Any, suffixes: Sequence[str]) -> LogError:
@@ -427,8 +427,8 @@ def detect_delimiter(path: Path) -> str:
     """Return the delimiter that occurs most often in a file's header, outside quotes; a comma on a tie."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
-    bare = "".join(header.split('"')[::2])
-    return max(DELIMITERS, key=bare.count)
+    unquoted = "".join(header.split('"')[::2])
+    return max(DELIMITERS, key=unquoted.count)
 
 
 def header_hint(names: Sequence[str]) -> str:
@@ -555,7 +555,7 @@ def _read_bounded_lines(file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
+def _read_next_lines(lines: Iterator[bytes], most: int) -> list[bytes]:
     """Take the next lines from an iterator: at most ``most``, or fewer if they exceed 16 MiB."""
     block, size = [], 0
     for line in lines:
@@ -572,7 +572,7 @@ def _read_json_names(path: Path) -> list[str]:
     Raises LogError if no line is a JSON object.
     """
     with open_lines(path) as file:
-        lines = [line for line in _next_lines(file, JSON_NAME_LINES) if line.strip()]
+        lines = [line for line in _read_next_lines(file, JSON_NAME_LINES) if line.strip()]
         objects = list(map(_parse_object, lines))
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
@@ -610,7 +610,7 @@ def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Ra
     """
     first = 1
     with open_lines(path) as file:
-        while lines := _next_lines(file, batch_rows):
+        while lines := _read_next_lines(file, batch_rows):
             objects = [(row, line, _parse_object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)
             records = [record for _, _, record in objects if record is not None]

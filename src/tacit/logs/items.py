@@ -171,8 +171,8 @@ class ItemTable:
         self._sorted, self._names = keys[order], ids.dictionary
         if (np.diff(self._sorted) == 0).any():
             remedy = f"say {FROM!r} of each, or give each once"
-            twice = ids[int(order[np.argmin(np.diff(self._sorted))])].as_py()
-            raise InvalidValue("items", f"{twice!r} twice", remedy)
+            duplicate = ids[int(order[np.argmin(np.diff(self._sorted))])].as_py()
+            raise InvalidValue("items", f"{duplicate!r} twice", remedy)
         self._vectors = np.concatenate([batch.vectors for batch in batches])[order]
         self.dim = self._vectors.shape[1]
 
@@ -195,8 +195,8 @@ class ItemTable:
         """
         codes = pc.index_in(ids.cast(pa.string()), value_set=self._names)
         if codes.null_count:
-            lacking = ids.filter(codes.is_null())[0].as_py()
-            raise UnknownName(f"{where}: arms: items has no vector of {lacking!r}; give it, or leave it out")
+            missing = ids.filter(codes.is_null())[0].as_py()
+            raise UnknownName(f"{where}: arms: items has no vector of {missing!r}; give it, or leave it out")
         return np.asarray(codes.to_numpy(), np.int64)
 
     def rows(self, codes: Ints, times: Any, where: str) -> Ints:

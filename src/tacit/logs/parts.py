@@ -87,8 +87,8 @@ def _list_pieces(file: LogFile) -> list[_Piece]:
     if isinstance(file.path, Frame) or file.format != "parquet":
         return [_Piece(file, None, 0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
-        about = opened.metadata
-        return [_Piece(file, group, about.row_group(group).num_rows) for group in range(about.num_row_groups)]
+        info = opened.metadata
+        return [_Piece(file, group, info.row_group(group).num_rows) for group in range(info.num_row_groups)]
 
 
 def _join_pieces(log: LogReader, pieces: list[_Piece]) -> LogPart:

@@ -324,7 +324,7 @@ class LogReader:
         context = None if isinstance(column_names.get(CONTEXT), str) else column_names.pop(CONTEXT, None)
         check_columns(constants or {}, field="constants")
         self._constant_names = frozenset(constants or ())
-        self.constants = _constant_scalars(DEFAULT_CONSTANTS | dict(constants or {}), self.time_unit)
+        self.constants = _convert_constants(DEFAULT_CONSTANTS | dict(constants or {}), self.time_unit)
         self._context_names: list[str] = []
         self._has_structs = False
         self._date_orders: dict[str, set[str]] = {}
@@ -352,10 +352,10 @@ class LogReader:
     def __repr__(self) -> str:
         """Return files, columns of the context, and counts of rows read so far as text."""
         paths = ", ".join(str(file.path) for file in self.files[:3])
-        more = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
+        rest = f" and {len(self.files) - 3} more" if len(self.files) > 3 else ""
         context = f"; context of {', '.join(self._context_names)}" if self._context_names else ""
         counts = f"; {self.report.kept:,} of {self.report.read:,} rows kept" if self.report.read else ""
-        return f"<click log: {paths}{more}{context}{counts}>"
+        return f"<click log: {paths}{rest}{context}{counts}>"
 
     def _repr_html_(self) -> str:
         """Return a table of the columns for notebooks."""
@@ -413,7 +413,7 @@ class LogReader:
         if not context_names and all(CONTEXT in file.columns for file in self.files):
             context_names = {file.columns[CONTEXT] for file in self.files}
         reader = copy.copy(self)
-        if not self._context_names and isinstance(self._first_value(context_names), dict):
+        if not self._context_names and isinstance(self._find_first_value(context_names), dict):
             reader._has_structs, reader._schema = True, schema
             return reader
         if context_names and context_names != names:
@@ -466,10 +466,10 @@ class LogReader:
 
     def holds_lists(self, column: str) -> bool:
         """True if a column's first value is a list, or text of a JSON list: a ready-made context."""
-        first = self._first_value({column})
+        first = self._find_first_value({column})
         return isinstance(first, list) or (isinstance(first, str) and first.lstrip().startswith("["))
 
-    def _first_value(self, columns: Collection[str]) -> Any:
+    def _find_first_value(self, columns: Collection[str]) -> Any:
         """Return the first value of a single column, or None.
 
         None for several columns, a stream, a log without rows, and a log in the layout of another system.
@@ -483,7 +483,7 @@ class LogReader:
     def _iter_dicts(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
         """Yield each row of the log as a dict of the named columns, reading ``at_once`` rows at a time."""
         for file in self.files:
-            source_columns = [_source_column(file, CONTEXT, name) for name in columns]
+            source_columns = [_find_source_column(file, CONTEXT, name) for name in columns]
             for raw in file.read(list(dict.fromkeys(source_columns)), at_once):
                 lists = [parse_values(raw.columns[name], file.format) for name in source_columns]
                 yield from (dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True))
@@ -738,7 +738,7 @@ def list_column_refusals(
         yield Refusal(f"{field}[{role!r}]", is_wrong, remedy, columns.get(role, role))
 
 
-def _constant_scalars(constants: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
+def _convert_constants(constants: Mapping[str, Any], time_unit: str | None) -> dict[str, Any]:
     """Return each constant as an Arrow scalar of its column's type; raise InvalidValue if it does not fit."""
     scalars = {}
     for name, value in constants.items():
@@ -806,9 +806,9 @@ def no_column_error(
     not listed; ``too`` is text behind the suggestion.
     """
     names = list(names)
-    near = suggest_name(name, [*names, *also])
+    hint = suggest_name(name, [*names, *also])
     columns = ", ".join(map(repr, names))
-    return f"{field}: there is no column {name!r}{near}{too}; the columns are {columns}{header_hint(names)}"
+    return f"{field}: there is no column {name!r}{hint}{too}; the columns are {columns}{header_hint(names)}"
 
 
 def missing_columns_text(missing: Mapping[str, str], names: Iterable[str]) -> str:
@@ -836,7 +836,7 @@ def _with_segment(file: LogFile, column: str) -> LogFile:
 
     Raises LogError if it has no such column, or the column is the reward or the arm.
     """
-    source_column = _source_column(file, "by", column)
+    source_column = _find_source_column(file, "by", column)
     _refuse_roles(file, "by", [source_column], ["reward", "arm"])
     return file._replace(columns=file.columns | {SEGMENT: source_column})
 
@@ -855,7 +855,7 @@ def _with_extra_columns(
         If the file has no such column, or it is refused.
     """
     fields = {column: "cluster" if column == cluster else what for column in columns}
-    added = {f"{what} {column}": _source_column(file, field, column) for column, field in fields.items()}
+    added = {f"{what} {column}": _find_source_column(file, field, column) for column, field in fields.items()}
     _refuse_roles(file, what, added.values(), () if what == EXTRA.strip() else OUTCOME_COLUMNS)
     return file._replace(columns=file.columns | added)
 
@@ -953,7 +953,7 @@ def _parse_field(column: Any, field_type: Any) -> list[Any]:
     return [value if parsed is None else parsed for value, parsed in zip(values, parsed_values, strict=True)]
 
 
-def _source_column(file: LogFile, field: str, column: str) -> str:
+def _find_source_column(file: LogFile, field: str, column: str) -> str:
     """Return a column's name in the file; ``column`` is that name, or a name in the schema.
 
     Raises

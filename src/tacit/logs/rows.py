@@ -260,8 +260,8 @@ class LogReport:
         """Count one row as rejected for ``reason`` with its example, or raise LogError under ``strict``."""
         if strict:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
-            what = f"{example.column}: {example.value!r} is not allowed{remedy}"
-            raise LogError(f"{example.source}: row {example.row}: {what}")
+            message = f"{example.column}: {example.value!r} is not allowed{remedy}"
+            raise LogError(f"{example.source}: row {example.row}: {message}")
         self.reject(reason, 1, example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
@@ -281,9 +281,9 @@ class LogReport:
         both.lists, both.reward_range = self.lists or other.lists, other.reward_range
         both.clips, both.clipped = other.clips, self.clipped + other.clipped
         both.clipped_amount = self.clipped_amount + other.clipped_amount
-        sums, more = self.rejected_rewards, other.rejected_rewards
-        low, high = min(sums[2], more[2]), max(sums[3], more[3])
-        both.rejected_rewards = sums[0] + more[0], sums[1] + more[1], low, high
+        sums, other_sums = self.rejected_rewards, other.rejected_rewards
+        low, high = min(sums[2], other_sums[2]), max(sums[3], other_sums[3])
+        both.rejected_rewards = sums[0] + other_sums[0], sums[1] + other_sums[1], low, high
         both.rejected = _add_counts(self.rejected, other.rejected)
         both.time_units = _add_counts(self.time_units, other.time_units)
         both.add_warnings([*self.data_warnings.values(), *other.data_warnings.values()])
@@ -336,13 +336,13 @@ class LogReport:
         """
         is_judged = self.read >= MIN_JUDGED or (ended and self.rejected.keys() <= OUTCOMES)
         if is_judged and self.read - self.kept > share * self.read:
-            what = (
+            text = (
                 f"{self.describe_rejected()}, more than {100 * share:g} %: the others may earn more or less"
             )
-            raise self._make_error(what, ALLOW_MORE)
+            raise self._make_error(text, ALLOW_MORE)
 
-    def _make_error(self, what: str, *more: str) -> TooManyRejected:
-        """Return the error ``what``, with counts of rejected rows, their reasons and remedies.
+    def _make_error(self, problem: str, *more: str) -> TooManyRejected:
+        """Return the error ``problem``, with counts of rejected rows, their reasons and remedies.
 
         ``more`` are further remedies, which come last.
         """
@@ -356,7 +356,7 @@ class LogReport:
             low, high = self.rejected_rewards[2:]
             wider = describe_range(self.reward_range.widen(min(low, 0.0)))
             remedies.append(WIDER_RANGE.format(low, high, self.reward_range.text, wider))
-        return TooManyRejected("\n".join([f"log: {what}: {self.summary()}", *remedies, REMEDY, *more]))
+        return TooManyRejected("\n".join([f"log: {problem}: {self.summary()}", *remedies, REMEDY, *more]))
 
 
 WIDER_RANGE = (
@@ -379,8 +379,8 @@ def _add_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
 def _shorten(value: Any) -> str:
     """Return a value's repr, cut to 200 characters, with a remark if it is not UTF-8."""
     text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
-    garbled = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
-    return (text if len(text) <= 200 else text[:197] + "...") + garbled
+    encoding_hint = " (which is not in UTF-8: save the file in UTF-8)" * ("\ufffd" in text)
+    return (text if len(text) <= 200 else text[:197] + "...") + encoding_hint
 
 
 # Conversion to the schema's types -----------------------------------------------------------
@@ -414,8 +414,8 @@ def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any
             return pa.nulls(len(values), kind)
     except pa.ArrowNotImplementedError:
         return pa.nulls(len(values), kind)
-    half = len(values) // 2
-    halves = [_convert_piecewise(part, kind, convert) for part in (values[:half], values[half:])]
+    middle = len(values) // 2
+    halves = [_convert_piecewise(part, kind, convert) for part in (values[:middle], values[middle:])]
     return pa.concat_arrays(halves)
 
 
@@ -449,8 +449,8 @@ def is_text(kind: Any) -> bool:
 def nulls_for_missing(values: Any, kind: Any) -> Any:
     """Return a column with its missing values as null; the column itself if none is missing.
 
-    Missing is NaN in every column, and outside columns of text also the words "NA", "null", "-" and the like,
-    in any case.
+    NaN is missing in every column. In columns other than text so are the words "NA", "null", "-" and similar
+    ones, in any case.
 
     Parameters
     ----------
@@ -633,7 +633,7 @@ def common_list_codes(arms: Any) -> Any:
     sizes = lengths(arms)
     if not sizes[0] or (sizes != sizes[0]).any():
         return None
-    table = _element_codes(arms).reshape(-1, sizes[0])
+    table = _encode_elements(arms).reshape(-1, sizes[0])
     return table[0] if (table == table[0]).all() and table[0].min() >= 0 else None
 
 
@@ -645,7 +645,7 @@ def _encode_lists(lists: Any) -> Any:
     return pa.ListArray.from_arrays(offsets, lists.flatten().dictionary_encode(), mask=lists.is_null())
 
 
-def _element_codes(lists: Any) -> Ints:
+def _encode_elements(lists: Any) -> Ints:
     """Return a code for each element of a column of lists of texts, in order; −1 for null."""
     return np.asarray(_encode_lists(lists).flatten().indices.fill_null(-1).to_numpy())
 
@@ -667,10 +667,10 @@ def first_equal_rows(lists: Any) -> Ints:
     >>> first_equal_rows(pa.array([["a"], ["a", "b"], ["a"]]))
     array([0, 1, 0])
     """
-    return _first_equal_lists(_element_codes(lists), lengths(lists))
+    return _find_first_equal_lists(_encode_elements(lists), lengths(lists))
 
 
-def _first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
+def _find_first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     """Return for each list the index of the first list with the same elements.
 
     ``codes`` are the elements of all lists, concatenated; ``sizes`` the lists' lengths.
@@ -769,7 +769,7 @@ def _fill_null(array: Any, value: Any) -> Any:
 
 
 def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    """Yield the fault of rows with an invalid list of arms, and that of rows whose arm is not in their list.
+    """Yield the fault of rows with an invalid list of arms, and the one of rows whose list lacks their arm.
 
     ``arms`` are the lists, ``arm`` the arms shown. The second fault is left out if no row has it.
     """
@@ -778,8 +778,8 @@ def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
     first_rows = np.zeros(1, np.int64) if is_common else first_equal_rows(arms)
     first, offer_index = np.unique(first_rows, return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
-    bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
-    yield _Fault("bad-arms", "arms", np.array(bad, bool)[offer_index])
+    is_bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
+    yield _Fault("bad-arms", "arms", np.array(is_bad, bool)[offer_index])
     if len(offers) == 1:
         offer = pa.array(offers[0], pa.string())
         not_offered = mask_texts(lambda texts: pc.invert(pc.is_in(texts, value_set=offer)), arm)

@@ -5,7 +5,7 @@ dictionary-encoded.
 """
 
 # 1. ``select_columns``: entry for any log; ``_select_parquet`` reads single columns of Parquet.
-# 2. ``_batches``: a row group, with its texts as dictionaries.
+# 2. ``_read_group``: a row group, with its texts as dictionaries.
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _fill_history(history: RowHistory, log: LogReader, file: LogFile, span: tupl
     start, stop = span or (0, len(sizes))
     texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
     for group in range(start, stop):
-        batches = _batches(path, group, log.batch_rows, file.select_stored(columns.values()), texts)
+        batches = _read_group(path, group, log.batch_rows, file.select_stored(columns.values()), texts)
         for raw in file.number_rows(batches, list(columns.values()), 1 + sum(sizes[:group])):
             named = {name: raw.columns[column] for name, column in columns.items()}
             history.add(log.shift_positions(named), str(path), raw.rows)
@@ -138,7 +138,7 @@ def _select_file(
         first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
     source_columns = list(dict.fromkeys(columns.values()))
     for group in range(start, stop):
-        batches = _batches(path, group, log.batch_rows, file.select_stored(source_columns), texts + nested)
+        batches = _read_group(path, group, log.batch_rows, file.select_stored(source_columns), texts + nested)
         for raw in file.number_rows(batches, source_columns, first):
             first += len(raw.rows)
             raw = complete_columns(raw, columns, log.constants, names)
@@ -149,10 +149,10 @@ def _select_file(
 
 def _list_leaves(parquet: Any) -> list[str]:
     """Return the paths of a Parquet file's columns of values, such as "arms.list.element"."""
-    return [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+    return [parquet.schema.column(column).path for column in range(len(parquet.schema))]
 
 
-def _batches(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
+def _read_group(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:
     """Yield the batches of one row group, with the text columns in ``encoded`` as dictionaries.
 
     If Arrow cannot read them so, the rows not yet yielded are read again, as plain text.

@@ -58,8 +58,8 @@ def click_log(
     Raises
     ------
     InvalidValue
-        If the numbers of rewards and decisions differ, the policy shows duels, or the policy knows arms
-        by their features and ``arms`` is missing.
+        If the numbers of rewards, times and decisions differ, a reward is outside the policy's range, a time
+        is no datetime, the policy shows duels, or it knows arms by their features and ``arms`` is missing.
 
     Examples
     --------

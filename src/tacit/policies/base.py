@@ -381,8 +381,8 @@ class Policy(Part, abstract=True):
         return cls(arms)
 
     def with_arms(self, arms: Any) -> Self:
-        """Return a copy of the policy with the same hyperparameters over other arms (a number or names)."""
-        return replace(self, arms=arms)
+        """Return the policy with the same hyperparameters over other arms (a number or names)."""
+        return self if arms == self.arms else replace(self, arms=arms)
 
     def with_range(self, reward_range: Any) -> Self:
         """Return a copy of the policy, and of the policy that it wraps, for another range of rewards.

@@ -210,6 +210,7 @@ def deliver_clicks(
     row = flight.first[due]
     while row >= 0:
         feedback = flight.feedback[row]
+        # The right arm's win in a duel is feedback 0, and counts as a whole click, too.
         record_feedback(params, state, open_feedback, row, clicks.took[row], feedback.max() or 1.0, True)
         if clicks.status[row] == SILENT:
             learn_row(params, state, flight, row, feedback)
@@ -272,6 +273,7 @@ def play_clicks_only(
     policy_rng, users, chances = borrow_generator(rng), borrow_generator(env_rng), borrow_generator(delay_rng)
     for round in range(start, stop):
         now, row = round * TICKS, round % span
+        # Feedback that arrives before this round: clicks, then silences of decisions that are old enough.
         deliver_clicks(params, state, flight, open_feedback, clicks, row)
         pass_edges(params, state, delays, queue, open_feedback, now)
         if is_outgrown(delays):
@@ -281,6 +283,7 @@ def play_clicks_only(
         learn_released(params, state, flight, queue, clicks, place, end)
         if queue.size[0] == len(queue.start):
             shift_queue(queue)
+        # The round itself.
         lane = arrive(env, world, round, users)
         observe(params, state, lane, impression)
         action, feedback = flight.actions[row], flight.feedback[row]
@@ -297,6 +300,7 @@ def play_clicks_only(
             open_feedback.lane[row], open_feedback.arm[row] = lane, action[0] if clicks.single else -1
         clicks.status[row] = WAITING
         enqueue(params, state, delays, queue, open_feedback, row, now)
+        # A click arrives after its delay, at least one round later, unless it is later than the window.
         clicks.took[row] = draw_delay(table, action[0], chances.random())
         if clicks.took[row] < window and is_click(feedback, clicks.silence):
             schedule_row(flight, row, (round + max((clicks.took[row] + TICKS - 1) // TICKS, 1)) % span)

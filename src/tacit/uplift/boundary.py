@@ -347,7 +347,7 @@ def decisions_needed(
         doubt = f"lift: {lift:g} is {100 * lift:g} % more; give {lift - 1:.3g} if it is a ratio that you mean"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
     spread = (1 - p / largest) / (p * h) + (1 - ratio * p / largest) / (ratio * p * (1 - h))
-    return _per_variance(power) * dispersion * spread / math.log(ratio) ** 2
+    return _compute_per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 
 
 @with_suggestions
@@ -399,8 +399,8 @@ def duels_needed(
     if 2 * edge > 1 - tied + 1e-9:
         raise InvalidValue("edge", edge, f"give at most (1 - ties) / 2, which is {(1 - tied) / 2:g}")
     if (per_user is None) != (likeness is None):
-        lacking = "likeness" if likeness is None else "per_user"
-        raise InvalidValue(lacking, None, "give both per_user and likeness, or neither")
+        missing = "likeness" if likeness is None else "per_user"
+        raise InvalidValue(missing, None, "give both per_user and likeness, or neither")
     per_user = checks.number("per_user", 1.0 if per_user is None else per_user, 1.0, math.inf)
     likeness = checks.number("likeness", likeness or 0.0, 0.0, 1.0)
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))
@@ -441,12 +441,12 @@ def searches_needed(
     if not difference:
         raise InvalidValue("difference", difference, "give a number other than 0")
     deviation = checks.number("deviation", deviation, 0.0, math.inf)
-    per_variance = _per_variance(power)
+    per_variance = _compute_per_variance(power)
     single, several = (boundary(comparisons=m) + QUANTILE[power] for m in (1, comparisons))
     return per_variance * (several / single) ** 2 * (deviation / difference) ** 2
 
 
-def _per_variance(power: float) -> float:
+def _compute_per_variance(power: float) -> float:
     """Return the number of decisions per unit of variance that gives a test this power.
 
     Raises InvalidValue unless it is 0.8 or 0.5.

@@ -81,7 +81,7 @@ class _PooledPeriods(NamedTuple):
         n0, n1 = np.moveaxis(np.where(has_decisions, n, 1.0), 1, 0)
         spread = np.stack([dispersion(sums, largest) for sums in period_list])
         spread = np.where(has_decisions[:, 0], spread, 1.0)
-        factor = _unit_correlation_factor(period_list, n0 / (n0 + n1), largest)
+        factor = _compute_variance_factor(period_list, n0 / (n0 + n1), largest)
         return cls(n0, n1, r[:, 0], r[:, 1], weights, spread, factor, largest)
 
     @property
@@ -125,7 +125,7 @@ class _PooledPeriods(NamedTuple):
         r0, r1 = n0 * rate0, n1 * rate1
         odds = log_ratio + np.log(n1 / n0)
         log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
-        deviance = 2 * (_deviance_term(r1, r0 + r1, log_q) + _deviance_term(r0, r0 + r1, log_p))
+        deviance = 2 * (_compute_deviance(r1, r0 + r1, log_q) + _compute_deviance(r0, r0 + r1, log_p))
         vary0 = ratio * ratio * vary0
         variances = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
         spread = variances.sum(axis=0) / (vary0 + vary1).sum(axis=0)
@@ -137,7 +137,7 @@ def _as_list(periods: Periods) -> Sequence[HoldoutSums]:
     return [periods] if isinstance(periods, HoldoutSums) else periods
 
 
-def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
+def _compute_variance_factor(periods: Sequence[HoldoutSums], shares: Floats, largest: float) -> Floats:
     """Return the variance of the lift relative to periods with independent units; at least 1.
 
     ``shares`` are the observed shares of the control by period. It is 1 with fewer than two clustered
@@ -150,7 +150,7 @@ def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
     # The standard deviation of the assignment to the control.
     deviation = np.sqrt(shares * (1 - shares))
     variances = np.sum([_sum_squares(sums, largest) for sums in periods] / deviation**2, axis=0)
-    excess = {i: _bucket_excess(periods[i]) for i in clustered}
+    excess = {i: _compute_bucket_excess(periods[i]) for i in clustered}
     covariances = np.zeros_like(variances)
     for i, j in combinations(clustered, 2):
         product = np.sum(excess[i] * excess[j], axis=0) * BUCKETS / (BUCKETS - 1)
@@ -159,7 +159,7 @@ def _unit_correlation_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
     return np.asarray(1 + np.maximum(covariances, 0.0) / np.where(variances > 0, variances, 1.0))
 
 
-def _bucket_excess(sums: HoldoutSums) -> Floats:
+def _compute_bucket_excess(sums: HoldoutSums) -> Floats:
     """Return, per bucket of units, the rewards minus the expected ones: decisions times the mean reward."""
     assert sums.buckets is not None
     _, decisions, rewards = sums.buckets
@@ -167,7 +167,7 @@ def _bucket_excess(sums: HoldoutSums) -> Floats:
     return np.asarray(rewards - mean * decisions)
 
 
-def _deviance_term(rewards: Floats, total: Floats, log_share: Floats) -> Floats:
+def _compute_deviance(rewards: Floats, total: Floats, log_share: Floats) -> Floats:
     """Return r·ln(r/(R·share)) from rewards r, their total R and the log of the share; 0 for r = 0."""
     positive = np.maximum(rewards, np.finfo(np.float64).tiny)
     return np.asarray(rewards * (np.log(positive / total) - log_share))
@@ -204,7 +204,7 @@ def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
     (n0, n1), (r0, r1), (rr0, rr1) = sums.counts, sums.totals, sums.squares
     scatter = rr0 + rr1 - (r0 + r1) * ((r0 + r1) / np.maximum(n0 + n1, 1))
     if sums.buckets is not None:
-        between = np.sum(_bucket_excess(sums) ** 2, axis=0)
+        between = np.sum(_compute_bucket_excess(sums) ** 2, axis=0)
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
@@ -291,13 +291,13 @@ def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats
         centre = np.log(rate1) - np.log(rate0)
     centre = np.clip(centre, -MAX_LOG_RATIO, MAX_LOG_RATIO)
     ends = []
-    for far in (-MAX_LOG_RATIO, MAX_LOG_RATIO):
-        inside, outside = centre, np.full_like(centre, far)
+    for end in (-MAX_LOG_RATIO, MAX_LOG_RATIO):
+        inside, outside = centre, np.full_like(centre, end)
         for _ in range(STEPS):
             between = (inside + outside) / 2
-            out = pooled.excess(between, c) > 0
-            inside, outside = np.where(out, inside, between), np.where(out, between, outside)
-        open_end = 0.0 if far < 0 else np.inf
+            is_outside = pooled.excess(between, c) > 0
+            inside, outside = np.where(is_outside, inside, between), np.where(is_outside, between, outside)
+        open_end = 0.0 if end < 0 else np.inf
         ends.append(np.where(np.abs(inside) > MAX_LOG_RATIO - 1e-9, open_end, np.exp(inside)))
     return ends[0], ends[1]
 
@@ -305,8 +305,8 @@ def ratio_ends(sums: Periods, c: float, *, largest: float = 1.0) -> tuple[Floats
 def difference_from_ratio(sums: Periods, ratio: Floats) -> Floats:
     """Return the difference of mean rewards, policy minus control, that a ratio of them implies.
 
-    It is computed for the rewards so far, and always has the sign of the log ratio, so that claims from
-    either agree.
+    It is computed for the rewards so far, and always has the sign of the log ratio, so that the difference
+    and the ratio support the same claim.
 
     Examples
     --------
@@ -407,11 +407,11 @@ def holdout_lift(
 def difference_lift(
     sums: Periods, share: float | Sequence[float], *, confidence: float = 0.95, comparisons: int = 1
 ) -> Lift:
-    """Return the lift as a difference of means alone, for amounts that have neither a least nor a largest.
+    """Return the lift only as a difference of means, for amounts without a known lower or upper bound.
 
-    The interval is right for many decisions, as means of these are about normal: no interval is right at
-    any time for amounts that may be as far below 0 as you like. If a least amount is known, subtract it and
-    use :func:`holdout_lift`.
+    The interval is valid for many decisions, whose means are about normally distributed. No interval is
+    valid at any time for amounts without a lower bound. If a lower bound is known, subtract it from the
+    amounts and use :func:`holdout_lift`.
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ def difference_lift(
     weights = counts.sum(axis=1) / counts.sum()
     means = np.array([part.totals / part.counts for part in usable])
     variance = (weights**2 * [_variances(part).sum() for part in usable]).sum()
-    variance *= _unit_correlation_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
+    variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
     estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
     radius = c * math.sqrt(variance)
     difference = Interval(estimate, estimate - radius, estimate + radius)

@@ -175,7 +175,8 @@ class DegradationSums:
         """Add the scores of a block of decisions, ±(w/q)·(x − m), to ``sums``, in place.
 
         ``x`` and ``q`` are columns of amounts and propensities, ``p`` the predicted propensities of all arms,
-        shape (n, arms).
+        shape (n, arms); w = p·p₀/(p + p₀), with p₀ of the baseline, and m is the mean amount before a
+        decision. Only decisions with both the arm and the baseline on offer count for an arm.
         """
         both = offered & offered[:, baseline : baseline + 1]
         both[:, baseline] = False
@@ -219,16 +220,16 @@ class DegradationSums:
         is_defined = (weight > 0) & (gg > 0) & (square > 0)
         n, weight = np.maximum(n, 1), np.where(is_defined, weight, 1.0)
         # The information, as a number of amounts in an unweighted comparison.
-        enough = is_defined & (total**2 * weight**2 >= MIN_INFORMATION * n * square * gg)
+        has_information = is_defined & (total**2 * weight**2 >= MIN_INFORMATION * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
         radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight
         mean = d / weight
         low, high = mean - radius, mean + radius
-        worse = enough & (low > margin if better == "less" else high < -margin)
+        is_worse = has_information & (low > margin if better == "less" else high < -margin)
         return {
             arm: Interval(float(mean[arm]), float(low[arm]), float(high[arm]))
-            for arm in np.flatnonzero(worse).tolist()
+            for arm in np.flatnonzero(is_worse).tolist()
         }
 
     def as_dict(self) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class ScoreSums(NamedTuple):
         q = np.maximum(q, LEAST_PROPENSITY)
         policy_weight = (q if policy is None else np.asarray(policy, np.float64)) / q
         count = self.arms.shape[1] if offered is None else np.asarray(offered, np.float64)
-        deviation = r - self._means_before(r)
+        deviation = r - self._compute_means_before(r)
         _add_scores(self.policy, policy_weight, deviation)
         _add_scores(self.uniform, policy_weight - 1 / (count * q), deviation)
         score = deviation / q
@@ -198,7 +198,7 @@ class ScoreSums(NamedTuple):
         )
         np.add.at(self.arms, (ROWS, arms), additions)
 
-    def _means_before(self, rewards: Floats) -> Floats:
+    def _compute_means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
         ones = np.ones_like(rewards)
         running = add_running(self.overall, ones, rewards, rewards * rewards)
@@ -228,7 +228,7 @@ class ScoreSums(NamedTuple):
         return self._make_scores((d - d2, dd + dd2, gg + gg2))
 
     def _make_scores(self, compared: Iterable[Any]) -> Scores:
-        """Return the overall counts with sums of scores: ``d``, ``dd``, ``gg`` and perhaps ``g``."""
+        """Return the overall counts and ``compared``, the sums of scores d, dd, gg and perhaps g, as one."""
         return Scores(*self.overall, *compared)
 
     def merge(self, other: ScoreSums) -> ScoreSums:
@@ -332,6 +332,6 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
     pairs = {arm: sums.compare_arms(leader, arm) for arm in compared if arm != leader}
     if not all(pair.has_enough_data for pair in pairs.values()):
         return None
-    behind = {arm: Interval(float(p.d / p.n), *map(float, p.interval(c))) for arm, p in pairs.items()}
-    declared = all(interval.low > 0 for interval in behind.values())
-    return Winner(leader, declared, [behind.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])
+    differences = {arm: Interval(float(p.d / p.n), *map(float, p.interval(c))) for arm, p in pairs.items()}
+    declared = all(interval.low > 0 for interval in differences.values())
+    return Winner(leader, declared, [differences.get(arm, Interval(0.0, 0.0, 0.0)) for arm in compared])

@@ -61,15 +61,15 @@ def guardrail_status(
     """
     margin = checks.number("margin", margin, 0.0, 1.0)
     if lift.difference is not None and lift.ratio is None:
-        even, allowed, interval = 0.0, margin * span, lift.difference
+        no_change, allowed, interval = 0.0, margin * span, lift.difference
     elif lift.ratio is not None:
-        even, allowed, interval = 1.0, margin, lift.ratio
+        no_change, allowed, interval = 1.0, margin, lift.ratio
     else:
         return "early" if lift.claim == "early" else "unknown"
     _, low, high = interval
-    if high < even if better == "more" else low > even:
+    if high < no_change if better == "more" else low > no_change:
         return "harm"
-    is_safe = low >= even - allowed if better == "more" else high <= even + allowed
+    is_safe = low >= no_change - allowed if better == "more" else high <= no_change + allowed
     return "safe" if is_safe else "unknown"
 
 
@@ -129,8 +129,8 @@ def lift_sentence(
     between = f"between {unit(amount.low).removesuffix(PER_DECISION)} and {unit(amount.high)}"
     if math.isinf(amount.high):
         between = f"at least {unit(amount.low)}"
-    much = f"{unit(amount.estimate)} " if math.isfinite(amount.estimate) else ""
-    return f"{who} earned {much}{word} than {whom} ({between}). {ANY_TIME}"
+    estimate_text = f"{unit(amount.estimate)} " if math.isfinite(amount.estimate) else ""
+    return f"{who} earned {estimate_text}{word} than {whom} ({between}). {ANY_TIME}"
 
 
 def planner_sentence(days: float, shown: float = 0.1) -> str:
@@ -193,8 +193,8 @@ def since_sentence(moment: datetime, now: datetime, changed: str = "") -> str:
     >>> since_sentence(datetime(2026, 5, 3), datetime(2026, 6, 1))
     "This is the average since 3 May, not today's lift."
     """
-    more = f"; {changed}" if changed else ""
-    return f"This is the average since {day(moment, now)}, not today's lift{more}."
+    addition = f"; {changed}" if changed else ""
+    return f"This is the average since {day(moment, now)}, not today's lift{addition}."
 
 
 def day(moment: datetime, now: datetime) -> str:
@@ -211,6 +211,8 @@ def day(moment: datetime, now: datetime) -> str:
 
 def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
     """Return a sentence on the time and the number of decisions of a lift, and one on pending ones if any.
+
+    ``closes`` is the time by which the windows of the pending decisions have closed.
 
     Examples
     --------
@@ -300,8 +302,8 @@ def late_rewards_sentence(rewards: int) -> str:
     >>> late_rewards_sentence(376)
     'This leaves out rewards that came after the window: 376 so far; a longer attribution_window counts them.'
     """
-    which = f"rewards that came after the window: {rewards:,} so far"
-    return f"This leaves out {which}; a longer attribution_window counts them."
+    late_rewards = f"rewards that came after the window: {rewards:,} so far"
+    return f"This leaves out {late_rewards}; a longer attribution_window counts them."
 
 
 def one_unit_sentence(decisions: float, unit: str) -> str:
@@ -371,7 +373,7 @@ NO_WINNER = (
 
 
 def guardrail_sentence(metric: str, safety: Safety, margin: float) -> str:
-    """Return a sentence on the status of a guardrail metric; a safe one names the margin unless it is 0.
+    """Return a sentence on ``safety``, a guardrail metric's status; if safe, with a margin other than 0.
 
     Examples
     --------
@@ -429,9 +431,9 @@ def degradation_sentence(
     """
     sizes = [f"{_round_number(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
     more = "more" if harm[0] >= 0 else "less"
-    who, whom = ("the policy", "the control") if arm is None else (arm, against)
+    arm_name, baseline = ("the policy", "the control") if arm is None else (arm, against)
     return (
-        f"Proved: with {who} there is {sizes[0]} {more} of {metric} per decision than with {whom} "
+        f"Proved: with {arm_name} there is {sizes[0]} {more} of {metric} per decision than with {baseline} "
         f"({sizes[1]} to {sizes[2]})."
     )
 

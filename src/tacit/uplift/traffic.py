@@ -116,8 +116,8 @@ class PropensitySums(NamedTuple):
         Parameters
         ----------
         shown : array of bool, shape (n,)
-            Whether the tested arm was shown: an arm that is selected before the draw, such as that of
-            the highest propensity.
+            Whether the tested arm was shown. This arm must be selected before the draw, for example as the
+            arm of the highest propensity.
         propensities : array of float, shape (n,)
             The tested arm's logged probability.
         """

@@ -37,7 +37,7 @@ class Verb(NamedTuple, Generic[A]):
     scope : str
         The scope that a key must have.
     problems : tuple of int
-        Statuses of refusals, besides those of all verbs.
+        Statuses of refusals that not all verbs have.
     """
 
     name: str

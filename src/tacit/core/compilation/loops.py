@@ -24,6 +24,8 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.pythonapi import NativeValue, _unboxers
 from numba.core.runtime.nrt import rtsys
 from numba.extending import lower_builtin, lower_getattr_generic, register_model, unbox
+from numba.np.arrayobj import populate_array
+from numba.np.numpy_support import as_dtype
 
 from tacit.core import dispatch
 from tacit.core.code_key import find_functions
@@ -190,20 +192,42 @@ def _unbox_generator(typ: Any, generator: Any, c: Any) -> NativeValue:
     return NativeValue(record._getvalue(), is_error=builder.load(failed))  # type: ignore[no-untyped-call]
 
 
+# ---- Passing arrays to a loop without references, as the caller holds them
+#
+# numba calls a function for each array, which allocates a record to count references: most of the time of a
+# single decision of a policy with many arrays.
+
+
+def _unbox_array(typ: Any, array: Any, c: Any) -> NativeValue:
+    """Return numba's record of an array, read from NumPy's ``PyArrayObject``."""
+    builder = c.builder
+    record = c.context.make_array(typ)(c.context, builder)
+    words, first = builder.bitcast(array, ADDRESS.as_pointer()), object.__basicsize__ // 8
+    data, _, dimensions, strides = (builder.load(builder.gep(words, [ADDRESS(first + i)])) for i in range(4))
+    lengths, steps = (
+        [builder.load(builder.gep(start, [ADDRESS(axis)])) for axis in range(typ.ndim)]
+        for start in (builder.inttoptr(dimensions, words.type), builder.inttoptr(strides, words.type))
+    )
+    itemsize = c.context.get_constant(types.intp, as_dtype(typ.dtype).itemsize)
+    address = builder.inttoptr(data, record.data.type)
+    populate_array(record, address, lengths, steps, itemsize, None, parent=array)
+    return NativeValue(record._getvalue())  # type: ignore[no-untyped-call]
+
+
 class LoopCompiler(Compiler):
-    """numba's compiler for loops, with :func:`_unbox_generator` for their generators only."""
+    """numba's compiler for loops, with unboxing of generators and arrays for their arguments only."""
 
     def compile_extra(self, func: Any) -> Any:
-        """Compile a loop, while numba converts generators by :func:`_unbox_generator`."""
+        """Compile a loop, while numba converts arguments by the functions above."""
         import numba.core.boxing  # noqa: F401  registers numba's own unboxing, which is restored below
 
-        unboxers = _unboxers.functions
-        numba_unboxer = unboxers[types.NumPyRandomGeneratorType]
-        unboxers[types.NumPyRandomGeneratorType] = _unbox_generator
+        registered = _unboxers.functions
+        unreferenced = {types.NumPyRandomGeneratorType: _unbox_generator, types.Array: _unbox_array}
+        _unboxers.functions = registered | unreferenced
         try:
             return super().compile_extra(func)  # type: ignore[no-untyped-call]
         finally:
-            unboxers[types.NumPyRandomGeneratorType] = numba_unboxer
+            _unboxers.functions = registered
 
 
 # ---- Passing named tuples by address in a loop that counts references

@@ -97,8 +97,9 @@ def read_duels(
 def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, strict: bool) -> Iterator[Duel]:
     """Yield the duel of each valid row: left, right, outcome and the number of clicks, or None if unknown.
 
-    Counts valid and rejected rows in ``rows``; an invalid row raises LogError under ``strict``, as does a
-    missing column. Warns at the end if credits are needed or a user returns.
+    ``renamed`` maps our names of columns to the file's. Counts valid and rejected rows in ``rows``; an
+    invalid row raises LogError under ``strict``, as does a missing column. Warns at the end if credits are
+    needed or a user returns.
     """
     path, present = file.path, file.names
     has_credits, users, repeated_user = False, set[str](), ""
@@ -130,25 +131,25 @@ def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, stri
             users |= {user} if user and not repeated_user else set()
             yield duel
     repeated = REPEATED_USER.format(unit or "user", repeated_user) * bool(repeated_user)
-    for doubt in (CREDITS * has_credits, repeated):
-        if doubt:
-            warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+    for message in (CREDITS * has_credits, repeated):
+        if message:
+            warnings.warn(message, AssumptionWarning, stacklevel=2)
 
 
 def warn_of_rows(rankers: Sequence[str], rows: LogReport) -> None:
     """Warn if names of rankers differ only in case, or rows were rejected for outcome, team or clicks."""
     folded_counts = Counter(name.casefold() for name in rankers)
     if similar := [name for name in rankers if folded_counts[name.casefold()] > 1]:
-        doubt = f"rankers: {', '.join(map(repr, similar))} differ by capitals alone, and count apart"
-        warnings.warn(f"{doubt}; write each in one way", AssumptionWarning, stacklevel=3)
+        message = f"rankers: {', '.join(map(repr, similar))} differ by capitals alone, and count apart"
+        warnings.warn(f"{message}; write each in one way", AssumptionWarning, stacklevel=3)
     for reason, hint in (
         ("wrong-outcome", ""),
         ("wrong-team", ""),
         ("wrong-clicks", " (positions count from 0, not from 1)"),
     ):
-        if wrong := rows.examples.get(reason):
-            doubt = f"{wrong.source}: row {wrong.row}: {wrong}{hint}; such rows are left out"
-            warnings.warn(f"{doubt}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
+        if example := rows.examples.get(reason):
+            message = f"{example.source}: row {example.row}: {example}{hint}; such rows are left out"
+            warnings.warn(f"{message}, and the others may favour a ranker", AssumptionWarning, stacklevel=3)
 
 
 def read_rows(file: LogFile, names: Mapping[str, str]) -> Iterator[tuple[int, Any]]:

@@ -195,8 +195,8 @@ class DuelReport(Tabulated, Plot):
         if not (plays == plays.T).all() or (plays < 0).any() or plays.diagonal().any():
             remedy = "give counts that do not depend on the order, 0 on the diagonal"
             raise InvalidValue("plays", self.plays, remedy)
-        off = ~np.eye(len(plays), dtype=bool)
-        if (scores < 0).any() or not np.allclose((scores + scores.T)[off], plays[off]):
+        off_diagonal = ~np.eye(len(plays), dtype=bool)
+        if (scores < 0).any() or not np.allclose((scores + scores.T)[off_diagonal], plays[off_diagonal]):
             raise InvalidValue("scores", self.scores, "of each pair they must sum to its plays")
         confidence = checks.number("confidence", self.confidence, 0.0, 1.0, open_low=True)
         if confidence == 1.0:
@@ -312,16 +312,16 @@ class DuelReport(Tabulated, Plot):
     @property
     def verdict(self) -> str:
         """A sentence for the user: the winner and that it is safe to stop, or how many duels are missing."""
-        sure = f"with confidence {self.confidence:g}"
+        with_confidence = f"with confidence {self.confidence:g}"
         if self.winner is not None:
-            return f"Safe to stop: {self.winner} beats every other ranker, {sure}."
+            return f"Safe to stop: {self.winner} beats every other ranker, {with_confidence}."
         if len(self.left) == 1:
             return (
-                f"Safe to stop: all but {self.left[0]} lose to another ranker, {sure}; it is the "
+                f"Safe to stop: all but {self.left[0]} lose to another ranker, {with_confidence}; it is the "
                 "best if any ranker beats all others."
             )
         if not self.left:
-            return f"Every ranker loses to another one, {sure}: none beats all others."
+            return f"Every ranker loses to another one, {with_confidence}: none beats all others."
         rivals = [i for i, name in enumerate(self.names) if i != self.leader and name in self.left]
         missing = [self.count_missing_duels(i) for i in rivals]
         if None in missing:

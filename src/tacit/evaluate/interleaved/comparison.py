@@ -401,13 +401,13 @@ def read_interleaved(
     assembly, rows = read_searches(files, column_names, format=format, strict=strict)
     names = assembly.rankers
     if len(names) < 2:
-        lack = (
+        reason = (
             f"two rankers are needed, there are {names}: name each result's in team, or two others in left "
         )
-        lack += f"and right; {rows.summary()}"
+        reason += f"and right; {rows.summary()}"
         if not rows.kept:
-            lack = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
-        raise LogError(f"{', '.join(map(str, sources))}: {lack}")
+            reason = f"none of its rows can be used; {rows.summary()}" if rows.read else NO_ROWS
+        raise LogError(f"{', '.join(map(str, sources))}: {reason}")
     rows.check_limit(share)
     warn_of_rows(names, rows)
     searches = list(assembly.searches())
@@ -445,10 +445,10 @@ def _refuse_unmixed(searches: Sequence[Search]) -> None:
         raise LogError(f"{message}; {remedy}")
 
 
-def _team_agreement(search: Search) -> int:
-    """Return whether the item shown where the rankings first differ is the one that its team ranked there.
+def _count_team_agreement(search: Search) -> int:
+    """Return 1 if the item shown where the rankings first differ is the one that its team ranked there.
 
-    1 if it is, −1 if it is the one of the other ranking, 0 if this cannot be decided.
+    −1 if it is the one of the other ranking, 0 if this cannot be decided.
     """
     teams = search.shown.memory.get("teams") or ()
     pairs = enumerate(zip(*search.rankings, strict=False)) if search.rankings else ()
@@ -495,33 +495,25 @@ def _data_warning(searches: Sequence[Search]) -> str:
     """
     if len(searches) < MIN_ROWS:
         return ""
-    results, clicks = (
-        sum(len(search.shown.items) for search in searches),
-        sum(map(count_clicked_results, searches)),
-    )
+    results = sum(len(search.shown.items) for search in searches)
+    clicks = sum(map(count_clicked_results, searches))
     if clicks >= MAX_CLICK_SHARE * results:
-        message = (
-            f"click: {clicks:,} of {results:,} results have one; are the rows without a click missing? Give "
+        text = (
+            f"click: {clicks:,} of {results:,} results have one; are the rows without a click missing? Give"
         )
-        return (
-            f"{message}a row for each result that was shown, and the column that says whether it was clicked"
-        )
+        return f"{text} a row for each result that was shown, and the column that says whether it was clicked"
     if not any(search.actions for search in searches):
         remedy = "give what says it, by columns={'click': ...} (--column click=...)"
         return f"click: no result of {len(searches):,} searches has one; {remedy}"
     if results == len(searches):
-        message = (
-            "search: each shows one result; if they are rows of longer lists, give what all of a list have "
-        )
-        return f"{message}in common, by columns={{'search': ...}} (--column search=...)"
+        text = "search: each shows one result; if they are rows of longer lists, give what all of a list have"
+        return f"{text} in common, by columns={{'search': ...}} (--column search=...)"
     if len(units := {search.unit for search in searches}) == 1:
         text = f"unit: {len(searches):,} searches are of {units.pop()!r} alone, which tells nothing of others"
         return f"{text}; give what tells users apart, by unit='user' (--unit user)"
-    agreements = Counter(map(_team_agreement, searches))
+    agreements = Counter(map(_count_team_agreement, searches))
     if agreements[-1] > agreements[1]:
-        message = (
-            f"rankings: in {agreements[-1]:,} of {agreements.total():,} searches "
-            "what a ranker gave is the other's"
-        )
-        return f"{message}; give left and right, and the lists of rankings and interleaved, in one order"
+        share = f"{agreements[-1]:,} of {agreements.total():,}"
+        text = f"rankings: in {share} searches what a ranker gave is the other's"
+        return f"{text}; give left and right, and the lists of rankings and interleaved, in one order"
     return ""

@@ -547,8 +547,8 @@ class InterleavedReport(Tabulated, Plot):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per comparison, of all searches and then of each segment."""
-        whole = [{"segment": None, "value": None, **entry.row()} for entry in self.comparisons]
-        return whole + [
+        all_searches = [{"segment": None, "value": None, **entry.row()} for entry in self.comparisons]
+        return all_searches + [
             {"segment": entry.name, "value": entry.value, **entry.comparison.row()} for entry in self.segments
         ]
 

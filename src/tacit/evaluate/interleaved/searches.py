@@ -64,8 +64,8 @@ class Search(NamedTuple):
         """True if the rankers' lists are equal down to the length shown; None if they are unknown."""
         if self.rankings is None:
             return None
-        first, *more = (list(full_ranking)[: len(self.shown.items)] for full_ranking in self.rankings)
-        return all(ranking == first for ranking in more)
+        first, *others = (list(full_ranking)[: len(self.shown.items)] for full_ranking in self.rankings)
+        return all(ranking == first for ranking in others)
 
 
 def count_clicked_results(search: Search) -> int:

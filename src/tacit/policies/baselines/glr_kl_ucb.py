@@ -87,6 +87,7 @@ def likelihood_ratio(hull: Hull, lane: int, arm: int) -> float:
     if not 0.0 < total < count:
         return best
     mean = total / count
+    # The ratio is convex in the point of the split, so that its maximum is at a vertex of the hull.
     for side in (BELOW, ABOVE):
         sign = 1.0 if side == BELOW else -1.0
         for i in range(1, hull.sizes[lane, arm, side] - 1):

@@ -312,6 +312,7 @@ class RUCB(DuelPolicy):
             return
         if state.best[lane] >= 0 and bounds.losses[lane, state.best[lane]] > 0.0:
             state.best[lane] = -1
+        # The arms that surely lose to no other may be the best; one that is alone is taken for it.
         count, only = 0, -1
         for arm in range(bounds.losses.shape[1]):
             if bounds.losses[lane, arm] == 0.0:
@@ -438,6 +439,8 @@ def draw_left_arm(
     if count == 1:
         return int(leader)
     votes, favourite = state.votes[lane], leader
+    # One uniform number decides for all pairs up to the first that the favourite loses: ``none`` is the
+    # probability that it loses none of them.
     uniform, none = rng.random(), 1.0
     for arm in arms:
         if arm != favourite:
@@ -450,6 +453,7 @@ def draw_left_arm(
     if votes[favourite] == len(arms) - 1.0:
         votes[favourite] = 0.0
         return int(favourite)
+    # The pairs of two other arms, of which at least one is a candidate.
     for i in range(len(arms)):
         arm = arms[i]
         candidate = count_sure_losses(state.bounds, lane, impression, arm) == fewest
@@ -486,6 +490,7 @@ def draw_right_arm(
     """
     wins = state.bounds.wins[lane]
     right_arm, largest = left_arm, -1.0
+    # ``none`` is the probability that no draw exceeds ½ since ``uniform`` was drawn.
     uniform, none = rng.random(), 1.0
     for arm in impression.arms:
         if arm == left_arm or state.bounds.lost[lane, left_arm, arm] > 0.0:
@@ -494,6 +499,7 @@ def draw_right_arm(
         if uniform < none:
             continue
         uniform, none = rng.random(), 1.0
+        # The first draw above ½ is made only if a second arm has one, too.
         if right_arm == left_arm:
             right_arm = arm
             continue

@@ -247,6 +247,7 @@ class Elimination(working_set.EliminationPolicy, abstract=True):
             done |= update_radius(state, lane, params.kappa, params.enough)
             update_bounds(state, lane)
         if is_separated(state, lane):
+            # The bounds only widen between updates, so they may be too wide.
             update_bounds(state, lane)
             if is_separated(state, lane):
                 eliminate(state, lane, find_arm(state, lane, state.low[lane]))

@@ -221,6 +221,7 @@ def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) 
             if pair_gate(state, lane, arms[i], arms[j]) <= log_round:
                 possible_wins[arms[i]] += 1.0 if margin <= 0.0 else 0.0
                 possible_wins[arms[j]] += 1.0 if margin >= 0.0 else 0.0
+    # How many arms the leader surely beats, and the most that another arm may beat.
     leader, sure_wins, most_possible = standings.find_leader(state, lane, arms), 0, -1.0
     first = leader
     for arm in arms:
@@ -234,6 +235,7 @@ def find_contest(state: DuelStandings, lane: int, arms: Ints, log_round: float) 
         if possible_wins[arm] > possible_wins[first]:
             first = arm
     left_arm, count, best = leader, 0, leader
+    # Without opponents of its own, the arm that may beat the most leaves the duel to the leader.
     if most_possible > sure_wins:
         left_arm = first
         count, best = count_opponents(state, lane, arms, left_arm, log_round)

@@ -99,6 +99,7 @@ def update_utilities(
     mean, covariance = margins.mean[lane], margins.covariance[lane]
     arms = len(mean)
     utility_variance = covariance[arm, arm] + covariance[rival, rival] - 2.0 * covariance[arm, rival]
+    # A Kalman step for one scalar observation.
     scale = 1.0 / (1.0 + precision * utility_variance)
     step = scale * (linear - precision * (mean[arm] - mean[rival]))
     for i in range(arms):
@@ -325,6 +326,7 @@ def update_leader(state: DuelStandings, lane: int, arms: Ints) -> None:
             beaten += 1
     state.beaten[lane] = beaten
     gates = state.gates[lane]
+    # While no arm beats all others, any pair may be due for a duel; then only the leader's pairs may.
     if beaten < arm_count - 1:
         for arm in range(arm_count):
             for rival in range(arm):

@@ -288,6 +288,7 @@ def fill_centre(state: Any, lane: int, split: int) -> None:
     for k in range(mixture.COMPONENTS):
         if state.shared.weight[0, k] > 0.0:
             root, v, work = state.root[lane, k], state.room[lane, 1], state.room[lane, 0]
+            # The shared mean shifts the key's mean by covariance · prior precision · shared mean.
             for j in range(len(v)):
                 work[j] = state.shared.mean[0, k, j] / key_variance(k, j, split)
             project(root, work, v)

@@ -75,11 +75,10 @@ def mix_belief(state: Any, model: int, arm: int, base: Base) -> tuple[float, flo
 
 
 @kernel
-def draw_lines(params: Any, state: Any, lane: int, impression: Impression) -> None:
+def fill_lines(params: Any, state: Any, lane: int, impression: Impression) -> None:
     """Fill ``state.room.lines`` with the mean and deviation of each offered arm's logit, over all hypotheses.
 
-    Deviations are multiplied by 0.7. With levels by key, the arm's level is added. Despite its name, it draws
-    no random numbers.
+    Deviations are multiplied by 0.7. With levels by key, the arm's level is added.
     """
     model = lane if params.per_key else 0
     read_context(state, model, impression.context, params.flags)
@@ -287,8 +286,8 @@ class ContextMixture(PriorsPolicy):
 
     @param
     def prior(self) -> Floats | None:
-        """Priors of arms as pairs of precision and precision × mean of their constants; None without
-        priors.
+        """For each arm, what its prior adds to the precision of its constant and to precision × mean; None
+        without priors.
         """
         return context_models.prior_observations(read_prior_counts(self)) if self.priors else None
 
@@ -388,7 +387,7 @@ class ContextMixture(PriorsPolicy):
         """Return the arm with the highest mean + 0.7·z·deviation of its logit, with one random z for all
         arms.
         """
-        draw_lines(params, state, lane, impression)
+        fill_lines(params, state, lane, impression)
         arm = choose_coupled(params, state, lane, impression, rng)
         context_models.clear_workspace(state.room)
         return arm
@@ -403,7 +402,7 @@ class ContextMixture(PriorsPolicy):
         action: Ints,
     ) -> float:
         """Fill ``action`` with the arm that ``choose`` would return; return its propensity."""
-        draw_lines(params, state, lane, impression)
+        fill_lines(params, state, lane, impression)
         action[0] = choose_coupled(params, state, lane, impression, rng)
         place = find_place(impression.arms, action[0])
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
@@ -414,7 +413,7 @@ class ContextMixture(PriorsPolicy):
     def line(
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, place: int
     ) -> Any:
-        """Return the mean and deviation of the arm at a place on offer, which :func:`draw_lines` stored."""
+        """Return the mean and deviation of the arm at a place on offer, which :func:`fill_lines` stored."""
         return state.room.lines[0, place, 0], state.room.lines[0, place, 1]
 
     @staticmethod
@@ -422,7 +421,7 @@ class ContextMixture(PriorsPolicy):
         params: ContextMixture, state: ContextState, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the probability that ``choose`` returns an arm."""
-        draw_lines(params, state, lane, impression)
+        fill_lines(params, state, lane, impression)
         place = find_place(impression.arms, arm)
         share = envelope_share(state.room.lines[0], len(impression.arms), place)
         context_models.clear_workspace(state.room)
@@ -543,6 +542,7 @@ def compute_beliefs(
     scaled = np.clip(off, -context_inputs.FURTHEST, context_inputs.FURTHEST)
     if flags is not None:
         scaled[(flags >= 0) & (contexts[:, flags] != 0.0)] = 0.0
+    # Features as the kernels have them: the constant, coordinates along the directions, the residual.
     directions = scaling.directions[model].astype(float)
     dense = 1 + (len(directions) or contexts.shape[1])
     along = scaled @ directions.T

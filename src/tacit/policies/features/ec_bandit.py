@@ -234,12 +234,14 @@ def variational(s_c: float, at_c: float, s_e: float, at_e: float, reward: float,
             if is_reported
             else gaussian.sigmoid(mean_e - 0.5 * mean_c - 0.5 * xi_c + gaussian.log_sigmoid(xi_c))
         )
+        # Probability of "examined, but not clicked".
         missed = (1.0 - reward) * examination
         c_c = 2.0 * (reward + missed) * gaussian.jaakkola(xi_c)
         b_c = 0.5 * (reward - missed)
         c_e = 2.0 * gaussian.jaakkola(xi_e)
         b_e = 0.5 * (reward + 2.0 * missed - (1.0 - reward))
         was_c, was_e = mean_c, mean_e
+        # Posterior moments under the bounds; the next step starts from them.
         var_c = s_c / (1.0 + c_c * s_c)
         mean_c = at_c + var_c * (b_c - c_c * at_c)
         var_e = s_e / (1.0 + c_e * s_e)
@@ -360,6 +362,7 @@ class ECBandit(ExaminationModel):
         gaussian.fade(root_e, params.discount, params.prior_variance)
         gaussian.copy_row(impression.relevance[place], room_c[0])
         gaussian.copy_row(impression.examination[place], room_e[0])
+        # Variance and mean of the logits of attraction (c) and examination (e) before the reward.
         s_c = gaussian.project(root_c, room_c[0], room_c[1])
         s_e = gaussian.project(root_e, room_e[0], room_e[1])
         at_c, at_e = gaussian.dot(mean_c, room_c[0]), gaussian.dot(mean_e, room_e[0])

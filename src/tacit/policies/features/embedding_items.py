@@ -203,7 +203,7 @@ def read_event(
     layout: Design,
     work: Workspace,
 ) -> None:
-    """Fill ``room.features`` with the features of an item for a user, from their raw numbers.
+    """Fill ``work.features`` with the features of an item for a user, from their raw numbers.
 
     ``order`` is the feature of the item's place on offer; unused if the layout has none.
     """
@@ -212,11 +212,13 @@ def read_event(
     item_features = np.zeros(1 + leading + layout.residual, np.float32)
     context_inputs.scale_context(state.items, model, item, work.scaled[0])
     context_inputs.fill_features(state.items, model, work.scaled[0], item_features)
+    # The product of the user's and the item's embeddings is a feature only if the layout is wide enough.
     product = np.float32(0.0)
     if wide > first + leading:
         product = scaled_product(state, model, user, item)
+    # The user's features: 1, then coordinates. Blocks of features: the item block times each of them, then
+    # the item's residual times the first of them.
     asking = user_features(state, model, user, layout.flags)
-    # Blocks of features: the item block times each user feature, then the residual times user features.
     rows, residual_count = layout.dense // wide, layout.residual * (1 + layout.crossed)
     for row in range(rows + (layout.lean - residual_count) // wide):
         start = row * wide + (residual_count if row >= rows else 0)
@@ -527,6 +529,7 @@ def expected_click(state: EmbeddingState, model: int, layout: Design, work: Work
         else:
             project_packed(models.spread[model, 0, h], layout.dense, x, y)
             variance = np.float64(context_inputs.dot_single(x, y))
+        # Before the first event, the constant is the prior one.
         if not models.met[model, 0, h]:
             first = initial_constant(models, model, 0, h, base)
             logit += first.logit - np.float64(models.mean[model, 0, h, 0])

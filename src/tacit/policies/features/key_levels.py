@@ -108,6 +108,8 @@ def learn_level(
         level, spread = read_level(levels, lane, arm, j)
         likelihood = times * log_predictive(logit + level, variance + spread, reward)
         weights[1 + j] *= np.exp(max(likelihood, UNLIKELIEST))
+        # The reward becomes an observation of the level, with Gaussian ``noise``: the click's curve is
+        # replaced by its tangent.
         mean = sigmoid((logit + level) / np.sqrt(1.0 + LOGIT_SHRINK * (variance + spread)))
         slope = mean * (1.0 - mean)
         noise = 1.0 / (times * slope) + variance
@@ -116,6 +118,7 @@ def learn_level(
     for h in range(HYPOTHESES):
         total += weights[h]
     levels.rounds[0] += 1.0
+    # Mixing in the prior weights keeps every hypothesis possible.
     share = 1.0 / (levels.rounds[0] + 1.0)
     for h in range(HYPOTHESES):
         weights[h] = (1.0 - share) * weights[h] / total + share * WEIGHTS[h]

@@ -45,8 +45,10 @@ def draw_inverse_gaussian(z: float, rng: Generator) -> float:
             while first * first > 2.0 * second / t:
                 first, second = rng.standard_exponential(), rng.standard_exponential()
             x = t / (1.0 + first * t) ** 2
+            # Accepting corrects the draw, which is for an infinite mean, to mean 1/z.
             if rng.random() <= np.exp(-0.5 * z * z * x):
                 return float(x)
+    # The mean is at most ``t``: most draws without the condition fulfil it (Michael, Schucany, Haas 1976).
     mean = 1.0 / z
     while True:
         y = rng.standard_normal() ** 2
@@ -90,6 +92,7 @@ def draw_polya_gamma(tilt: float, rng: Generator) -> float:
         cdf = normal_cdf(cut)
         if cdf > 0.0:
             mass += np.exp(start + sign + np.log(cdf))
+    # Beyond ``t`` the proposal is an exponential, with probability ``tail``; below, an inverse Gaussian.
     tail = 1.0 / (1.0 + 4.0 / np.pi * mass)
     while True:
         if rng.random() < tail:
@@ -97,6 +100,8 @@ def draw_polya_gamma(tilt: float, rng: Generator) -> float:
         else:
             x = draw_inverse_gaussian(z, rng)
         total = series_term(0, x)
+        # Partial sums are above and below the density in turn: accept at or below a lower one, reject above
+        # an upper one.
         level, n = rng.random() * total, 0
         while True:
             n += 1
@@ -236,6 +241,7 @@ class PolyaGammaTS(LinearModel, ClickModel):
                 linear[i] = 0.0
                 for j in range(len(theta)):
                     precision[i, j] = 1.0 / params.prior_variance if i == j else 0.0
+            # Given theta, a Pólya–Gamma draw for each stored reward; given these, theta is Gaussian.
             for n in range(stored_count):
                 row = state.rows[lane, n]
                 omega = draw_polya_gamma(gaussian.dot(row, theta), rng)

@@ -185,6 +185,8 @@ def fill_list(
                 attraction = sigmoid(score_row(impression.relevance[i], theta[:split]))
                 logit = dot(impression.examination[i], theta[split:constants_start])
                 hidden = np.exp(min(max(-logit, -350.0), 350.0))
+                # The first sweeps keep the list in the order of p·e/(1 − e); further ones exchange at a
+                # position.
                 if sweep >= SWEEPS:
                     write_arm(columns, listed, i, attraction, hidden)
                     replace_arm(columns, listed, one_click)

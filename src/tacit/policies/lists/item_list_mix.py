@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from tacit.core.arrays import Floats, Generator, byte_count
+from tacit.core.arrays import Floats, Generator
 from tacit.core.dispatch import kernel
 from tacit.core.part import int_range, param
 from tacit.policies.base import About, Impression, Outcome
@@ -548,14 +548,6 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
             self.relevance_dim, self.context_dim, find_missing_flags(self.context)
         )
 
-    @property
-    def model_bytes(self) -> int:
-        """Size of one model in bytes, without the stored lists."""
-        state = self.init(1)
-        return (
-            byte_count(state) - byte_count(state.relevance) - state.order.nbytes + state.relevance.model_bytes
-        )
-
     def init(self, lanes: int) -> ItemListState:
         """Return the initial state of one model for all keys, or, with ``per_key``, of one model for each
         lane.
@@ -586,10 +578,6 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         list.
         """
         return score_lines(state, lane if params.per_key else 0, impression, params.layout)
-
-    @staticmethod
-    def clear(params: ItemListMix, state: ItemListState, lane: int) -> None:
-        """Do nothing: ``arrange`` leaves nothing in the state that needs a reset."""
 
     @staticmethod
     def learn(params: ItemListMix, state: ItemListState, lane: int, outcome: Outcome) -> None:

@@ -280,6 +280,7 @@ class SafeListMix(MixPolicy):
         """
         update_beliefs(state.readers, lane, impression.arms, False)
         order, offered = state.order[lane], 0
+        # The order contains the standing list's arms that are not on offer, too; they are removed in place.
         for i in range(order_arms(state, lane, impression.arms)):
             arm = order[i]
             order[i] = NO_ARM
@@ -370,6 +371,7 @@ class SafeListMix(MixPolicy):
                 partner = upper
             else:
                 return 0.0
+            # The pair's other arm comes next, unless ``begin`` ends between the two.
             k = next_place(begin, k + 1, count, without)
             if k < count:
                 if begin[k] != partner:
@@ -425,6 +427,7 @@ class SafeListMix(MixPolicy):
         i = find_place(order, offered, arm)
         for k in range(len(chances)):
             chances[k] = 0.0
+        # ``partner`` is the place of the other arm of the pair, or ``i`` for an arm in no pair.
         partner = i
         if start <= i and (i - start) % 2 == 1 and i - 1 < stop:
             partner = i - 1

@@ -49,6 +49,10 @@ class Draw(NamedTuple):
     place: int
 
 
+def clear_nothing(params: Any, state: Any, lane: int) -> None:
+    """Leave the state as it is: ``arrange`` has written into arrays of its own."""
+
+
 @dataclass(frozen=True)
 class MixPolicy(SlatePolicy, abstract=True):
     """Base of the policies that order the arms on offer by one draw z = \\|N(0, 1)\\|.
@@ -59,11 +63,12 @@ class MixPolicy(SlatePolicy, abstract=True):
     probability of at least ε/(arms on offer · positions), and the probabilities of a list, of its first arms
     and of an arm at a position are known exactly.
 
-    A subclass gives the kernels ``arrange``, ``line_up``, ``share``, ``ranks`` and ``clear``, as
-    :mod:`tacit.core.dispatch` describes them.
+    A subclass gives the kernels ``arrange``, ``line_up``, ``share`` and ``ranks``, and ``clear`` if
+    ``arrange`` writes into the state, as :mod:`tacit.core.dispatch` describes them.
     """
 
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.LIST_KERNELS
+    defaults: ClassVar[dict[str, Any]] = {**SlatePolicy.defaults, "clear": clear_nothing}
 
     positions: Annotated[int, int_range(1, 10_000)] = 3
     epsilon: Fraction = 0.0
@@ -286,11 +291,13 @@ def prefix_propensity(
     explore_weight = (1.0 - promise_share) * params.epsilon / (arms * positions)
     total = 0.0
     for k in range(-1, count if explore_weight + promise_share > 0.0 else 0):
+        # −1: by scores alone. Else the arm at place k was forced to it, and the others follow by score.
         without = begin[k] if k >= 0 else -1
         weight = explore_weight if k >= 0 else (1.0 - promise_share) * (1.0 - params.epsilon)
         if k >= 0 and promise_share > 0.0:
             weight += params.promises[without] / positions
         total += weight * share(params, arranged, lane, impression, begin, count, without)
+    # An arm that is not in the prefix was forced to a place below it.
     if explore_weight > 0.0 and count < positions:
         other_shares = shares(params, arranged, lane, impression, begin, count)
         total += explore_weight * (positions - count) * other_shares
@@ -371,7 +378,7 @@ class Lines(NamedTuple):
 class LinePolicy(MixPolicy, abstract=True):
     """Base of the policies that list the arms of the largest mean + z·deviation.
 
-    A subclass gives the kernel ``arrange``, which returns :class:`Lines`, and ``clear``. Arms of equal
+    A subclass gives the kernel ``arrange``, which returns :class:`Lines`. Arms of equal
     score keep the caller's order.
     """
 
@@ -426,6 +433,8 @@ class LinePolicy(MixPolicy, abstract=True):
         """
         mean, spread, rank = arranged
         low, high = FULL_INTERVAL
+        # Each arm of ``begin`` scores above the next. Arms of ``begin`` have the rank −2 − rank until the
+        # end.
         last = -1
         for k in range(count):
             arm = begin[k]
@@ -435,6 +444,7 @@ class LinePolicy(MixPolicy, abstract=True):
                     gap, slope = mean[last] - mean[arm], spread[last] - spread[arm]
                     low, high = narrow_interval(low, high, gap, slope, rank[last] > rank[arm])
                 last = arm
+        # The last one scores above all arms that are not in ``begin``.
         if last >= 0:
             first = -2 - rank[last]
             for arm in impression.arms:

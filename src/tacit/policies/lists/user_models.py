@@ -172,12 +172,14 @@ def update_beliefs(models: UserModels, lane: int, arms: Ints, doubted: bool) -> 
             arm = arms[i]
             examinations = models.seen[lane, h, arm]
             arm_mean = attraction(models, lane, h, arm, base, prior_shift(i, len(arms), doubted))
+            # Variance of a Beta posterior, of which the prior is worth four examinations.
             variance = arm_mean * (1.0 - arm_mean) / (examinations + 5.0)
             if doubted:
                 distance = 4.0 * base * rank_score(i, len(arms))
                 variance += (
                     SHIFT_VARIANCE * distance * distance / ((examinations + 4.0) * (examinations + 5.0))
                 )
+            # ``spread`` has second moments until all hypotheses are added.
             mean[arm] += weight * scale * arm_mean
             spread[arm] += weight * scale * scale * (variance + arm_mean * arm_mean)
     for i in range(len(arms)):
@@ -235,6 +237,7 @@ def learn_clicks(
             arm = action[k]
             if arm < 0:
                 continue
+            # Position models know it from the position, chain models from the results above.
             if h < POSITION_MODELS:
                 examined = position_effect(h, k)
             mean = attraction(models, lane, h, arm, base, prior_shift(rank[arm], len(arms), doubted))

@@ -254,12 +254,14 @@ def start_warning(params: Any, state: Any, lane: int) -> float:
             return 0.0
         settle_warning(state, lane)
     before = 1.0 if params.announced == 0.0 else PRIOR_WARNINGS
+    # The share of warnings that were right: of all keys, then of this one.
     general = (0.5 + changes.announced[0]) / (before + changes.warnings[0])
     change = min((general + lanes.announced[lane]) / (1.0 + lanes.warnings[lane]), MAX_CHANGE)
     if change < hypotheses.MIN_WARNING_CHANCE:
         return 0.0
     state.warned[lane] = 1 + lanes.rounds[lane]
     hypotheses.add_hypotheses(params, state, lane, change, 0)
+    # A share ``UNSEEN`` of the change's weight goes to the hypothesis that the best arm stays as it was.
     for h in range(hypotheses.HYPOTHESES):
         if lanes.born[lane, h] == state.warned[lane]:
             lanes.weight[lane, h] *= 1.0 - UNSEEN

@@ -238,13 +238,17 @@ class ProbationBandit(Policy):
         odds_of_change = rate * probation_odds.relative_event_rate(lanes, lane)
         lanes.due[lane] += rate
         factor, arms = lanes.factor[lane, arm], lanes.factor.shape[1]
+        # The new counts fit the old ones, or are many and hardly contradict them.
         if factor < probation_odds.RENEWAL or (plays + 1.0 >= 20.0 + before and factor < 1.0):
             probation_odds.merge_counts(lanes, lane, arm)
             return
         share = probation_odds.whole_share(record, row)
+        # Probability that an event concerns this arm: it changes all arms, or this one of them.
         arm_share = share + (1.0 - share) / arms
+        # The event may have been in any round since the arm's counts were last merged.
         odds_of_change *= arm_share * (lanes.rounds[lane] - lanes.start[lane, arm])
         if odds_of_change * probation_odds.bayes_factor(lanes, lane, arm) > probation_odds.COMMIT:
+            # The arm has changed without a warning.
             record.surprises[row] += 1.0
             lanes.found[lane] += 1.0
             lanes.restarts[lane] += 1

@@ -424,6 +424,7 @@ def fill_scores(
     count = len(impression.arms)
     whole = place < 0 and lanes.mode[lane] != QUIET
     total = total_plays(lanes, lane, impression, whole) if params.base_place == KL_UCB else 0.0
+    # First the scores by all counts, then those by new counts alone.
     for i in range(2 * count):
         arm = impression.arms[i % count]
         successes, failures = lanes.new[lane, arm, 0], lanes.new[lane, arm, 1]

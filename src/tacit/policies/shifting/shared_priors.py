@@ -152,10 +152,12 @@ def fit(priors: Priors, row: int, keys: float, steps: int, floor: float) -> None
                 miss += keys * priors.imagined[0, j, FAILURES]
             elif play == 0.0:
                 break
+            # In sum, ψ(a + successes) − ψ(a) over all keys; for failures and plays likewise.
             hits += hit / (a + j)
             misses += miss / (b + j)
             plays += play / (a + b + j)
         a, b = max(a * hits / plays, MIN_PARAMETER), max(b * misses / plays, MIN_PARAMETER)
+        # The prior counts as at most ``MAX_WEIGHT`` plays.
         shrink = min(1.0, MAX_WEIGHT / (a + b))
         a, b = a * shrink, b * shrink
     if min(a, b) < floor:

@@ -34,6 +34,7 @@ def beta_tail(a: float, b: float, x: float) -> float:
     0.875
     """
     upper = (1.0 - x) * (a + b + 2.0) < b + 1.0
+    # The fraction converges fast only on one side of the mean; on the other, 1 − tail is computed.
     if not upper:
         a, b, x = b, a, 1.0 - x
     logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
@@ -42,6 +43,7 @@ def beta_tail(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1.0 - y * (a + b) / (b + 1.0)
     d = 1.0 / (d if abs(d) > TINY else TINY)
     fraction = d
+    # Lentz's algorithm: each of the two terms of a round multiplies the fraction by c·d.
     for m in range(1, 1_000_000):
         for step in (
             y * m * (a - m) / ((b + 2 * m - 1.0) * (b + 2 * m)),
@@ -504,6 +506,7 @@ def integrate_largest(merged: Floats, chosen: int, total: int, variables: Floats
     if same:
         return 1.0 / total
     ceiling = variables[HIGH, chosen]
+    # Another variable is above the chosen one, up to a negligible probability.
     if ceiling <= bottom:
         return LEAST
     bottom = find_lower_limit(variables, count, bottom, ceiling, level)

@@ -127,6 +127,7 @@ def mixture_largest(successes: Floats, failures: Floats, shares: Floats, count: 
         same = same and successes[b] == successes[0] and failures[b] == failures[0]
     if same:
         return 1.0 / count
+    # The largest variable is between ``bottom`` and ``top``; the chosen one is at most ``ceiling``.
     bottom, top, ceiling = -np.inf, -np.inf, -np.inf
     for variable in range(count):
         low = np.inf

@@ -261,16 +261,15 @@ class Guard:
         Return a refusal if the rate is exceeded.
         """
         who = visit.caller.name
-        if not self._rates.allow((client or ("",))[0] if who is None else who):
+        if not self._rates.take_token((client or ("",))[0] if who is None else who):
             return _refuse("too-many-requests", "service", "slow down", RETRY)
         return None
 
     def _find_refusal(self, visit: Visit, client: tuple[str, int] | None) -> Refusal | None:
-        """Check load, host, origin, key, scope, rate and media type, in this order.
+        """Check load, host, origin, key, scope, rate and media type, in this order; return the first refusal.
 
-        Return the first refusal or None.
-
-        Sets ``visit.caller`` to the client of the request's key.
+        None if there is none. Sets ``visit.caller`` by the request's key; to ``UNPROVEN`` for a feed that
+        signs its bodies, whose signature is checked later.
         """
         path, method, headers = visit.addressed.path, visit.method, visit.headers
         if crowded := self._check_load():
@@ -299,7 +298,7 @@ class Guard:
                 )
                 return _refuse("unauthorized", "authorization", what, header)
             # A missing path is reported as missing, whatever the key's scope.
-            if path.routes and not self._keys.allow(name, scope):
+            if path.routes and not self._keys.has_scope(name, scope):
                 what = f"this needs the scope {scope!r}, which key {name!r} has not: send one that has it"
                 return _refuse("forbidden", "authorization", what)
             visit.caller = self._keys.get_caller(name)
@@ -331,10 +330,10 @@ class RateLimits:
     --------
     >>> now = 0.0
     >>> rates = RateLimits(1.0, lambda: now)
-    >>> [rates.allow("a") for _ in range(3)]
+    >>> [rates.take_token("a") for _ in range(3)]
     [True, True, False]
     >>> now = 1.0
-    >>> rates.allow("a"), rates.allow("b")
+    >>> rates.take_token("a"), rates.take_token("b")
     (True, True)
     """
 
@@ -343,7 +342,7 @@ class RateLimits:
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def allow(self, who: str) -> bool:
+    def take_token(self, client: str) -> bool:
         """Take a token from a client's bucket; return False if it is empty.
 
         Always True without a limit. Of more than 10,000 clients, the one that sent no request for longest is
@@ -352,10 +351,10 @@ class RateLimits:
         if not self._rate:
             return True
         now, full = self._clock(), self._rate * BURST_SECONDS
-        tokens, then = self._buckets.pop(who, (full, now))
+        tokens, then = self._buckets.pop(client, (full, now))
         tokens = min(full, tokens + (now - then) * self._rate)
         allowed = tokens >= 1.0
-        self._buckets[who] = tokens - allowed, now
+        self._buckets[client] = tokens - allowed, now
         if len(self._buckets) > MOST_CLIENTS:
             self._buckets.popitem(last=False)
         return allowed

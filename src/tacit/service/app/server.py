@@ -278,7 +278,10 @@ class Server(uvicorn.Server):
         return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End streamed answers, answer the open requests, stop listening, and cancel the background tasks."""
+        """Stop the server: end streamed answers, answer the open requests, and cancel the background tasks.
+
+        A service manager is notified at the beginning.
+        """
         notify(STOPPING)
         self._app.close()
         await super().shutdown(sockets)

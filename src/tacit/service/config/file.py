@@ -145,7 +145,7 @@ def _drop_arms(spec: dict[str, Any]) -> dict[str, Any]:
 def find_differences(before: str, now: str) -> dict[str, Any]:
     """Return {key: {"before": value, "after": value}} for the settings in which two JSON texts differ.
 
-    Both texts come from :func:`encode_settings`; keys are those of the configuration file, sorted.
+    Both texts come from :func:`encode_settings`; keys are named as in the configuration file, and sorted.
 
     Examples
     --------

@@ -121,7 +121,7 @@ class Keys:
     >>> keys = Keys({"shop": KeyConfig(sha256, ["decide"])})
     >>> keys.name(f"Bearer {key}".encode())
     'shop'
-    >>> keys.allow("shop", "decide"), keys.allow("shop", "admin")
+    >>> keys.has_scope("shop", "decide"), keys.has_scope("shop", "admin")
     (True, False)
     """
 
@@ -155,7 +155,7 @@ class Keys:
         """Return the caller that sends the key of this name; raise KeyError if there is no such key."""
         return self._callers[name]
 
-    def allow(self, name: str, scope: str) -> bool:
+    def has_scope(self, name: str, scope: str) -> bool:
         """True if the key of this name has the scope; ``admin`` includes all others."""
         return scope in self._scopes[name]
 

@@ -404,7 +404,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         Mode of a new placement; later the log holds the mode. ``online``; ``frozen`` learns nothing;
         ``shadow`` lets a secondary policy compute counterfactual decisions.
     shadow : Policy or None
-        The secondary policy: the shadow, or that of the holdout's control.
+        The secondary policy: the shadow, or the policy of the holdout's control.
     durability : str
         ``committed`` answers once the decision is durable; ``buffered`` at once, and continues in memory
         while the store fails.
@@ -515,8 +515,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
             )
 
     def _check_amounts(self, learned: str) -> None:
-        """Raise ConfigError if the rule or a policy cannot have the amounts of the learned metric as
-        rewards."""
+        """Raise ConfigError if the rule or a policy cannot have the learned metric's amounts as rewards."""
         metric = self.metrics[learned]
         if metric.attribution and self.rule.default != metric.to_reward(0.0):
             raise ConfigError("default_reward: leave it out: without feedback the amount is 0")
@@ -525,8 +524,7 @@ class PlacementConfig(msgspec.Struct, frozen=True):
                 raise ConfigError(f"metrics.{learned}.range: {metric.range}: {needs_ends(policy)}")
 
     def _check_policy(self, policy: Policy) -> None:
-        """Raise ConfigError if the policy, main or secondary, does not fit the kind, the main one, or the
-        rule."""
+        """Raise ConfigError if the policy, main or secondary, does not fit the kind, rule or main policy."""
         kind = self.policy_kind
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:

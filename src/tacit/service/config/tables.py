@@ -209,12 +209,10 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         if control is not None and self.shadow is not None:
             remedy = "leave it out: the policy of the holdout's control is the second one"
             raise InvalidValue("shadow", self.shadow, remedy)
-        policies = [
-            None
-            if spec is None
-            else self.fit_policy(policy_from_spec(spec, self.choices, setting=self.setting))
-            for spec in (self.policy, control or self.shadow)
-        ]
+        policies: list[Policy | None] = [None, None]
+        for i, spec in enumerate((self.policy, control or self.shadow)):
+            if spec is not None:
+                policies[i] = self.fit_policy(policy_from_spec(spec, self.choices, setting=self.setting))
         policy, secondary = policies
         assert policy is not None
         return policy, secondary, self.options
@@ -283,9 +281,7 @@ class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):
     context_dim: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
 
     def make_parts(self) -> tuple[Policy, Policy | None, Any]:
-        """Make policy, secondary policy (or None) and options, after checks of signals.
-
-        Check that contexts are read.
+        """Check signals and contexts; make policy, secondary policy (or None) and options.
 
         Raises
         ------

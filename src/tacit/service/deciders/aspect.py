@@ -148,5 +148,5 @@ class SavedState(msgspec.Struct):
     # At the end, so that they can be written in pieces; the first one, what users were shown, only where
     # they are shown it again.
     sticky: Any = msgspec.UNSET
-    defaults: list[tuple[Any, ...]] = []
-    open: list[tuple[Any, ...]] = []
+    defaults: list[msgspec.Raw] = []
+    open: list[msgspec.Raw] = []

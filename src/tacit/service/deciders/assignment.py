@@ -308,8 +308,7 @@ class HoldoutAssigner:
         return (1 - share) * policy + share * control
 
     def unmix_propensities(self, logged: Floats, control: Floats) -> Floats:
-        """Return the policy's probabilities of actions, from the ones over all traffic (``logged``) and the
-        control's.
+        """Return the policy's probabilities of actions from the control's and ``logged``, over all traffic.
 
         They are clipped to [0, 1].
         """

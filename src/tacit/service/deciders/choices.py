@@ -1,4 +1,4 @@
-"""What a chain of deciders takes and returns: a batch of impressions, and their decisions in columns."""
+"""Input and output of a chain of deciders: a batch of impressions, and their decisions in columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A holdout: a share of the decisions is the control's, and propensities are those of both together."""
+"""A holdout: the control makes a share of the decisions; propensities are of both together."""
 
 from __future__ import annotations
 
@@ -70,8 +70,7 @@ class HoldoutDecider:
         return (Choices(batch, self._mix(decisions, offers), self.mode, assignment=assignment),)
 
     def _mix(self, decisions: Decisions, offers: Sequence[Ints]) -> Decisions:
-        """Return the decisions with propensities over policy and control together, also of lists'
-        positions."""
+        """Return the decisions with propensities, of positions too, over policy and control together."""
         control, actions = self.assigner.control, decisions.actions
         mixed = self._mix_propensities(decisions.propensities, control.compute_probabilities(actions, offers))
         if not len(decisions.prefixes) or not isinstance(control, ListControl):
@@ -83,8 +82,7 @@ class HoldoutDecider:
         return replace(decisions, propensities=mixed, prefixes=prefixes, places=places)
 
     def _mix_propensities(self, policy: Floats, control: Floats) -> Floats:
-        """Return the probabilities of actions over all traffic from the probabilities of policy and
-        control."""
+        """Return probabilities of actions over all traffic, from policy and control."""
         return control if self.all_control else self.assigner.mix_propensities(policy, control)
 
 

@@ -156,8 +156,7 @@ class OpenDecisions:
         )
 
     def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch for the learner, and the arm indices of their
-        actions.
+        """Return the impressions of decisions as a batch for the learner, and their actions' arm indices.
 
         Offers are the ones at the time of the decisions. Of arms with features, only shown arms may be
         stored; the indices refer to the arms in the batch.

@@ -35,8 +35,7 @@ class ShadowDecider:
     texts: Texts
 
     def choose(self, batch: ImpressionBatch) -> Iterator[Choices]:
-        """Yield the decisions of the inner decider, with the secondary policy's decisions as
-        counterfactuals."""
+        """Yield the inner decider's decisions, with the secondary policy's decisions as counterfactuals."""
         for choices in self.decider.choose(batch):
             # The secondary policy decides afterwards, with its own draws: it cannot affect the shown arm.
             counterfactuals = self.secondary.choose(choices.batch)

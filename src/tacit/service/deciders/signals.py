@@ -32,7 +32,7 @@ class PlacementSignals(Aspect):
     ----------
     config : SignalConfig
     policy : PolicyDecider
-        The signals' lanes are those of its learner.
+        Signals have the lanes of its learner.
     """
 
     def __init__(self, config: SignalConfig, policy: PolicyDecider) -> None:

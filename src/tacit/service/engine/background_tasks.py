@@ -293,11 +293,12 @@ class SubjectEraser:
         """
         done: dict[str, BlankedRows] = {}
 
-        async def step() -> None:
+        async def blank_log() -> None:
+            """Blank the subject's rows in the log, and add their numbers to ``done``."""
             done.update(await self._blank_log(subject, who))
 
         try:
-            await self._writer.run_between_groups(step)
+            await self._writer.run_between_groups(blank_log)
         except StoreError as error:
             raise NotDurable(f"{error}; nothing has changed, try again later") from error
         self._verdicts.forget_sums()
@@ -393,7 +394,7 @@ class ShardExchange:
         placement : str
             A placement whose learning is shared by shards.
         everything : bool
-            Whether to return all sums; by default only those that changed since the last call.
+            Whether to return all sums; by default only sums that changed since the last call.
 
         Raises
         ------

@@ -390,14 +390,14 @@ class Engine(Verbs):
     async def report_segments(self, placement: str, limit: int = LATEST) -> ForWhom:
         """Return which arms a placement shows to which segments, from its ``limit`` latest decisions.
 
-        Errors are those of ``SegmentReports.report``.
+        Errors as for ``SegmentReports.report``.
         """
         return await self._segment_reports.report(placement, limit)
 
     async def states(self, placement: str) -> list[State]:
         """Return the stored states to which a placement can be rolled back, oldest first.
 
-        Errors are those of :meth:`history`.
+        Errors as for :meth:`history`.
         """
         return await self._rebuilder.states(placement)
 
@@ -419,7 +419,7 @@ class Engine(Verbs):
     async def rollback(self, placement: str, to: str | None = None, who: str | None = None) -> Replacement:
         """Restore a stored state of a placement, by default the one replaced last, and log the change.
 
-        The replaced state is stored, too. Errors are those of :meth:`rebuild`.
+        The replaced state is stored, too. Errors as for :meth:`rebuild`.
         """
         self.placement(placement)
         self._check_alone(placement)

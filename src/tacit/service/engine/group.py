@@ -237,7 +237,6 @@ def _find_refusal(
 
 # ---- Deciding for a group: repeated requests get earlier decisions, all others are decided together
 
-StoredDecisions = Mapping[Key, DecisionWithFeedback]
 Answers = range | list[DecisionRow | int]
 """Earlier decisions, and indices of new ones in the group."""
 
@@ -480,7 +479,7 @@ def apply(
         results |= record(pending, kinds[Record], stored_decisions, now)
     for i, request in kinds.pop(CheckDecisions, {}).items():
         results[i] = _check(pending, request, stored_decisions)
-    # 5. Exports, which include what this group taught.
+    # 5. Exports, which include the rewards that this group learned.
     for i, export in kinds.pop(Export, {}).items():
         results[i] = now, _export_learning(pending.placements[export.placement], export.everything)
     # 6. Guardrails act: arms that proved harmful are not shown from the next group on.

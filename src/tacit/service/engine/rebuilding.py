@@ -263,9 +263,11 @@ class Rebuilder:
         engine, drafts = self._engine, list[Draft]()
 
         async def copy() -> None:
+            """Add a copy of the current learned state to ``drafts``."""
             drafts.append(await self._writer.read_frozen(draft_now))
 
         def draft_now(seq: int, time: int) -> Draft:
+            """Return a copy of the placement's current learned state, as of row ``seq``."""
             placement = engine.placement(name)
             return draft(placement, seq, placement.windows.time)
 
@@ -287,6 +289,7 @@ class Rebuilder:
             raise InConflict("placement: its configuration was changed meanwhile; begin again")
 
         def catch_up(seq: int, time: int) -> None:
+            """Apply all remaining rows to the new placement; ``seq`` and ``time`` are not needed."""
             while rows := self._read_next_rows(fold):
                 fold.apply(rows)
 

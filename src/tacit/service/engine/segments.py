@@ -141,19 +141,13 @@ class _SegmentReport:
         """
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
-        return [
-            ArmForAll(
-                arm,
-                count,
-                *self._get_band(bands, arm),
-                {
-                    effect.field.name: float(effect.added[:, self._arm_indices[arm]].std())
-                    for effect in most
-                    if effect.added is not None and arm in self._arm_indices
-                },
-            )
-            for arm, count in counts.most_common(MOST_ARMS)
-        ]
+        added = {effect.field.name: effect.added for effect in most if effect.added is not None}
+        arms = []
+        for arm, count in counts.most_common(MOST_ARMS):
+            index = self._arm_indices.get(arm)
+            spreads = {} if index is None else {n: float(a[:, index].std()) for n, a in added.items()}
+            arms.append(ArmForAll(arm, count, *self._get_band(bands, arm), spreads))
+        return arms
 
     def _make_segment(
         self, name: str, mask: Booleans, effect: FieldEffect, bands: Bands | None

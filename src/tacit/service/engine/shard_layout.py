@@ -139,7 +139,7 @@ def ensure_layout(store: PostgresStore, shards: int | None, default: int) -> Lay
     Raises
     ------
     ConfigError
-        If the log has another number of shards, or is that of a single server.
+        If the log has another number of shards, or belongs to a single server.
     """
     stored_layout = read_layout(store)
     shard_count = shards or (stored_layout.shards if stored_layout else default)
@@ -226,7 +226,7 @@ def shard_store(config: StoreConfig, layout: Layout, shard: int) -> StoreConfig:
 class ReadStore(PostgresStore):
     """A read-only view of the log at one moment, also while a service writes it.
 
-    Parameters are those of :class:`~tacit.service.log.postgres.PostgresStore`.
+    Parameters as for :class:`~tacit.service.log.postgres.PostgresStore`.
 
     Raises
     ------

@@ -450,6 +450,7 @@ class Upkeep:
         time, placement.counts.since_snapshot = self._pending.time.clock(), 0
 
         def finish() -> None:
+            """Note the time of the snapshot, which is complete now."""
             placement.snapshot_time = time
 
         copy = partial(draft, placement, self._pending.seq, time, rooms)
@@ -461,6 +462,7 @@ class Upkeep:
         before = seq if oldest is None else min(seq, oldest)
 
         def finish() -> None:
+            """Allow that rows before the base, which is complete now, are dropped."""
             self._retention.allow_drops(placement, before)
             self._wake()
 

@@ -32,7 +32,7 @@ MOST_VALUES = 200
 
 
 class DuelLog:
-    """Sums over the searches of a placement, updated row by row; they equal those of ``tacit duel``.
+    """Sums over the searches of a placement, updated row by row; they equal the ones of ``tacit duel``.
 
     A search counts once its window has closed, in the order of decisions: so the sums depend on the log
     alone. Memory grows with the open windows, and is bounded otherwise.

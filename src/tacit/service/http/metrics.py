@@ -11,12 +11,13 @@ import platform
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -37,9 +38,10 @@ from tacit.service.placements.placement import Placement
 
 # ---- Counts of requests and commits, and the state of the engine
 
-COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
+COUNTER, GAUGE = "counter", "gauge"
 Sample = tuple[list[str], float | None]
 """Values of labels, and the sample's value, or None for no sample."""
+format_value = lru_cache(4096)(floatToGoString)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 
@@ -57,52 +59,78 @@ class Metrics:
     def __init__(
         self, engine: Service, connections: Connections | None = None, feeds: Feeds | None = None
     ) -> None:
-        self._registry, self._lock = CollectorRegistry(), asyncio.Lock()
-        self._lifts, requests, commits = LiftMetrics(engine), _RequestCollector(), _CommitCollector()
-        self._registry.register(_EngineCollector(engine))
-        self._registry.register(self._lifts)
-        ProcessCollector(registry=self._registry)
-        if connections is not None:
-            self._registry.register(_ConnectionCollector(connections))
-        if feeds is not None:
-            self._registry.register(_FeedCollector(feeds))
-        self._registry.register(requests)
-        self._registry.register(commits)
+        self._lock, self._lifts = asyncio.Lock(), LiftMetrics(engine)
+        requests, commits = _RequestCollector(), _CommitCollector()
+        collectors = _EngineCollector(engine), self._lifts, ProcessCollector(registry=None)
+        self._collectors: list[Any] = [
+            *collectors,
+            *([] if connections is None else [_ConnectionCollector(connections)]),
+            *([] if feeds is None else [_FeedCollector(feeds)]),
+            requests,
+            commits,
+        ]
         self.count_request = requests.count_request
         engine.commits.on_commit = commits.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
         """Return the metrics that a caller may see, in Prometheus' text format.
 
-        Outdated lifts are computed again before. Rendering runs in a thread.
+        These are all, or those of the placements that its key reaches. Outdated lifts are computed again
+        before. Rendering runs in a thread.
         """
         async with self._lock:
             self._lifts.copy_stale()
-            return await asyncio.to_thread(generate_latest, _VisibleMetrics(self._registry, caller))
+            return await asyncio.to_thread(lambda: b"".join(self._iterate_texts(caller)))
+
+    def _iterate_texts(self, caller: Caller) -> Iterator[bytes]:
+        """Yield the text of each metric that a caller may see."""
+        for collector in self._collectors:
+            if not isinstance(collector, ProcessCollector | _RequestCollector | _CommitCollector):
+                yield from (family.write(caller).encode() for family in collector.collect())
+            elif caller.placements is None:
+                yield generate_latest(collector)
 
 
-class _VisibleMetrics:
-    """The metrics that a caller may see: all, or the samples of the placements that its key reaches."""
+class Family(NamedTuple):
+    """A metric and its samples; those of a thousand placements would take Prometheus' client 0.1 s to write.
 
-    def __init__(self, registry: CollectorRegistry, caller: Caller) -> None:
-        self._registry, self._caller = registry, caller
+    Attributes
+    ----------
+    kind, name, help : str
+    labels : list of str
+    samples : list of Sample
+    """
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield the metric families with the samples that the caller may see.
+    kind: str
+    name: str
+    help: str
+    labels: list[str]
+    samples: Sequence[Sample]
 
-        Families without any are left out.
-        """
-        if self._caller.placements is None:
-            yield from self._registry.collect()
-            return
-        for family in self._registry.collect():
-            family.samples = [
-                sample
-                for sample in family.samples
-                if "placement" in sample.labels and self._caller.reaches(sample.labels["placement"])
-            ]
-            if family.samples:
-                yield family
+    def write(self, caller: Caller = ANYBODY) -> str:
+        """Return the samples that a caller may see in Prometheus' text format; nothing if it may see none."""
+        samples = [(values, float(value)) for values, value in self.samples if value is not None]
+        if caller.placements is not None:
+            names_placement = self.labels[:1] == ["placement"]
+            samples = [sample for sample in samples if names_placement and caller.reaches(sample[0][0])]
+            if not samples:
+                return ""
+        name = f"{self.name}_total" if self.kind == COUNTER else self.name
+        # Labels in the order of their names.
+        order = sorted(range(len(self.labels)), key=self.labels.__getitem__)
+        pairs = ",".join(f'{self.labels[i]}="%s"' for i in order)
+        form = f"{name}{{{pairs}}} %s\n" if order else f"{name} %s\n"
+        lines = [f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n"]
+        for values, value in samples:
+            texts = [_escape(values[i]) for i in order]
+            lines.append(form % (*texts, format_value(value)))
+        return "".join(lines)
+
+
+@lru_cache(4096)
+def _escape(text: str) -> str:
+    """Return a label's value as it stands between quotation marks."""
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 class _Histogram:
@@ -167,41 +195,41 @@ class _CommitCollector(Collector):
             yield family
 
 
-class _ConnectionCollector(Collector):
+class _ConnectionCollector:
     """Metrics of connections: how many are open, and how many were ended by which limit."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         """Yield the number of open connections, and the counts of ended ones by reason."""
-        yield GaugeMetricFamily("tacit_connections", "Open connections.", self._connections.live)
-        yield _make_family(
+        yield Family(GAUGE, "tacit_connections", "Open connections.", [], [([], self._connections.live)])
+        yield Family(
             COUNTER, "tacit_connections_ended",
-            "Connections that the service refused or ended, by the limit.", ("reason",),
+            "Connections that the service refused or ended, by the limit.", ["reason"],
             [([reason], count) for reason, count in self._connections.ended.items()],
         )  # fmt: skip
 
 
-class _FeedCollector(Collector):
+class _FeedCollector:
     """Metrics of the feeds of events."""
 
     def __init__(self, feeds: Feeds) -> None:
         self._feeds = feeds
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         """Yield the metrics of all feeds by name and key."""
         feeds = [([feed.name, feed.key or ""], feed) for feed in self._feeds.list_feeds()]
         return _collect_table(OF_FEED, ["feed", "key"], feeds)
 
 
-class _EngineCollector(Collector):
+class _EngineCollector:
     """Metrics of the engine, its placements and its shards."""
 
     def __init__(self, engine: Service) -> None:
         self._engine = engine
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         """Yield the metrics of the engine, its placements and, if it has any, its shards.
 
         With shards, metrics of the learning state are left out, because it is in the shards' processes.
@@ -220,9 +248,9 @@ class _EngineCollector(Collector):
             ),
             ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
         ):
-            yield GaugeMetricFamily(name, help, float(value))
-        yield _make_family(
-            GAUGE, "tacit_build", "1 for the version that runs.", ("version", "python"),
+            yield Family(GAUGE, name, help, [], [([], value)])
+        yield Family(
+            GAUGE, "tacit_build", "1 for the version that runs.", ["version", "python"],
             [([__version__, platform.python_version()], 1.0)],
         )  # fmt: skip
         placements = dict(self._engine.placements)
@@ -231,17 +259,17 @@ class _EngineCollector(Collector):
         learned = {} if self._engine.shards() else placements
         yield from _collect_table(OF_LEARNED, ["placement"], _label_by_name(learned))
         now = self._engine.clock()
-        yield _make_family(
+        yield Family(
             GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
-            ("placement",),
+            ["placement"],
             [
                 ([placement_name], (now - placement.snapshot_time) / 1e6)
                 for placement_name, placement in placements.items()
                 if placement.snapshot_time is not None
             ],
         )  # fmt: skip
-        yield _make_family(
-            GAUGE, "tacit_mode", "1 for the mode.", ("placement", "mode"),
+        yield Family(
+            GAUGE, "tacit_mode", "1 for the mode.", ["placement", "mode"],
             [([placement_name, placement.mode], 1.0) for placement_name, placement in placements.items()],
         )  # fmt: skip
         if shards := self._engine.shards():
@@ -250,12 +278,12 @@ class _EngineCollector(Collector):
 
 def _collect_shards(
     engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
-) -> Iterator[Metric]:
+) -> Iterator[Family]:
     """Yield the health of each shard, and for each placement the age of the sums shared between shards."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
-    yield _make_family(
+    yield Family(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
-        ("placement",), [([placement], engine.sharing_seconds(placement)) for placement in placements],
+        ["placement"], [([placement], engine.sharing_seconds(placement)) for placement in placements],
     )  # fmt: skip
 
 
@@ -266,7 +294,7 @@ def _label_by_name(things: Mapping[str, Any]) -> list[tuple[list[str], Any]]:
 
 def _collect_table(
     table: Table, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
-) -> Iterator[Metric]:
+) -> Iterator[Family]:
     """Yield a metric family for each row of a table, with a sample of each object.
 
     ``labelled`` has pairs of the values of ``labels`` and an object. A row with an additional label has
@@ -281,16 +309,7 @@ def _collect_table(
             ]
         else:
             samples = [(label_values, read(thing)) for label_values, thing in labelled]
-        yield _make_family(kind, name, help, [*labels, extra_label] if extra_label else labels, samples)
-
-
-def _make_family(kind: Any, name: str, help: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
-    """Return a metric family of a kind with its samples; samples whose value is None are left out."""
-    family: Metric = kind(name, help, labels=labels)
-    for label_values, value in samples:
-        if value is not None:
-            family.add_metric(label_values, float(value))  # type: ignore[attr-defined]
-    return family
+        yield Family(kind, name, help, [*labels, extra_label] if extra_label else labels, samples)
 
 
 def _read_uniform_reward(placement: Placement) -> float | None:
@@ -393,7 +412,7 @@ class _CachedReport(NamedTuple):
     report: LiftReport
 
 
-class LiftMetrics(Collector):
+class LiftMetrics:
     """The lifts of placements with a holdout; ``copy_stale`` must be called before ``collect``.
 
     Parameters
@@ -421,7 +440,7 @@ class LiftMetrics(Collector):
         stale = sorted((n for n in names if now - self._read_time(n) >= FRESH), key=self._read_time)
         self._stale = {name: placements[name].read_copy() for name in stale[:AT_ONCE]}
 
-    def collect(self) -> Iterable[Metric]:
+    def collect(self) -> Iterable[Family]:
         """Compute the lifts of the copied placements, and yield the metrics of all cached lifts."""
         return _collect_table(OF_LIFT, ["placement"], _label_by_name(self._compute_reports()))
 

@@ -122,7 +122,7 @@ async def _report_feed(site: Site, call: RouteCall) -> wire.Status:
     return wire.Status("ok")
 
 
-async def _push_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
+async def _record_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answer:
     """Record the events that a sender pushes for a feed; return their counts by outcome, or a refusal."""
     return await site.hooks.record_body(call.id, call.request, call.headers, call.caller)
 
@@ -210,7 +210,7 @@ ROUTES = (
     Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report_feed,
           wire.FeedReport, wire.Status, FEEDBACK, "body_limit", POSTED, placement_source="none"),
     Route("POST", "/v1/feed/{id}", "pushEvents", "Take events of others, as the map of a feed says",
-          _push_events, wire.Events, wire.EventsTaken, FEEDBACK, "batch_limit", POSTED,
+          _record_events, wire.Events, wire.EventsTaken, FEEDBACK, "batch_limit", POSTED,
           placement_source="none", accepts_signature=True),
     _make_get_route("/v1/feeds/{id}", _read_feed_offsets, "fedNow", "Say where a feed of events goes on",
          answer=wire.FedNow, scope=FEEDBACK, problems=(*GUARDED, 422), placement_source="each"),

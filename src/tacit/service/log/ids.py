@@ -25,9 +25,7 @@ VARIANT = bytes(byte & 0x3F | 0x80 for byte in range(256))
 
 
 def create_decision_id(time: int) -> str:
-    """Return a new id for a decision made at ``time``.
-
-    Its 62 random bits come from the operating system.
+    """Return a new id for a decision made at ``time``; its 62 random bits come from the operating system.
 
     Parameters
     ----------
@@ -324,7 +322,7 @@ def create_partition_id(time: int, partition: int, place: int) -> str:
     Returns
     -------
     str
-        UUID of version 8 (RFC 9562), which sorts by time like those of version 7.
+        UUID of version 8 (RFC 9562), which sorts by time like version 7.
 
     Examples
     --------

@@ -357,16 +357,11 @@ class PostgresStore(Store):
 
         Update the cached size if it is 10 seconds old.
         """
-        decisions = [
-            (
-                *row._replace(
-                    arm=_encode(row.arm).decode(),
-                    would=None if row.would is None else _encode(row.would).decode(),
-                ),
-                row_checksum(row),
-            )
-            for row in rows.decisions
-        ]
+        decisions: list[tuple[Any, ...]] = []
+        for decision in rows.decisions:
+            would = None if decision.would is None else _encode(decision.would).decode()
+            encoded = decision._replace(arm=_encode(decision.arm).decode(), would=would)
+            decisions.append((*encoded, row_checksum(decision)))
         parts = decisions, with_checksums(rows.feedback), with_checksums(rows.changes)
         with writer.cursor() as cursor:
             for part, copy, insert in zip(parts, COPIES, INSERTS, strict=True):

@@ -159,7 +159,7 @@ class DecisionRow(NamedTuple):
         JSON of the shown pair and its interleaved list, or of the shown list; None for a single arm.
     control : int or None
         1 if the control group of a holdout decided, 0 if the policy did; None without a holdout. The
-        propensity is that of both together.
+        propensity is of both together.
     bucket : int or None
         The bucket, of 128, of the user or session, if users or sessions stay in their group.
     """

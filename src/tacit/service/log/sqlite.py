@@ -281,13 +281,11 @@ class SqliteStore(sql.Store):
             return _check_integrity(connection, "")
 
     def check_indexes(self) -> None:
-        """Check the indexes.
+        """Check the indexes; if none is damaged, note that :meth:`close` may mark the store clean.
 
-        Raise Damaged if one is damaged, else note that :meth:`close` may mark the store clean.
-
-        Small tables are checked completely, the others up to a time limit: :data:`CHECK_SECONDS`, or
-        :data:`CLEAN_SECONDS` after a clean end. An incomplete check after an unclean end is logged as a
-        warning.
+        Raise Damaged otherwise. Small tables are checked completely, the others up to a time limit:
+        :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. An incomplete check after an
+        unclean end is logged as a warning.
         """
         with self.reading() as connection:
             wrong = [text for table in SMALL_TABLES for text in _check_integrity(connection, f"({table})")]

@@ -340,7 +340,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogLine(NamedTuple):
-    """A row as JSON, with its number and that of its decision; None for a change event."""
+    """A row as JSON, with its number and its decision's number; None for a change event."""
 
     seq: int
     decision: int | None

@@ -136,7 +136,7 @@ class NewShard:
             self.flush()
         return self.seq
 
-    def switch(self, placement: int, change: rows.ChangeRow) -> None:
+    def append_change(self, placement: int, change: rows.ChangeRow) -> None:
         """Append a change event, unless the placement's last event of this kind has the same value."""
         if self._last_values.get((placement, change.kind)) != change.value:
             self._last_values[placement, change.kind] = change.value
@@ -294,7 +294,7 @@ def _write_change(name: str, change: rows.ChangeRow, targets: list[NewShard], *,
         if change.kind in (rows.MODE, rows.HOLDOUT, rows.PIN, rows.ITEMS) or (
             change.kind == rows.ARMS and (alone or target.lacks_change(stored.id, change))
         ):
-            target.switch(stored.id, change)
+            target.append_change(stored.id, change)
 
 
 def _distribute_records(source: Source, targets: list[NewShard]) -> None:

@@ -43,32 +43,12 @@ def format_age(microseconds: int) -> str:
     >>> format_age(400_000), format_age(90_000_000), format_age(7_300_000_000)
     ('now', '1 min ago', '2 h 1 min ago')
     """
-    return _format_age(microseconds, 0)
-
-
-def format_ages(microseconds: Sequence[int]) -> list[str]:
-    """Format ages in microseconds so that ages that differ by a second have different texts.
-
-    Examples
-    --------
-    >>> format_ages([90_000_000, 75_000_000])
-    ['1 min 30 s ago', '1 min 15 s ago']
-    """
-    different = len({time // SECOND for time in microseconds})
-    finer = 0
-    while len(set(texts := [_format_age(time, finer) for time in microseconds])) < different:
-        finer += 1
-    return texts
-
-
-def _format_age(microseconds: int, finer: int) -> str:
-    """Format an age in microseconds in words, with ``finer`` units more than usual."""
     seconds = microseconds // SECOND
     first = next((i for i, (_, length, _) in enumerate(UNITS) if seconds >= length), None)
     if first is None:
         return "now"
     parts = []
-    for name, length, _ in UNITS[first : first + UNITS[first][2] + finer]:
+    for name, length, _ in UNITS[first : first + UNITS[first][2]]:
         count, seconds = divmod(seconds, length)
         parts.append(f"{count} {name}")
     return f"{' '.join(parts)} ago"

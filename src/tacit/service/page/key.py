@@ -59,7 +59,7 @@ def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = 
     names : sequence of str
     beliefs : ArmBeliefs
     most : int, optional
-        Largest number of arms; the ones that are most likely the best are returned.
+        Largest number of arms; the arms that are most likely the best are returned.
 
     Examples
     --------

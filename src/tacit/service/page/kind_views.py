@@ -130,15 +130,11 @@ class DuelView(View):
         report = self.report
         name, duels = report.names[ranker], int(report.plays[ranker].sum())
         state = "wins" if name == report.winner else "out" if name in report.out else "in the race"
-        is_leader = ranker == report.leader
-        return Standing(
-            name,
-            duels,
-            float(self._means[ranker]) if duels else None,
-            state,
-            None if is_leader else report.pair(report.leader, ranker),
-            None if is_leader else report.count_missing_duels(ranker),
-        )
+        mean = float(self._means[ranker]) if duels else None
+        if ranker == report.leader:
+            return Standing(name, duels, mean, state, None, None)
+        pair, missing_duels = report.pair(report.leader, ranker), report.count_missing_duels(ranker)
+        return Standing(name, duels, mean, state, pair, missing_duels)
 
     @cached_property
     def matrix(self) -> list[tuple[str, list[Cell | None]]]:
@@ -176,16 +172,11 @@ class DuelView(View):
         pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
             return pair
-        return Pair(
-            pair.second,
-            pair.first,
-            pair.plays,
-            1.0 - pair.estimate,
-            1.0 - pair.high,
-            1.0 - pair.low,
-            1.0 - pair.safe_high,
-            1.0 - pair.safe_low,
+        interval, safe_interval = (
+            (1.0 - pair.high, 1.0 - pair.low),
+            (1.0 - pair.safe_high, 1.0 - pair.safe_low),
         )
+        return Pair(pair.second, pair.first, pair.plays, 1.0 - pair.estimate, *interval, *safe_interval)
 
     @cached_property
     def _pairs(self) -> dict[tuple[int, int], Pair]:
@@ -268,12 +259,11 @@ class FeatureView(View):
         names, means, deviations = self._get_marginals()
         low, high = means - DEVIATIONS * deviations, means + DEVIATIONS * deviations
         widest = max(float(np.abs([low, high]).max(initial=0.0)), 1e-12)
-        return [
-            Weight(name, *map(float, values), *(50.0 + 50.0 * float(v) / widest for v in coordinates))
-            for name, *values, coordinates in zip(
-                names, means, low, high, zip(low, means, high, strict=True), strict=True
-            )
-        ]
+        weights = []
+        for name, mean, *ends in zip(names, means, low, high, strict=True):
+            coordinates = (50.0 + 50.0 * float(value) / widest for value in (ends[0], mean, ends[1]))
+            weights.append(Weight(name, *map(float, (mean, *ends)), *coordinates))
+        return weights
 
     def _get_marginals(self) -> tuple[list[str], Any, Any]:
         """Return names, posterior means and standard deviations of the first ``MOST_WEIGHTS`` weights."""
@@ -334,11 +324,10 @@ class SlateView(View):
     @cached_property
     def clicks(self) -> list[RateEstimate]:
         """Estimated share of lists that were clicked at each position, with intervals."""
+        counts = zip(self.tally[CLICKED_COUNTS], self.tally[SHOWN_COUNTS], strict=True)
         return [
-            estimate_share(f"position {i + 1}", float(click_count), float(show_count))
-            for i, (show_count, click_count) in enumerate(
-                zip(self.tally[SHOWN_COUNTS], self.tally[CLICKED_COUNTS], strict=True)
-            )
+            estimate_share(f"position {position}", float(clicked), float(shown))
+            for position, (clicked, shown) in enumerate(counts, 1)
         ]
 
     @cached_property

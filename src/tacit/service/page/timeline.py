@@ -216,14 +216,11 @@ def make_rate_points(
 
     A decision that shows ``arms_per_reward`` arms counts as one impression.
     """
-    return [
-        Point(
-            time_bin.begin,
-            time_bin.end,
-            *compute_rate(float(time_bin.sums[R]), time_bin.trials / arms_per_reward, scale),
-        )
-        for time_bin in time_bins
-    ]
+    points = []
+    for time_bin in time_bins:
+        rate = compute_rate(float(time_bin.sums[R]), time_bin.trials / arms_per_reward, scale)
+        points.append(Point(time_bin.begin, time_bin.end, *rate))
+    return points
 
 
 def convert_estimate(estimate: UniformEstimate | None, scale: RewardScale) -> UniformEstimate | None:
@@ -249,14 +246,11 @@ def make_uniform_points(time_bins: Sequence[TimeBin], scale: RewardScale) -> lis
 
 def make_share_points(time_bins: Sequence[TimeBin], arm_indices: Sequence[int]) -> list[Point]:
     """Return for each interval the share of its impressions that showed one of the given arms."""
-    return [
-        Point(
-            time_bin.begin,
-            time_bin.end,
-            *compute_rate(float(time_bin.impressions[arm_indices].sum()), time_bin.trials),
-        )
-        for time_bin in time_bins
-    ]
+    points = []
+    for time_bin in time_bins:
+        share = compute_rate(float(time_bin.impressions[arm_indices].sum()), time_bin.trials)
+        points.append(Point(time_bin.begin, time_bin.end, *share))
+    return points
 
 
 class ArmSums(NamedTuple):

@@ -377,8 +377,7 @@ class View:
 
     @property
     def curves(self) -> list[ChartLine]:
-        """Curves of rewards per impression over time: of the policy and, if estimated, of uniform
-        exploration."""
+        """Curves of rewards per impression over time: of the policy and, if known, uniform exploration."""
         time_bins = timeline.merge_time_bins(self._time_bins)
         learned = timeline.make_rate_points(time_bins, self.arms_per_reward, self.unit)
         curves = [ChartLine(self.policy, "learned", learned)]
@@ -413,16 +412,12 @@ class View:
         impressions, earned, _ = timeline.sum_arms(self._series, self.asked)
         total = max(float(impressions.sum()), 1.0)
         order = np.argsort(-impressions[: len(self._arms)], kind="stable").tolist()
-        return [
-            ArmResult(
-                self._arms[i],
-                self._arms[i] in self.retired,
-                int(impressions[i]),
-                float(impressions[i]) / total,
-                timeline.compute_rate(float(earned[i]), float(impressions[i]), self.unit),
-            )
-            for i in order
-        ]
+        results = []
+        for i in order:
+            name, count = self._arms[i], float(impressions[i])
+            rate = timeline.compute_rate(float(earned[i]), count, self.unit)
+            results.append(ArmResult(name, name in self.retired, int(count), count / total, rate))
+        return results
 
     @property
     def scale(self) -> float:

@@ -405,7 +405,7 @@ class DuelResults(Results):
         return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
 
     def _count_duel(self, duel: Duel) -> None:
-        """Count a duel in its key's tally and in the total, and its click in the series.
+        """Count a duel in its key's tally and in the total, its click in the series; update the leading key.
 
         Decisions of the control are no duels; nor are lists without clicks if these count as nothing.
         """

@@ -20,7 +20,7 @@ def plan_guardrail_changes(placement: Placement) -> list[tuple[str, str]]:
     Empty if no check is due. A check adds queued decisions to the sums, and the next one is due later.
     """
     guardrail = placement.guardrail
-    if guardrail is None or not guardrail.is_check_due():
+    if guardrail is None or not guardrail.begin_due_check():
         return []
     guardrail.settle()
     degradations = _find_degradations(placement, guardrail)

@@ -77,7 +77,7 @@ class FeedbackLearning:
     ----------
     counts : DecisionCounts
     restarts : bool
-        Whether the policy, or that of the holdout's control, restarts keys.
+        Whether the policy, or the control's policy, restarts keys.
     learns_nothing : bool
         Whether feedback is recorded without being learned.
     """

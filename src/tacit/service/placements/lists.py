@@ -66,10 +66,8 @@ class ListShows(Shows):
     ) -> LogTexts:
         """Return each decision's list with its propensities by position as JSON for the log."""
         return [
-            encode_list(
-                self.list_arms(decision), decision.prefix_propensities, decision.position_propensities
-            )
-            for decision in decisions
+            encode_list(self.list_arms(each), each.prefix_propensities, each.position_propensities)
+            for each in decisions
         ]
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:

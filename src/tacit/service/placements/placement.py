@@ -75,6 +75,10 @@ ASPECTS = (
 """Attributes of a placement that hold its aspects, in the order in which they are restored."""
 
 
+_prepared: set[tuple[Any, ...]] = set()
+"""Policies and options whose loops this process has compiled."""
+
+
 class KindParts(NamedTuple):
     """The classes of a placement's parts that depend on its kind.
 
@@ -133,7 +137,7 @@ class Placement:
     has_control_policy : bool
         Whether the control of the holdout has a policy of its own.
     restarts : bool
-        Whether the policy, or that of the holdout's control, restarts keys.
+        Whether the policy, or the control's policy, restarts keys.
     start, start_logged : StartFile or None, bool
         Start file of the placement, and whether the log has its change event.
     warned : set of str
@@ -222,7 +226,15 @@ class Placement:
         return Learner(self.config.shadow, self.seed, propensities=self.config.propensities)
 
     def compile(self) -> None:
-        """Compile all loops, or load them from the cache: no request should wait for the compiler."""
+        """Compile all loops, or load them from the cache: no request should wait for the compiler.
+
+        Placements of equal policies share compiled code, which only the first one of a process prepares.
+        """
+        version = None if self.policy_version is None else self.policy_version.seq
+        form = self._stored.spec, version, repr(self.config.shadow), self.control.assigner is not None
+        if form in _prepared:
+            return
+        _prepared.add(form)
         for learner in self.learners:
             learner.compile()
             if self.control.assigner is not None:

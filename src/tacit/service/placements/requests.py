@@ -46,7 +46,7 @@ class RequestReader:
     candidate_size : int
         Number of features of a candidate, at least 1.
     reads_only_keys : bool
-        Whether a request with a key alone needs no check but that of the key.
+        Whether of a request with a key alone only the key must be checked.
     hash_key : tuple of str and int
         Salt of users' hashes, and number of the placement.
     """

@@ -131,8 +131,7 @@ class Results:
             )
 
     def _subtract_zero(self, rewards: TrainingBatch) -> TrainingBatch:
-        """Return the rewards minus the reward of the amount 0, because decisions without feedback add 0 to
-        sums."""
+        """Return the rewards minus the reward of the amount 0: decisions without feedback add 0 to sums."""
         zero = self.windows.params.zero
         if not zero:
             return rewards
@@ -150,15 +149,14 @@ class Results:
                 self.series.results.count_reward(time, arm_index, amounts)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision a list of (index of the rewarded arm or None, amounts that its reward
-        adds to sums)."""
+        """Return for each decision a list of (rewarded arm's index or None, amounts to add to sums)."""
         rewards = self._subtract_zero(rewards)
-        columns = self._get_rewarded_arms(rewards.entries), self._get_propensities(rewards.entries)
+        entries = rewards.entries
+        propensities, offered_counts = self._get_propensities(entries), self.count_offers(entries)
+        columns = self._get_rewarded_arms(entries), propensities, offered_counts
         return [
             [(arm_index, weigh_reward(propensity, offered, value, rewards.previous or 0.0))]
-            for arm_index, propensity, offered, value in zip(
-                *columns, self.count_offers(rewards.entries), rewards.values, strict=True
-            )
+            for arm_index, propensity, offered, value in zip(*columns, rewards.values, strict=True)
         ]
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:

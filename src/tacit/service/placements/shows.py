@@ -62,8 +62,7 @@ class Shows:
         return {}
 
     def make_control(self, holdout: HoldoutConfig) -> Control:
-        """Return the control of a holdout, which chooses for the control group: an arm, or the policy it
-        names."""
+        """Return the control of a holdout, which chooses for the control group: an arm or a policy."""
         # An arm that is about to be added has no index yet.
         arm_index = None if holdout.arm is None else self.lifecycle.arm_indices.get(holdout.arm, -1)
         return Control(holdout.named, arm_index)

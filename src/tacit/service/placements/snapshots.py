@@ -31,10 +31,9 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.deciders.arm_lifecycle import match_arms
 from tacit.service.deciders.aspect import SavedState
 from tacit.service.errors import StoreError
-from tacit.service.log.blocks import Block
 from tacit.service.log.change_events import PolicyVersion, StartFile, read_plan_start
 from tacit.service.log.ids import as_text
-from tacit.service.log.rows import DecisionRow, any_control_policy, has_control_policy
+from tacit.service.log.rows import any_control_policy, has_control_policy
 from tacit.service.log.store import Draft, Snapshot, StoredPlacement
 from tacit.service.placements.placement import Placement
 from tacit.service.projections.series import Series
@@ -149,7 +148,7 @@ def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Dra
     """
     placement.start = start
     placement.policy.set_learner(learner, placement.lifecycle.initial_indices)
-    placement.feedback_rule.make_order()
+    placement.feedback_rule.begin_order()
     if placement.restarts:
         # Earlier restarts must not count as restarts of this placement.
         epochs = {key: learner.epoch(key) for key in learner.keys}
@@ -171,8 +170,7 @@ def _count_size(placement: Placement) -> int:
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:
-    """Return columns that a snapshot adds to open decisions: epochs of both policies, and states of
-    learning order."""
+    """Return a snapshot's additional columns of open decisions: both policies' epochs, learning order."""
     secondary_epochs: list[int | None] = [None] * len(entries)
     if placement.secondary is not None:
         secondary_epochs = placement.secondary.list_epochs(entries)
@@ -372,8 +370,12 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     if is_new_learner:
         results.series.epochs = {}
     # Last, because open decisions are stored with data of the learner and the aspects.
-    _reopen(placement, saved.open, defaulted=False, is_new_learner=is_new_learner)
-    _reopen(placement, saved.defaults, defaulted=True, is_new_learner=is_new_learner)
+    for rows, defaulted in (saved.open, False), (saved.defaults, True):
+        for first in range(0, len(rows), OPEN_BATCH):
+            # A piece at a time: the objects of all rows would fill the memory, not the processor's cache.
+            piece = msgspec.json.decode(b"[%b]" % b",".join(rows[first : first + OPEN_BATCH]))
+            columns = list(zip(*piece, strict=True))
+            _reopen(placement, columns, defaulted=defaulted, is_new_learner=is_new_learner)
     # The base of a start file has time 0.
     placement.snapshot_seq, placement.snapshot_time = snapshot.seq, snapshot.time or None
     placement.snapshot_size = _count_size(placement)
@@ -383,17 +385,14 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
 def _reopen(
     placement: Placement, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool
 ) -> None:
-    """Open decisions of a snapshot again, with the data that learning needs.
+    """Open decisions of a snapshot again, from its columns, with the data that learning needs.
 
     ``defaulted`` decisions have closed with the default reward, and can only be corrected. With
     ``is_new_learner`` all get the new learner's current epochs.
     """
-    if not saved:
-        return
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
-    entries = windows.restore(saved, defaulted=defaulted)
-    rows: Block[DecisionRow] = Block.from_rows(DecisionRow, windows.open.get_rows(entries))
-    epochs, secondary_epochs, *turns = list(zip(*saved, strict=True))[WINDOW_FIELDS:]
+    entries, rows = windows.restore(saved, defaulted=defaulted)
+    epochs, secondary_epochs, *turns = saved[WINDOW_FIELDS:]
     if is_new_learner:
         learner = policy.learner
         # Another learner restarts at other times: open decisions get its current epochs.
@@ -403,10 +402,16 @@ def _reopen(
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
     decisions = placement.recall.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
-    if turns and not defaulted and windows.order is not None:
-        windows.order.reopen(entries, policy.open.get_lanes(entries), turns[0], is_new_learner=is_new_learner)
+    if turns and windows.order is not None:
+        lanes, flags = (
+            policy.open.get_lanes(entries),
+            {"defaulted": defaulted, "is_new_learner": is_new_learner},
+        )
+        windows.order.reopen(entries, lanes, turns[0], **flags)
+    if secondary is None:
+        return
     for i, epoch in enumerate(secondary_epochs):
-        if epoch is not None and secondary is not None:
+        if epoch is not None:
             row = rows[i : i + 1]
             decisions = placement.shows.shorten([secondary.restore_open(row[0], epoch)], row.column("shown"))
             secondary.keep(entries[i : i + 1], decisions, plain=placement.shows.has_plain_offers(row))

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, ClassVar, NamedTuple
 
@@ -192,8 +192,7 @@ class ClickFeedback(RewardFeedback):
     aggregations: ClassVar[dict[str, int]] = {}
 
     def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
-        """Return the value that each decision's policy learns: its clicked positions, or the outcome of its
-        duel.
+        """Return the value that each decision's policy learns: clicked positions, or the outcome of a duel.
 
         Without feedback it is the empty list.
         """
@@ -329,8 +328,8 @@ class Attribution:
     def open_windows(self, block: Block[DecisionRow]) -> Ints:
         """Add decisions made at the current time, with their deadlines; return their entries.
 
-        The window of a deferred decision opens when it is activated; until then its deadline is that of the
-        activation.
+        The window of a deferred decision opens when it is activated; until then its deadline is the end of
+        the time for its activation.
         """
         deadline = self.time + self.params.window
         entries = self.open.add(block, deadline)
@@ -523,8 +522,7 @@ class Attribution:
                 self.order.enqueue(entry, self.time)
 
     def _split_batches(self, columns: FeedbackColumns) -> Iterator[TrainingBatch]:
-        """Yield the final rewards in the log's order, in one batch for each run of corrections or of other
-        rewards."""
+        """Yield the final rewards in the log's order; each run of corrections or other rewards is a batch."""
         (final,) = columns.is_final.nonzero()
         corrects = (columns.outcomes[final] == codes.CORRECTED).tolist()
         start = 0
@@ -568,36 +566,30 @@ class Attribution:
         entries = self._defaulted.all().entries
         return self.open.export(entries[self.open.windows.defaulted[entries]], extra_columns)
 
-    def restore(self, saved: Iterable[Sequence[Any]], *, defaulted: bool = False) -> Ints:
-        """Restore open decisions of a snapshot from the output of :meth:`export_open`; return their entries.
+    def restore(
+        self, saved: Sequence[Sequence[Any]], *, defaulted: bool = False
+    ) -> tuple[Ints, Block[DecisionRow]]:
+        """Restore open decisions of a snapshot; return their entries and their rows.
 
         Parameters
         ----------
-        saved : iterable of sequence
-            The first fields of each are read; additional columns are ignored.
+        saved : sequence of sequence
+            The output of :meth:`export_open` as columns; additional ones are ignored.
         defaulted : bool
             Whether their windows have closed with the default.
         """
         # Feedback for a default is late; its id is looked up in the store.
-        entries = self.open.restore(saved, named=not defaulted)
-        self._requeue(entries, defaulted)
-        return entries
-
-    def _requeue(self, entries: Ints, defaulted: bool) -> None:
-        """Put restored decisions into the queue of open windows, deferred decisions or defaults."""
+        entries, rows = self.open.restore(saved, named=not defaulted)
         windows = self.open.windows
-        ends = zip(windows.deadline[entries].tolist(), windows.active[entries].tolist(), strict=True)
-        start = 0
-        for (deadline, active), run in groupby(ends):
-            stop = start + len(list(run))
-            part, start = entries[start:stop], stop
-            if defaulted:
-                windows.open[part], windows.defaulted[part] = False, True
-                self.open.forget_ids(part)
-                self._queue_defaults(DueDecisions(windows.deadline[part], part, windows.seq[part]))
-            else:
-                queue = self._queue if active else self._deferred
-                queue.insert(deadline, part, windows.seq[part])
+        active = windows.active[entries]
+        if defaulted:
+            windows.open[entries], windows.defaulted[entries] = False, True
+            self.open.forget_ids(entries)
+            self._queue_defaults(DueDecisions(windows.deadline[entries], entries, windows.seq[entries]))
+            return entries, rows
+        for queue, part in (self._queue, entries[active]), (self._deferred, entries[~active]):
+            queue.insert(windows.deadline[part], part, windows.seq[part])
+        return entries, rows
 
 
 def make_attribution(make: Callable[[Rule], Attribution], config: PlacementConfig) -> Attribution:

@@ -18,7 +18,7 @@ MAX_FEEDS, MAX_PARTS = 100, 10_000
 
 
 class _LoggedOffsets(msgspec.Struct):
-    """The offsets of a feed as the log holds them; the name is that of :func:`make_feed_name`."""
+    """The offsets of a feed as the log holds them; the name comes from :func:`make_feed_name`."""
 
     feed: str
     offsets: Offsets
@@ -118,14 +118,9 @@ def find_least_offsets(parts: Sequence[dict[str, Offsets]]) -> dict[str, Offsets
     >>> find_least_offsets([{"clicks": {"0": 7, "1": 2}}, {"clicks": {"0": 5}}])
     {'clicks': {'0': 5}}
     """
-    first, *remaining = parts
-    return {
-        feed: {
-            part: min(offset, *(shard_offsets[feed][part] for shard_offsets in remaining))
-            if remaining
-            else offset
-            for part, offset in offsets.items()
-            if all(part in shard_offsets.get(feed, {}) for shard_offsets in remaining)
-        }
-        for feed, offsets in first.items()
-    }
+    least: dict[str, Offsets] = {}
+    for feed, first in parts[0].items():
+        logs = [part.get(feed, {}) for part in parts]
+        partitions = [name for name in first if all(name in offsets for offsets in logs)]
+        least[feed] = {name: min(offsets[name] for offsets in logs) for name in partitions}
+    return least

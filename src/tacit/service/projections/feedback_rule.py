@@ -104,9 +104,9 @@ class FeedbackRule(Aspect):
         """Begin with an empty order of learning."""
         self.version, self._windows, self._policy = version, windows, policy
         self._name, self._showing = name, showing
-        self.make_order()
+        self.begin_order()
 
-    def make_order(self) -> None:
+    def begin_order(self) -> None:
         """Give the attribution a new, empty learning order, or none if the version is 1."""
         self._windows.order = None
         if self.version < IN_ORDER:
@@ -126,7 +126,7 @@ class FeedbackRule(Aspect):
     def apply_change(self, change: rows.ChangeRow) -> int:
         """Apply a change event: set the version, and begin a new learning order."""
         self.version = int(change.value)
-        self.make_order()
+        self.begin_order()
         return 0
 
     def current(self) -> str:
@@ -170,6 +170,6 @@ class FeedbackRule(Aspect):
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the version and the learning order from a snapshot; version 1 and no order for tacit 0.3."""
         self.version = saved.feedback_rule
-        self.make_order()
+        self.begin_order()
         if self._windows.order is not None:
             self._windows.order.restore(saved.delays)

@@ -170,7 +170,7 @@ class Guardrail(Projection):
     def add_closed(self, batch: ClosedBatch) -> None:
         """Count closed decisions towards the next check; without a holdout, queue them for the sums of arms.
 
-        The decisions are the ones that ``RewardSums`` counted last; nothing happens before the terms are set.
+        ``RewardSums`` has counted these decisions last; nothing happens before the terms are set.
         The queue is added to the sums as soon as it has ``BLOCK_SIZE`` decisions.
         """
         if self.terms is None or self._reward_sums.last_counted is None:
@@ -183,8 +183,8 @@ class Guardrail(Projection):
             if self._queued_count >= BLOCK_SIZE:
                 self.settle()
 
-    def is_check_due(self) -> bool:
-        """True if enough decisions have closed since the last check; then the count begins again.
+    def begin_due_check(self) -> bool:
+        """Return whether enough decisions have closed since the last check; if so, begin to count again.
 
         Enough are ``BLOCK_SIZE``, or 1 % of all decisions up to the last check if that is more.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -410,22 +410,17 @@ class _Reporter:
         period : LiftPeriod
             A period with a holdout.
         after : LiftPeriod or None
-            The next period, which tells the change that ended this one.
+            The next period, which shows the change that ended this one.
         counted : bool
             Whether it counts in the total lift.
         """
         holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
         assert holdout is not None
         lift = self._estimate_lift([period.reward], [holdout.share])
-        parts = [
-            wire.PartLift(
-                part.change,
-                _format_time(part.time),
-                _sum_groups([part.sums], self._scale),
-                _compute_ratio([part.sums]),
-            )
-            for part in period.subperiods
-        ]
+        parts = []
+        for part in period.subperiods:
+            groups, ratio = _sum_groups([part.sums], self._scale), _compute_ratio([part.sums])
+            parts.append(wire.PartLift(part.change, _format_time(part.time), groups, ratio))
         return wire.ChapterLift(
             number=index + 1,
             since=_format_time(period.time),
@@ -500,20 +495,10 @@ class _Reporter:
         added.
         """
         periods = [] if self._holdout is None else [stratum.period for stratum in self._strata]
-        earlier = [
-            mismatch
-            for period in periods
-            if period is not self._sums
-            for mismatch in self._test_shares(period)
-        ]
-        sentences = [
-            *self._warnings,
-            *(
-                _describe_mismatch(mismatch, self._holdout)
-                for mismatch in [*tests, *earlier]
-                if mismatch.alarm
-            ),
-        ]
+        earlier = [period for period in periods if period is not self._sums]
+        mismatches = [*tests, *chain.from_iterable(map(self._test_shares, earlier))]
+        alarms = [_describe_mismatch(test, self._holdout) for test in mismatches if test.alarm]
+        sentences = [*self._warnings, *alarms]
         if self._sums.excluded_shards:
             sentences.append(phrases.missing_shards_sentence(self._sums.excluded_shards))
         if self._holdout is None and not _score_uniform(self._sums).n:
@@ -585,7 +570,7 @@ class _Reporter:
         share = query.share or (holdout.share if holdout is not None else DEFAULT_SHARE)
         n, rewards, scatter = self._observe_rewards()
         largest = self._scale.largest
-        # The overall rate: that of the control alone is too noisy at first.
+        # The overall rate: the control's rate alone is too noisy at first.
         rate = query.rate / self._scale.span if query.rate else (rewards / n if n else 0.0)
         since = self._find_begin() if self._current_holdout is self._holdout else self._sums.time
         passed = (self._now - since) / DAY if since else 0.0
@@ -609,7 +594,7 @@ class _Reporter:
 
         With a holdout, decisions and rewards come from both groups over all comparable periods, and the
         dispersion from the last period. Without one they come from the comparison with uniformly drawn arms.
-        The dispersion is the variance of rewards relative to that of clicks with the same mean; unknown, it
+        The dispersion is the variance of rewards relative to clicks with the same mean; unknown, it
         is 1, or None if rewards have no largest value.
         """
         unknown, largest = (None if self._scale.is_open else 1.0), self._scale.largest

@@ -138,6 +138,11 @@ class OpenRows:
             for seq in block.column("seq"):
                 del self._out_of_order_entries[seq]
 
+    def is_next(self, seqs: Sequence[int]) -> bool:
+        """True if sequence numbers ascend and follow those of all blocks in the order of the log."""
+        last = self._blocks[self._numbers[-1]].column("seq")[-1] if self._numbers else 0
+        return bool((np.diff(seqs, prepend=last) > 0).all())
+
     def copy_blocks(self) -> dict[int, Block[DecisionRow]]:
         """Return a copy of the current blocks by number."""
         return dict(self._blocks)
@@ -384,8 +389,7 @@ class OpenEntries:
     # Snapshots -------------------------------------------------------------------------------
 
     def export(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Return an iterator over open decisions as tuples for JSON: row, window, feedback and additional
-        columns.
+        """Return an iterator over open decisions as tuples for JSON: row, window, feedback, further columns.
 
         Columns are copied at the call, so that later changes do not affect the iterator.
         """
@@ -419,17 +423,16 @@ class OpenEntries:
         pairs = zip(entries.tolist(), nan_to_none(rewards), strict=True)
         return [self.clicks.get(entry, reward) for entry, reward in pairs]
 
-    def restore(self, saved: Iterable[Sequence[Any]], *, named: bool) -> Ints:
-        """Assign entries to the decisions of a snapshot, with their windows and feedback; return the entries.
+    def restore(self, saved: Sequence[Sequence[Any]], *, named: bool) -> tuple[Ints, Block[DecisionRow]]:
+        """Assign entries to the decisions of a snapshot, with their windows and feedback.
 
-        Feedback ids are restored only if ``named``.
+        Returns the entries and the rows of the decisions. ``saved`` has the columns of :meth:`export`; those
+        after the eighth are ignored. Feedback ids are restored only if ``named``.
         """
-        parts = [columns[:8] for columns in saved]
-        if not parts:
-            return np.empty(0, np.int64)
-        rows, deadlines, active, rewards, examined, settled, answers, ids = zip(*parts, strict=True)
-        block: Block[DecisionRow] = Block.from_rows(DecisionRow, [DecisionRow._make(row) for row in rows])
-        entries, windows = self.add(block, 0, in_order=False), self.windows
+        rows, deadlines, active, rewards, examined, settled, answers, ids = saved[:8]
+        fields = zip(DecisionRow._fields, zip(*rows, strict=True), strict=True)
+        block: Block[DecisionRow] = Block(DecisionRow, [list(values) for _, values in fields])
+        entries, windows = self.add(block, 0, in_order=self._rows.is_next(block.column("seq"))), self.windows
         windows.deadline[entries], windows.active[entries] = deadlines, active
         windows.examined[entries], windows.settled[entries] = examined, settled
         windows.answers[entries] = answers
@@ -438,7 +441,7 @@ class OpenEntries:
                 self.set_feedback(entry, reward)
             if contents and named:
                 self._ids[entry] = {id: tuple(content) for id, content in contents.items()}
-        return entries
+        return entries, block
 
 
 def _iterate_rows(columns: Sequence[Any], count: int) -> Iterator[tuple[Any, ...]]:

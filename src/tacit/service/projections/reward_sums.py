@@ -244,12 +244,11 @@ class LiftSums(lift_periods.LiftPeriod):
         if not self._configs:
             return {}
         amounts_by_row = [self._amounts.pop(seq, {}) for seq in seqs]
-        return {
-            name: np.minimum(
-                [config.subtract_low(amounts.get(name, 0.0)) for amounts in amounts_by_row], MAX_AMOUNT
-            )
-            for name, config in self._configs.items()
-        }
+        clipped = {}
+        for name, config in self._configs.items():
+            amounts = [config.subtract_low(row_amounts.get(name, 0.0)) for row_amounts in amounts_by_row]
+            clipped[name] = np.minimum(amounts, MAX_AMOUNT)
+        return clipped
 
     def count_shown(self, indices: Ints, propensities: Floats, offers: Sequence[Ints]) -> None:
         """Queue shown arms for the frequencies, whatever their rewards; :meth:`settle` adds them."""
@@ -411,7 +410,7 @@ class RewardSums(Projection):
     ----------
     sums : LiftSums
     last_counted : (ClosedBatch, ClosedDecisions) or None
-        The decisions among those that closed last that count.
+        The counted decisions of the last closed batch, as a batch and as columns; None if none counts.
     """
 
     last_counted: tuple[ClosedBatch, ClosedDecisions] | None = None

@@ -77,7 +77,7 @@ class Series:
     --------
     >>> series = Series(arms=2)
     >>> for second in range(500):
-    ...     series.count_decision(second * 1_000_000, slot=second % 2, propensity=0.5, offered=2)
+    ...     series.count_decision(second * 1_000_000, arm_index=second % 2, propensity=0.5, offered=2)
     >>> series.count_reward(0, propensity=0.5, offered=2, reward=1.0)
     >>> series.width // 1_000_000, series.impressions, series.rewards
     (4, 500, 1.0)
@@ -110,14 +110,14 @@ class Series:
         """Sum of all rewards."""
         return float(self.table[:, R].sum())
 
-    def count_decision(self, time: int, slot: int, propensity: float | None, offered: int) -> None:
-        """Count a decision for the arm with index ``slot`` out of ``offered`` arms."""
-        self.count_decisions(time, [slot], [propensity], [offered])
+    def count_decision(self, time: int, arm_index: int, propensity: float | None, offered: int) -> None:
+        """Count a decision that showed the arm ``arm_index``, out of ``offered`` arms."""
+        self.count_decisions(time, [arm_index], [propensity], [offered])
 
     def count_decisions(
         self,
         time: int,
-        slots: Sequence[int],
+        arm_indices: Sequence[int],
         propensities: Sequence[float | None],
         offered: Sequence[int],
         count: int | None = None,
@@ -128,7 +128,7 @@ class Series:
         ----------
         time : int
             Microseconds since 1970.
-        slots : sequence of int
+        arm_indices : sequence of int
             Index of the shown arm of each impression.
         propensities : sequence of float or None
             None for impressions without an importance weight.
@@ -139,16 +139,16 @@ class Series:
         """
         # NumPy converts None to NaN.
         chosen_propensities = np.array(propensities, np.float64)
-        sizes, indices = np.array(offered, np.int64), np.array(slots, np.int64)
+        sizes, indices = np.array(offered, np.int64), np.array(arm_indices, np.int64)
         decision_count = len(indices) if count is None else count
         period_sums = self.results.count_decisions(time, decision_count)
         compile_counting()(self._find_row(time), period_sums, indices, chosen_propensities, sizes)
 
     def count_reward(
-        self, time: int, propensity: float | None, offered: int, reward: float, slot: int | None = None
+        self, time: int, propensity: float | None, offered: int, reward: float, arm_index: int | None = None
     ) -> None:
-        """Count the reward of a decision made at ``time``; with the arm index ``slot`` also for its arm."""
-        self.count_rewards([time], [propensity], [offered], [reward], [0.0], [slot])
+        """Count the reward of a decision made at ``time``, with ``arm_index`` also for its arm."""
+        self.count_rewards([time], [propensity], [offered], [reward], [0.0], [arm_index])
 
     def count_rewards(
         self,
@@ -157,24 +157,24 @@ class Series:
         offered: Sequence[int],
         rewards: Sequence[float],
         before: Sequence[float],
-        slots: Sequence[int | None],
+        arm_indices: Sequence[int | None],
     ) -> None:
         """Add the rewards of decisions made at ``times`` to their buckets and to the arms' results.
 
         ``before`` are rewards counted earlier for the same decisions, which are replaced; 0 for none.
-        ``slots`` are the indices of the rewarded arms; None if there is no single arm.
+        ``arm_indices`` are the indices of the rewarded arms; None if there is no single arm.
         """
         self._find_row(max(times))
         sums: dict[int, list[float]] = {}
-        for time, propensity, count, reward, default, slot in zip(
-            times, propensities, offered, rewards, before, slots, strict=True
+        for time, propensity, count, reward, previous, arm_index in zip(
+            times, propensities, offered, rewards, before, arm_indices, strict=True
         ):
             bucket = self._find_bucket(time)
             row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
-            amounts = weigh_reward(propensity, count, reward, default)
+            amounts = weigh_reward(propensity, count, reward, previous)
             for column, amount in zip(REWARDED, amounts, strict=False):
                 row[column] += amount
-            self.results.count_reward(time, slot, amounts)
+            self.results.count_reward(time, arm_index, amounts)
         for bucket, row in sums.items():
             self.table[bucket, :ARMS] = row
 
@@ -256,11 +256,10 @@ class Series:
 
 
 def count_rows(row: Floats, fine: Floats, arm_indices: Ints, propensities: Floats, offered: Ints) -> None:
-    """Add impressions to the sums of a bucket (``row``) and of a period of the arms' results (``fine``), in
-    place.
+    """Add impressions to the sums of a bucket and of a period of the arms' results, in place.
 
-    They are added one after the other, so that the sums do not depend on how decisions are grouped. A NaN
-    propensity adds no weight.
+    ``row`` has the sums of the bucket, ``fine`` of the period. They are added one after the other, so that
+    the sums do not depend on how decisions are grouped. A NaN propensity adds no weight.
     """
     for arm_index in arm_indices:
         row[ARMS + arm_index] += 1.0

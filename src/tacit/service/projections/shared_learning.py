@@ -188,8 +188,7 @@ class KeySums:
         return decode_arrays(value, self._zeros)
 
     def export_update(self, learner: Learner, everything: bool) -> dict[str, Value]:
-        """Return the encoded sums of this shard's own impressions, by key, for keys changed since the last
-        call.
+        """Return the encoded sums of this shard's own impressions for the keys changed since the last call.
 
         With ``everything``, all sums ever sent are returned as well. The changed keys are cleared.
         """
