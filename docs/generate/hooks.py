@@ -1,7 +1,7 @@
 """What the site's builder calls: generated parts take the places that pages keep for them.
 
-A line ``<!-- generated: PART -->`` of a page stands for a part. Pages of the reference hold their part, up to a
-line ``<!-- end of PART -->``, so that it can be read in a checkout; ``make reference`` writes it anew.
+A line ``<!-- generated: PART -->`` of a page stands for a part. Pages of the reference hold their part, up to
+a line ``<!-- end of PART -->``, so that it can be read in a checkout; ``make reference`` writes it anew.
 """
 
 from __future__ import annotations
