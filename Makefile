@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # One more than two cores: a third of the time tests wait, for a process or a browser.
 TESTS := $(BIN)/python -m pytest --numprocesses 3 --dist worksteal --durations 25 --quiet
 
-.PHONY: help demo test test-long tests lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce \
+.PHONY: help demo test test-long tests lint check chaos fuzz nodes bench bench-peers bench-service bench-ray bench-proof bench-duels bench-context bench-items reproduce reference \
   docs figures lock release clean
 
 help:
@@ -145,6 +145,10 @@ reproduce: $(VENV)/.run
 	@if [ -n "$(DATA)" ]; then \
 	  $(BIN)/python -m studies search-interest --data "$(DATA)" --out out; \
 	else echo "left out: search-interest, which needs a table of search interest: DATA=FILE"; fi
+
+# The pages of docs/reference, which hold what is generated from the code.
+reference: $(VENV)/.dev
+	PYTHONPATH=docs:. $(BIN)/python -m generate.hooks
 
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

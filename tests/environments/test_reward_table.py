@@ -1,5 +1,7 @@
 """A table of the rewards of all arms is an environment."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -10,6 +12,7 @@ import pytest
 import tacit
 from tacit.environments import RewardTable
 from tacit.errors import InvalidValue
+from tests.cli.test_cli import tacit as command
 
 ROWS = 1000
 generator = np.random.default_rng(13)
@@ -47,6 +50,15 @@ def test_rows_are_played_in_their_order_and_again():
     rounds = list(range(1, 8))
     always = tacit.simulate(tacit.UniformRandom(1), RewardTable(table, arms=["a"]), 7, checkpoints=rounds)
     assert np.diff(always.reward[0, 0], prepend=0.0).tolist() == [0.0, 0.25, 0.5, 0.0, 0.25, 0.5, 0.0]
+
+
+def test_the_command_line_plays_some_of_the_columns(tmp_path):
+    (tmp_path / "wide.csv").write_text("a,b,c\n1,0,0.5\n0,1,0.5\n1,0,0.5\n1,1,0.5\n")
+    told = ["simulate", "--rewards", tmp_path / "wide.csv", "--policy", "ucb1", "--horizon", "8"]
+    (always,) = json.loads(command(*told, "--arms", "a", "--json").stdout)
+    assert (always["reward_per_1000"], always["regret"]) == (750.0, 0.0)
+    (drawn,) = json.loads(command(*told, "--arms", "c,a", "--json").stdout)
+    assert drawn["reward_per_1000"] / 125 + drawn["regret"] == 6.0
 
 
 def test_rewards_of_other_ranges():

@@ -338,6 +338,9 @@ def test_positions_count_from_where_it_is_said(tmp_path):
         assert not reader.report.warning_lines()
         (batch,) = reader
         assert batch["position"].to_pylist() == [0, 1, 2] * 5
+        options = "--policy", "list:d,b,c", "--estimator", "independent-ips", "--json"
+        found = command("evaluate", str(tmp_path / name), "--positions-from", "1", *options)
+        assert json.loads(found[1])["estimates"][0]["value"] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("target", [list_mix(), list_mix(positions=4), tacit.ListMix(ARMS), always(*WANTED)])

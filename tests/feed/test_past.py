@@ -1,6 +1,8 @@
 """Past events become a start: a click log, what it says, a configuration with priors, and a report."""
 
+import json
 import random
+from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
@@ -8,8 +10,9 @@ import pytest
 
 from tacit.client import Client
 from tacit.errors import ConfigError, InvalidValue
-from tacit.feed.event_map import parse_map
+from tacit.feed.event_map import example_map, parse_map
 from tacit.feed.history_start import write_start
+from tacit.learning.learner import Learner
 from tacit.logs import read_log
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
@@ -179,3 +182,82 @@ def test_a_map_that_says_too_little_or_a_policy_without_priors_is_refused(tmp_pa
             made(tmp_path, [], text)
     with pytest.raises(InvalidValue, match="priors"):
         made(tmp_path, [], policy="exp3")
+
+
+# Lists
+
+EVENTS = Path(__file__).parents[1] / "data" / "lists"
+LISTS = example_map("metarank")
+RANKING, CLICK = map(msgspec.json.decode, (EVENTS / "metarank.jsonl").read_bytes().splitlines()[1:3])
+
+
+@pytest.mark.parametrize(("example", "left_out"), [("metarank", 3), ("ubi-lists", 1), ("ga4-lists", 2)])
+def test_lists_that_others_decided_become_a_log_and_a_start(tmp_path, example, left_out):
+    map, output = tmp_path / "map.toml", tmp_path / "past"
+    map.write_text(example_map(example))
+    came = tacit("feed", "--past", EVENTS / f"{example}.jsonl", "--map", map, "-o", output)
+    assert came.returncode == 0, came.stderr
+    assert f"{left_out} left out by the map, or of no list" in came.stdout
+    names = ["key", "arms", "arm", "position", "reward"]
+    log = read_log(output / "clicks.parquet")
+    rows = [tuple(row.values()) for batch in log for row in batch.select(names).to_pylist()]
+    cat, dog = ["c", "a", "b"], ["b", "c"]
+    assert [(key, arm, position, reward) for key, _, arm, position, reward in rows] == [
+        ("cat", "c", 0, 0.0), ("cat", "a", 1, 1.0), ("cat", "b", 2, 0.0), ("dog", "b", 0, 0.0),
+        ("dog", "c", 1, 0.3),
+    ]  # fmt: skip
+    assert [arms for _, arms, *_ in rows] == [cat] * 3 + [dog] * 2
+    assert tacit("examine", output / "clicks.parquet", "--method", "harvesting").returncode == 0
+    assert Learner.load(next(output.glob("*.tacit"))).keys == ["cat", "dog"]
+    config = load_config(output / "tacit.toml", {"server.port": 0, "store.path": str(tmp_path / "t.db")})
+    with run_in_thread(config) as url, Client(url) as client:
+        assert set(client.slate(next(iter(config.placements)), "cat", arms=cat).slate) == set(cat)
+    # The largest reward of each list, 1 and 0.3.
+    report = (output / "report.html").read_text()
+    assert "<dt>Lists</dt><dd>2</dd>" in report
+    assert "<dt>Earned per list</dt><dd>65.0" in report
+
+
+def test_lists_of_two_rankers_are_compared_by_tacit_duel(tmp_path):
+    ranked = [{"id": "c", "by": "old"}, {"id": "a", "by": "new"}]
+    found = [{"t": 1_599_391_467 + i, "event": "ranking", "id": f"r{i}", "items": ranked} for i in range(3)]
+    found += [{"t": 1_599_391_500, "event": "click", "ranking": f"r{i}", "at": 2} for i in range(2)]
+    text = """
+        placement = { value = "search" }
+        decision_id = "ranking"
+        clicks = "at"
+        positions_from = 1
+        time = "t"
+        [shown]
+        where = { event = "ranking" }
+        elsewhere = true
+        decision_id = "id"
+        items = "items.*.id"
+        teams = "items.*.by"
+    """
+    made(tmp_path, found, text)
+    came = tacit("duel", tmp_path / "past" / "searches.parquet", "--json")
+    (comparison,) = json.loads(came.stdout)["comparisons"]
+    assert (comparison["first"], comparison["won"], comparison["lost"]) == ("new", 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "event", "reason"),
+    [
+        (("items.*.id", "items.*.no"), {}, "missing-field"),
+        ((), {"items": [{"id": "a"}, {"id": "a"}]}, "invalid-value"),
+        (('*.id"', '*.id"\npositions = "items.*.at"'), {"items": [{"id": "a", "at": 1.5}]}, "bad-clicks"),
+        (('*.id"', '*.id"\nteams = "by"'), {"by": ["old"]}, "invalid-value"),
+    ],
+)
+def test_a_wrong_list_is_rejected_by_its_field(tmp_path, change, event, reason):
+    text = LISTS.replace(*change) if change else LISTS
+    came = made(tmp_path, [RANKING | event], text, most=0.5)
+    assert came.tally.rejected == {reason: 1}
+
+
+def test_an_item_that_its_list_did_not_show_is_rejected_and_lists_go_to_no_service(tmp_path):
+    came = made(tmp_path, [RANKING, CLICK, CLICK | {"id": "y", "item": "z"}], LISTS, most=0.5)
+    assert came.tally.rejected == {"not-shown": 1}
+    with pytest.raises(ConfigError, match="give --past"):
+        parse_map(LISTS).check_live()

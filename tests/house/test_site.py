@@ -256,6 +256,12 @@ def test_only_code_that_an_item_names_changes_its_fingerprint(generate, monkeypa
     assert texts[0] == texts[1] != texts[2]
 
 
+@pytest.mark.parametrize("page", sorted(page.name for page in DOCS.glob("reference/*.md")))
+def test_the_reference_in_a_checkout_is_that_of_its_code(generate, page):
+    text = (DOCS / "reference" / page).read_text("utf-8")
+    assert generate("hooks").filled(text) == text, "make reference writes it anew"
+
+
 def test_every_place_for_a_part_is_filled(generate):
     hooks = generate("hooks")
     pages = [*DOCS.glob("*.md"), *DOCS.glob("reference/*.md")]

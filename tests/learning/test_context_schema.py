@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused_by_its_name(given, message):
         ({"c": f"category({MOST_COLUMNS})"}, f"{MOST_COLUMNS + 1} columns"),
         ("age", "name each field and what it holds"),
         ([("age", "number"), ("age", "number")], "name each field once"),
-        (["age"], "name each field and what it holds"),
+        (["age", 3], "name each field and what it holds"),
         ({3: "number"}, "context"),
     ],
 )

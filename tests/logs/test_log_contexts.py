@@ -155,6 +155,12 @@ def test_the_command_line_takes_columns_with_commas(log, tmp_path):
     found = CliRunner().invoke(cli, [*told, "--policy", "context-mixture(context_dim=2)"])
     assert found.exit_code == 0, found.output
     assert "ContextMixture(context_dim=2), replayed on 3,000 logged rows" in found.output
+    policy = tacit.auto(arms=ARMS, context=["age", "visits"])
+    assert policy == tacit.auto(arms=ARMS, context={"age": "number", "visits": "number"})
+    found = CliRunner().invoke(cli, [*told[:-2], "--policy", "auto(context=['age', 'visits'])", "--json"])
+    assert (
+        json.loads(found.stdout)["policy"] == f"ContextMixture(context_dim=4, context={dict(policy.context)})"
+    )
 
 
 # ---- A model of the rewards over the context: regressions of the log's other rows

@@ -113,6 +113,26 @@ def test_objects_are_found_by_their_ids_or_their_place(tmp_path):
     assert reader.report.rejected == {"unknown-object": 2}
 
 
+def test_actions_have_grades_and_a_reward_out_of_range_is_rejected_as_in_any_log(tmp_path):
+    def graded(action, arm, reward):
+        attributes = {"object": {"object_id": arm}, "tacit": {"reward": reward}}
+        return event(action) | {"event_attributes": attributes}
+
+    path = written(
+        tmp_path / "r.ndjson",
+        query("q", ["a", "b", "c", "d"]), event("click", object="a"), event("purchase", object="a"),
+        event(), graded("rated", "c", -0.5), graded("rated", "d", 7), graded("rated", "a", "x"),
+    )  # fmt: skip
+    reader = read_ubi(path, clicks={"click": 0.3, "purchase": 1})
+    assert rows(reader, "arm", "reward") == [("a", 1.0), ("b", 0.3)]
+    assert reader.report.rejected == {"reward-outside-range": 2, "wrong-event_attributes.tacit.reward": 1}
+    reader = read_log(path, format="ubi", reward_range=(-1, 7))
+    assert rows(reader, "arm", "reward")[2:] == [("c", -0.5), ("d", 7.0)]
+    out = tmp_path / "clicks.csv"
+    assert tacit_command("ubi", path, out, "--clicks", "click=0.2,purchase=0.9").returncode == 0
+    assert rows(read_log(out), "arm", "reward") == [("a", 0.9), ("b", 0.2)]
+
+
 def test_what_the_attributes_say_comes_first(tmp_path):
     ours = {
         "decision_id": "d", "placement": "shelf", "policy": "Uniform(arms=4)", "version": "1f",

@@ -133,6 +133,26 @@ def test_one_date_tells_the_order_of_days_and_months_of_its_batch():
     assert contradictory.null_count == 1
 
 
+@pytest.mark.parametrize(
+    ("dates", "read"),
+    [
+        (["01/02/2026", "02/02/2026", "03/02/2026", "31/01/2026"], ["02-01", "02-02", "02-03", "01-31"]),
+        (["01/02/2026", "02/02/2026", "03/02/2026", "01/31/2026"], ["01-02", "02-02", "03-02", "01-31"]),
+        (["01/02/2026", "31/01/2026", "03/02/2026", "01/31/2026"], ["01-31", "01-31"]),
+    ],
+)
+def test_the_whole_file_tells_the_order_of_days_and_months(tmp_path, dates, read):
+    path = tmp_path / "log.csv"
+    path.write_text("timestamp,arm,reward\n" + "".join(f"{date},a,1\n" for date in dates))
+    log = read_log(path, arms=["a"], batch_rows=1)
+    times = [time for batch in log for time in batch["timestamp"].to_pylist()]
+    assert [f"{time:%m-%d}" for time in times] == read
+    assert (
+        log.report.rejected == ({} if len(read) == len(dates) else {"missing-timestamp": 2})
+        or log.report.rejected
+    )
+
+
 def test_an_ambiguous_time_has_its_remedy(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("timestamp,arm,reward\n01/02/2026,a,1\n")

@@ -24,19 +24,23 @@ configured = partial(with_home, kind="slates", arms=ARMS, policy="cascade-kl-ucb
 
 
 async def traffic(engine, rounds):
-    """List arms, sometimes of fewer than there are positions; click on some."""
+    """List arms, sometimes of fewer than there are positions; click on some, a few with grades that grow."""
     shown = []
     for i in range(rounds):
         rng = np.random.default_rng(i)
         engine.clock.now = START + i * 7 * SECOND
         told = [DecisionRequest(f"key {rng.integers(2)}", offer) for offer in (None, ["d", "b"], None)]
         for row in await decide(engine, *told):
-            clicks = None
+            clicks = {}
             if rng.random() < 0.6:
                 places = [k for k, arm in enumerate(decode_list(row.shown).arms) if arm is not None]
-                clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
-                sent = FeedbackRequest(row.id, CLICKS, clicks=Clicked(clicks))
-                assert await engine.record_many("home", [sent]) == ["pending"]
+                clicks = dict.fromkeys(sorted(rng.permutation(places)[: rng.integers(3)].tolist()), 1.0)
+                told = [Clicked([*clicks])]
+                if rng.random() < 0.5:
+                    clicks = dict.fromkeys(clicks, 0.7)
+                    told = [Clicked([*clicks], rewards=[grade] * len(clicks)) for grade in (0.3, 0.7, 0.5)]
+                sent = [FeedbackRequest(row.id, CLICKS, clicks=each) for each in told]
+                assert set(await engine.record_many("home", sent)) == {"pending"}
             shown.append((row, clicks))
     return shown
 
@@ -55,7 +59,7 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         for row, _ in shown:
             expected.observe_decisions([restore_decision(placement, row, row.epoch)])
         for row, clicks in shown:
-            rewards = [float(k in (clicks or ())) for k in range(3)]
+            rewards = [clicks.get(k, 0.0) for k in range(3)]
             expected.learn(restore_decision(placement, row, row.epoch), rewards)
         used = len(expected.keys)
         for (_, a), (_, b) in zip(leaves(get_learner(placement).state), leaves(expected.state), strict=True):
@@ -99,6 +103,8 @@ def test_over_http(client):
         ("plain/slate", {"key": "k"}, 422, "placement"),
         ("home/clicks", {"decision_id": "LIST", "clicks": [2]}, 422, "clicks[0]"),
         ("home/clicks", {"decision_id": "LIST", "items": ["z"]}, 422, "items[0]"),
+        ("home/clicks", {"decision_id": "LIST", "clicks": [0], "rewards": [1.5]}, 422, "rewards[0]"),
+        ("home/clicks", {"decision_id": "LIST", "clicks": [0], "rewards": []}, 422, "rewards"),
         ("home/feedback", {"decision_id": "LIST", "reward": 1}, 422, "reward"),
     ],
 )

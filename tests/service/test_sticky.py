@@ -15,7 +15,7 @@ from stores import store_at
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.search_records import Subject
-from tacit.service.maintenance.log_export import export
+from tacit.service.maintenance.log_export import export, import_log
 from tacit.wire.control import ArmsOf, EndHoldout, HoldoutOf, ModeOf, PinOf, Unpin
 
 ARMS = ["film", "holiday", "shop"]
@@ -235,6 +235,20 @@ async def test_a_user_who_is_forgotten_is_drawn_anew(tmp_path):
         assert len(get_sticky_users(engine.placements["home"])) == len(kept) + 1
         assert logged_decisions(engine)[-1].mode == "online"
         await play(engine, 2, {})
+
+
+async def test_users_keep_what_they_were_shown_in_an_imported_log_and_are_found_there(tmp_path):
+    async with served(tmp_path / "s.db", sticky(tmp_path / "s.db")) as engine:
+        (shown,) = await decide(engine, DecisionRequest("k0", user="u3"))
+    with contextlib.closing(store_at(tmp_path / "s.db")) as store:
+        export(sticky(), store, tmp_path / "log")
+    with contextlib.closing(store_at(tmp_path / "new.db")) as store:
+        assert import_log(store, tmp_path / "log") == 1
+    async with served(tmp_path / "new.db", sticky(tmp_path / "new.db")) as engine:
+        (again,) = await decide(engine, DecisionRequest("k0", user="u3"))
+        assert (again.mode, again.arm) == ("kept", shown.arm)
+        forgotten = await engine.forget(Subject("user", "u3"))
+        assert forgotten["home"].decisions == 2
 
 
 async def test_click_logs_and_estimates_have_one_decision_of_each_draw(tmp_path):

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from tacit.feed.sources import EventSource, OffsetReader
     from tacit.feed.tally import FeedTally
 
+Example = Literal[
+    "segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4", "metarank", "ubi-lists", "ga4-lists"
+]
 CHECKED_EVENTS = 1000
 """Number of events that ``--check`` reads."""
 REJECTED, INTERRUPTED = 3, 130
@@ -154,7 +157,7 @@ def feed(
     reading: SourceOptions,
     past: HistoryOptions,
     check: bool = False,
-    example: Literal["segment", "posthog", "posthog-webhook", "cloudevents", "ubi", "ga4"] | None = None,
+    example: Example | None = None,
     as_json: Json = False,
 ) -> None:
     """Send the events in SOURCE to a running service as feedback on its decisions, each once.
@@ -196,8 +199,10 @@ def feed(
     refuse_same_file(source, reading.rejected)
     with usage_errors():
         event_map = load_map(map)
+        if not past.past:
+            event_map.check_live()
     shown_map = event_map.shown
-    if shown_map is not None and shown_map.elsewhere and shown_map.propensity is None:
+    if shown_map is not None and shown_map.elsewhere and shown_map.arm and shown_map.propensity is None:
         remedy = 'name the field that has it, or give "uniform" with the arms'
         click.echo(f"warning: shown.propensity: without it no lift will be known; {remedy}", err=True)
     if past.past:

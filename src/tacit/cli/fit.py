@@ -10,6 +10,7 @@ import click
 
 from tacit.cli import options
 from tacit.cli.evaluate import read_arms
+from tacit.core import checks
 from tacit.core.parallel import progress
 from tacit.errors import AssumptionWarning
 
@@ -200,6 +201,15 @@ def read_features(features: str | None) -> Any:
     return table
 
 
+def _read_clicks(text: str) -> list[str] | dict[str, float]:
+    """Return the actions of the option --clicks as a list, or as a dict if they have rewards."""
+    names = options.split_names(text)
+    if "=" not in text:
+        return names
+    rewards = options.split_pairs("clicks", tuple(names))
+    return {name: checks.amount(f"clicks.{name}", reward) for name, reward in rewards.items()}
+
+
 @options.command(configured=True)
 def ubi(
     records: tuple[str, ...],
@@ -221,7 +231,7 @@ def ubi(
     Parameters
     ----------
     clicks
-        Actions that are clicks, separated by commas.
+        Actions that are clicks, separated by commas; or the reward of each: click=0.3,purchase=1.
     examined
         Actions that mean that the user saw an object.
     seen
@@ -237,7 +247,7 @@ def ubi(
         detect_format(out)
         reader = read_ubi(
             records,
-            clicks=options.split_names(clicks),
+            clicks=_read_clicks(clicks),
             examined=options.split_names(examined),
             seen=seen,
             length=length,

@@ -98,6 +98,7 @@ class FeedbackCalls:
         feedback_id: str | None = None,
         metrics: Mapping[str, float] | None = None,
         action: str | None = None,
+        rewards: Sequence[float] | None = None,
     ) -> Call[Recorded]:
         """Record the clicks, or other actions, in the list that a decision showed.
 
@@ -114,6 +115,8 @@ class FeedbackCalls:
         action : str, optional
             Name of an action other than a click, which has a weight in the ``worth`` of a
             placement of duels.
+        rewards : sequence of float, optional
+            The reward of each click or item, in [0, 1]; by default 1. Only for lists of one policy.
 
         Returns
         -------
@@ -124,7 +127,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             If an argument is not valid; if the service refuses the request or does not answer.
         """
-        request = Clicks(decision_id, clicks, items, feedback_id, metrics, action)
+        request = Clicks(decision_id, clicks, items, feedback_id, metrics, action, rewards)
         return make_verb_call(verbs.CLICKS, placement, request)
 
     @call

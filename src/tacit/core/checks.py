@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral, Real
@@ -39,6 +40,14 @@ def number(field: str, value: Any, low: float, high: float, *, open_low: bool = 
     # A bound that is rounded up in the message is outside of the range.
     close = ")" if math.isinf(high) or float(f"{high:g}") > high else "]"
     raise InvalidValue(field, value, f"give a number in {bracket}{low:g}, {high:g}{close}")
+
+
+def finite(field: str, value: Any) -> float:
+    """Return ``value`` as a finite float; raise InvalidValue otherwise."""
+    try:
+        return number(field, value, -sys.float_info.max, sys.float_info.max)
+    except InvalidValue:
+        raise InvalidValue(field, value, "give a finite number") from None
 
 
 def positive(field: str, value: Any) -> float:

@@ -18,6 +18,8 @@ from tacit.wire.error_messages import explain_error
 
 JOIN_FIELDS = "key", "user", "arm"
 
+ANY = "*"
+"""Value of a condition that any value fits, unless the field is missing."""
 UNIFORM = "uniform"
 """Value in place of a propensity: 1 / number of arms on offer."""
 
@@ -80,12 +82,13 @@ class EventReward(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Impression events, which record the arm that was shown.
+    """Impression events, which record the arm or the list that was shown.
 
     Attributes
     ----------
     where : dict
-        Conditions on fields: an event is an impression if each field has the given value, or one of them.
+        Conditions on fields: an event is an impression if each field has the given value, or one of them;
+        ``"*"`` is any value.
     decision_id : str, optional
         Field of the decision's id; by default that of the other events, or else the event's own id.
     key : str or Fixed, optional
@@ -94,6 +97,12 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Field of the user; events are joined by it, if the map names a user, too.
     arm : str, optional
         Field of the shown arm.
+    items : str, optional
+        In place of ``arm``, field of the shown list, best first. Events are joined to any of its items.
+    positions : str, optional
+        Field of each item's position; by default items are in the order of the list.
+    teams : str, optional
+        Field of each item's ranker, if two rankers' lists were interleaved.
     elsewhere : bool
         Whether another system decided: then the impression is logged as a decision, of ``arm``, and of
         ``key`` or, without one, of the key ``default``.
@@ -111,6 +120,9 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str | Fixed[str] | None = None
     user: str | None = None
     arm: str | None = None
+    items: str | None = None
+    positions: str | None = None
+    teams: str | None = None
     elsewhere: bool = False
     propensity: str | Probability | Fixed[Probability] | None = None
     arms: str | Arms | Fixed[Arms] | None = None
@@ -119,7 +131,7 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self) -> None:
         """Raise ConfigError if ``where`` is empty or the fields contradict each other; return nothing.
 
-        Propensity, arms and context are allowed only with ``elsewhere``, which requires ``arm``.
+        Propensity, arms and context are allowed only with ``elsewhere``, which requires ``arm`` or ``items``.
 
         Raises
         ------
@@ -127,8 +139,12 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if not self.where:
             raise ConfigError("shown.where: it is empty; say which events tell what was shown")
-        if self.elsewhere and self.arm is None:
-            raise ConfigError("shown.elsewhere: a decision has an arm; name the field, arm")
+        if self.elsewhere and self.arm is None and self.items is None:
+            raise ConfigError("shown.elsewhere: a decision has an arm, or a list items; name the field")
+        if self.items is not None and (self.arm or self.propensity or self.context) is not None:
+            raise ConfigError("shown.items: of a list no arm, propensity or context is read; leave them out")
+        if self.items is None and (self.positions or self.teams) is not None:
+            raise ConfigError("shown.positions: positions and teams are those of a list; name it, items")
         for field in ("propensity", "arms", "context"):
             if getattr(self, field) is not None and not self.elsewhere:
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")
@@ -160,8 +176,8 @@ class SeenMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Map of the fields of events to the parts of feedback.
 
-    Fields are dotted paths, such as ``properties.total``. A step into a list is a number, or the ``key``
-    of one of its objects; a step into text parses the text as JSON.
+    Fields are dotted paths, such as ``properties.total``. A step into a list is a number, the ``key`` or
+    ``name`` of one of its objects, or ``*`` for all of them; a step into text parses the text as JSON.
 
     Attributes
     ----------
@@ -173,15 +189,20 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reward : str, float or dict, optional
         Field of the reward, in [0, 1]; or one reward for all events; or a table of rewards by kind of event.
     clicks : str, optional
-        Instead of a reward, for lists: field of the clicked position or positions, from 0.
+        For lists: field of the clicked position or positions; each earns the reward, by default 1.
     items : str, optional
-        Instead of a reward, for lists: field of the clicked items.
+        For lists, in place of ``clicks``: field of the clicked items.
+    positions_from : int, default 0
+        The position at the top of a list.
+    each : str, optional
+        With ``--past``: field with a list, such as the items of an order, for each of which the event counts
+        on its own, with it in place of the list. Impressions are not divided.
     id : str, optional
         Field of the event's id, by which it counts once; by default a hash of content and place in the file.
     event : str, optional
         Field of the event's kind, which selects its reward in the table ``reward``.
     where : dict, optional
-        Conditions on fields: only events in which each field has the given value, or one of them, are used.
+        Conditions on fields, as in ``shown``: only events that fit are used.
     time : str, optional
         Field of the event's time: text of ISO 8601, or a number since 1970. It determines the lag.
     time_unit : {"s", "ms", "us", "ns"}, optional
@@ -216,6 +237,8 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reward: str | Reward | dict[str, float | EventReward] | None = None
     clicks: str | None = None
     items: str | None = None
+    positions_from: Annotated[int, msgspec.Meta(ge=0)] = 0
+    each: str | None = None
     id: str | None = None
     event: str | None = None
     where: dict[str, Scalar | list[Scalar]] = {}
@@ -252,10 +275,10 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ------
         ConfigError
         """
-        reward_fields = [name for name in ("reward", "clicks", "items") if getattr(self, name) is not None]
-        if len(reward_fields) != 1:
-            names = " and ".join(reward_fields) or "none"
-            raise ConfigError(f"reward: {names} given; give one of reward, clicks and items")
+        if self.clicks is not None and self.items is not None:
+            raise ConfigError("reward: clicks and items given; give one of them")
+        if self.reward is None and self.clicks is None and self.items is None:
+            raise ConfigError("reward: none given; give one of reward, clicks and items")
         if isinstance(self.reward, dict) and self.event is None:
             raise ConfigError('event: missing; [reward] tells by it: give the kind\'s field, event = "type"')
         if not isinstance(self.reward, dict) and self.event is not None:
@@ -276,6 +299,18 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     raise ConfigError(f"{table}.{field}: no value is allowed; give one at least")
         self._check_join()
 
+    def check_live(self) -> None:
+        """Raise ConfigError for what only past events may be: lists of another system, and divided events.
+
+        Raises
+        ------
+        ConfigError
+        """
+        if self.shown is not None and self.shown.elsewhere and self.shown.items is not None:
+            raise ConfigError("shown.items: a service takes no lists of another system; give --past")
+        if self.each is not None:
+            raise ConfigError(f"each: {self.each!r} is read with --past alone; send an event for each item")
+
     def _check_join(self) -> None:
         """Raise ConfigError if impressions, or the fields for joining events to them, are incomplete."""
         shown_map, join_fields = self.shown, self.join_fields
@@ -294,7 +329,7 @@ class EventMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if shown_map is None or self.time is None:
             raise ConfigError(f"{join_fields[0]}: joins to what was shown before; give [shown] and time, too")
         for name in join_fields:
-            if getattr(shown_map, name) is None:
+            if getattr(shown_map, name) is None and (name != "arm" or shown_map.items is None):
                 raise ConfigError(f"shown.{name}: missing; events are joined by it")
 
 

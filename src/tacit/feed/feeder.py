@@ -92,7 +92,7 @@ class Sender:
         The call is repeated while the service does not answer.
         """
         client, kind = self.client, type(messages[0])
-        calls = {
+        calls: dict[type, Any] = {
             Feedback: client.feedback_many,
             LocalDecision: client.log_decisions,
             Event: client.record_examinations,

@@ -106,6 +106,9 @@ class HistoryFacts(NamedTuple):
         The logged mean reward, then estimates for uniform choice, the policy, and the best single arm.
     periods : list of Period
         Mean rewards over time, without empty periods.
+    positions : int
+        Most positions of a list, whose statistics ``arms`` then has by position, and whose reward is its
+        largest one; 0 if single arms were shown.
     """
 
     placement: str
@@ -117,6 +120,7 @@ class HistoryFacts(NamedTuple):
     arms: list[ArmFacts]
     outlooks: list[CounterfactualValue]
     periods: list[Period]
+    positions: int = 0
 
     @property
     def has_all_propensities(self) -> bool:
@@ -133,13 +137,17 @@ class HistoryFacts(NamedTuple):
 
         A last line warns if a propensity is unknown.
         """
-        lines = [f"{self.placement}: {self.decisions:,} decisions of {len(self.offered)} arms"]
+        what, names = ("lists", "items") if self.positions else ("decisions", "arms")
+        lines = [f"{self.placement}: {self.decisions:,} {what} of {len(self.offered):,} {names}"]
         for row in self.outlooks:
             text = "not known"
             if row.value is not None:
                 text = f"{row.value:.4f} ({row.low:.4f} to {row.high:.4f})"
             lines.append(f"  {row.name}: {text}")
-        if not self.has_all_propensities:
+        if self.positions:
+            arms = self.arms[:10]
+            lines += [f"  {arm.name}: {arm.mean:.4f} ({arm.low:.4f} to {arm.high:.4f})" for arm in arms]
+        elif not self.has_all_propensities:
             lines.append("  not proved: not every event says how likely it was that this was shown")
         return lines
 
@@ -184,6 +192,33 @@ def compute_facts(log: pa.Table, placement: str, policy: str) -> HistoryFacts:
             *_estimate_counterfactuals(log, offered, policy, propensities),
         ],
         periods=list(_compute_periods(log["timestamp"].cast(pa.int64()).to_numpy(), rewards)),
+    )
+
+
+def compute_list_facts(log: pa.Table, placement: str) -> HistoryFacts:
+    """Return the statistics of one placement's click log of lists, whose rows are sorted by time and list.
+
+    The reward of a list is its largest one: of clicks alone, 1 if it has any.
+    """
+    first = np.flatnonzero(np.diff(_encode_column(log["decision_id"]), prepend=-1))
+    rewards, positions = _get_rewards(log), log["position"].to_numpy()
+    list_rewards = np.maximum.reduceat(rewards, first)
+    mean, arms = float(list_rewards.mean()), []
+    for position in np.unique(positions).tolist():
+        at_position = rewards[positions == position]
+        share, count = float(at_position.mean()), len(at_position)
+        arms.append(ArmFacts(f"position {position + 1}", count, share, *wilson(share, count), float(count)))
+    return HistoryFacts(
+        placement=placement,
+        decisions=len(first),
+        keys=len(log["key"].unique()),
+        known=0,
+        mean=mean,
+        offered=sorted(log["arm"].unique().to_pylist()),
+        arms=arms,
+        outlooks=[CounterfactualValue(AS_LOGGED, mean, *wilson(mean, len(first)))],
+        periods=list(_compute_periods(log["timestamp"].cast(pa.int64()).to_numpy()[first], list_rewards)),
+        positions=int(positions.max()) + 1,
     )
 
 

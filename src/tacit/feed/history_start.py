@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import jinja2
 import msgspec
@@ -19,18 +21,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from markupsafe import Markup
 
-from tacit.errors import ConfigError, LogError
+from tacit.errors import ConfigError, InvalidValue, LogError
 from tacit.feed.event_map import EventMap
-from tacit.feed.history_facts import HistoryFacts, compute_facts
-from tacit.feed.mapping import BadEvent, MappedEvent, Mapper
+from tacit.feed.history_facts import HistoryFacts, compute_facts, compute_list_facts
+from tacit.feed.mapping import BadEvent, MappedEvent, Mapper, PastList, compile_path
 from tacit.feed.sources import SourceEvent, read_events
 from tacit.feed.tally import DUPLICATE, FeedTally
+from tacit.learning.learner import Learner
 from tacit.logs import write_log
 from tacit.logs.schema import SCHEMA
+from tacit.policies.actions import SlatePolicy
 from tacit.policies.spec import AUTO, policy_from_spec, policy_to_spec
 from tacit.service.config.file import load_config
 from tacit.service.page.charts import ChartLine, Point, Span, choose_ticks, draw_chart, format_time, percent
 from tacit.wire.decisions import Event, Feedback, LocalDecision
+from tacit.wire.lists import Clicks
 
 # ---- Past events as a click log: impressions first, then their feedback
 
@@ -50,15 +55,17 @@ def history_map(event_map: EventMap) -> EventMap:
     Raises
     ------
     ConfigError
-        If the map has no impressions, no time, or no reward of single arms.
+        If the map has no impressions or no time, or rewards of lists for single arms or the reverse.
     """
     shown_map = event_map.shown
-    if shown_map is None or shown_map.arm is None:
-        raise ConfigError("shown: a past is made of what was shown; give [shown] with where and arm")
+    if shown_map is None or (shown_map.arm is None and shown_map.items is None):
+        raise ConfigError("shown: a past is made of what was shown; give [shown] with where, arm or items")
     if event_map.time is None:
         raise ConfigError("time: a past needs to know when; name the field")
-    if event_map.reward is None:
-        raise ConfigError("reward: a past is judged by what single arms earned; give reward, not lists")
+    is_clicked = event_map.items is not None or event_map.clicks is not None
+    if is_clicked != (shown_map.items is not None):
+        ours, remedy = ("single arms", "reward alone") if is_clicked else ("lists", "items or clicks, too")
+        raise ConfigError(f"reward: a past of {ours} is judged by what each earned; give {remedy}")
     return msgspec.structs.replace(event_map, shown=msgspec.structs.replace(shown_map, elsewhere=True))
 
 
@@ -78,10 +85,13 @@ class HistoryClicks:
 
     def __init__(self, event_map: EventMap) -> None:
         self._mapper = Mapper(event_map, MAX_DECISIONS)
+        self._clicked_field = event_map.clicks or event_map.items
+        self._each = event_map.each
         self._number_by_id: dict[str, int] = {}
-        self._rows: list[tuple[float, str, LocalDecision]] = []
-        self._rewards: dict[int, float] = {}
-        self._counted_feedback: set[tuple[int, str]] = set()
+        self._rows: list[tuple[float, str, LocalDecision | PastList]] = []
+        # Of a decision and an item of its list; of one without a list, of item 0.
+        self._rewards: dict[tuple[int, int], float] = {}
+        self._counted_feedback: set[tuple[int, int, str]] = set()
         self.tally = FeedTally(self._mapper.warnings)
 
     def read(self, events: Events) -> None:
@@ -92,7 +102,16 @@ class HistoryClicks:
         for are_impressions, store in ((True, self._store_impression), (False, self._store_reward)):
             for source_event in filter(None, events()):
                 if self._is_impression(source_event) == are_impressions:
-                    self._store_event(source_event, store)
+                    for part in [source_event] if are_impressions else self._divide_event(source_event):
+                        self._store_event(part, store)
+
+    def _divide_event(self, source_event: SourceEvent) -> list[SourceEvent]:
+        """Return one event for each element of the map's field ``each``; the event itself without it."""
+        event, field = source_event.event, self._each
+        elements = None if field is None or event is None else compile_path(field)(event)
+        if event is None or field is None or not isinstance(elements, list) or not elements:
+            return [source_event]
+        return [source_event._replace(event=event | {field: element}) for element in elements]
 
     def _is_impression(self, source_event: SourceEvent) -> bool:
         """True if an event is well-formed and, by the map, an impression."""
@@ -113,7 +132,7 @@ class HistoryClicks:
         Raises BadEvent if another impression has the same decision's id.
         """
         placement, decision, time = mapped
-        assert isinstance(decision, LocalDecision)
+        assert isinstance(decision, LocalDecision | PastList)
         assert time is not None
         number = self._number_by_id.setdefault(f"{placement}\0{decision.decision_id}", len(self._rows))
         row = time, placement, decision
@@ -125,27 +144,50 @@ class HistoryClicks:
         return DECISION
 
     def _store_reward(self, mapped: MappedEvent) -> str:
-        """Store the reward of a feedback event's decision; return the event's outcome.
+        """Store the reward of a decision or of items of its list, the largest of several; return the outcome.
 
-        Of several rewards the largest is kept. Repeated feedback, metrics and examinations are not stored.
-        Raises BadEvent for an unknown decision.
+        Raises BadEvent for an unknown decision or item. Repeated feedback, metrics and examinations change
+        nothing.
         """
         placement, feedback, _ = mapped
-        assert isinstance(feedback, Feedback | Event)
+        assert isinstance(feedback, Feedback | Event | Clicks)
         number = self._number_by_id.get(f"{placement}\0{feedback.decision_id}")
         if number is None:
             raise BadEvent("unknown-decision", f"decision {feedback.decision_id!r}: it was never shown")
         if isinstance(feedback, Event):
             return EXAMINED
-        if feedback.reward is None:
-            return METRIC
-        # As in the service, a feedback id is unique within a decision.
-        feedback_key = number, str(feedback.feedback_id)
-        if feedback_key in self._counted_feedback:
-            return DUPLICATE
-        self._counted_feedback.add(feedback_key)
-        self._rewards[number] = max(feedback.reward, self._rewards.get(number, 0.0))
-        return REWARDED
+        if isinstance(feedback, Clicks):
+            rewards = self._list_rewards(number, feedback)
+        else:
+            rewards = {0: feedback.reward}
+        outcome = DUPLICATE
+        for index, reward in rewards.items():
+            if reward is None:
+                return METRIC
+            # As in the service, a feedback id is unique within a decision; an event may be divided by items.
+            feedback_key = number, index, str(feedback.feedback_id)
+            if feedback_key not in self._counted_feedback:
+                self._counted_feedback.add(feedback_key)
+                self._rewards[number, index] = max(reward, self._rewards.get((number, index), 0.0))
+                outcome = REWARDED
+        return outcome
+
+    def _list_rewards(self, number: int, clicks: Clicks) -> dict[int, float | None]:
+        """Return the reward of each clicked item of a decision's list, by its index in the list.
+
+        Raises BadEvent if the list has no such item or position.
+        """
+        past_list: Any = self._rows[number][2]
+        # Events may have ids as text where the list has numbers.
+        shown = list(map(str, past_list.positions if clicks.items is None else past_list.items))
+        clicked = list(map(str, clicks.clicks if clicks.items is None else clicks.items))  # type: ignore[arg-type]
+        rewards: dict[int, float | None] = {}
+        for place, reward in zip(clicked, clicks.rewards or [1.0] * len(clicked), strict=True):
+            if place not in shown:
+                detail = f"{place} is not in the list of decision {clicks.decision_id!r}"
+                raise BadEvent("not-shown", f"{self._clicked_field}: {detail}")
+            rewards[shown.index(place)] = reward
+        return rewards
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the stored decisions and rewards as record batches of a click log, sorted by time.
@@ -159,33 +201,52 @@ class HistoryClicks:
         """
         if not self._rows:
             raise LogError("no event says what was shown; see shown.where in the map")
+        if self._clicked_field and not self._rewards and self.tally.left_out:
+            reason, count = self.tally.skip_reasons.most_common(1)[0]
+            raise LogError(f"no event is of an item that a list showed; {count:,} are left out: {reason}")
         arm_names: dict[str, dict[str, None]] = {}
         for _, placement, decision in self._rows:
-            arm_names.setdefault(placement, {})[str(decision.arm)] = None
+            if isinstance(decision, LocalDecision):
+                arm_names.setdefault(placement, {})[str(decision.arm)] = None
         arms = {placement: sorted(names) for placement, names in arm_names.items()}
         order = sorted(range(len(self._rows)), key=lambda number: self._rows[number][0])
         for first in range(0, len(order), BATCH_ROWS):
-            rows = [self._make_row(number, arms) for number in order[first : first + BATCH_ROWS]]
+            numbers = order[first : first + BATCH_ROWS]
+            rows = [row for number in numbers for row in self._make_rows(number, arms)]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
-    def _make_row(self, number: int, arms: dict[str, list[str]]) -> dict[str, Any]:
-        """Return the stored decision with the index ``number`` as a row of the click log.
+    def _make_rows(self, number: int, arms: dict[str, list[str]]) -> list[dict[str, Any]]:
+        """Return the stored decision of a number as rows of the click log, one for each item of a list.
 
-        The reward is None without feedback. If the decision names no arms on offer, the row has the arms of
-        its placement, from ``arms``.
+        A reward is None without feedback, of an item 0. If the decision has no arms on offer, a row has the
+        arms of its placement, from ``arms``, or the list.
         """
         time, placement, decision = self._rows[number]
-        offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
-        return {
+        shared: dict[str, Any] = {
             "timestamp": round(time * 1e6),
             "decision_id": decision.decision_id,
             "placement": placement,
             "key": decision.key,
-            "arms": offered,
-            "arm": str(decision.arm),
-            "propensity": decision.propensity,
-            "reward": self._rewards.get(number),
         }
+        if isinstance(decision, LocalDecision):
+            offered = arms[placement] if decision.arms is None else list(map(str, decision.arms))
+            row = {"arms": offered, "arm": str(decision.arm), "propensity": decision.propensity}
+            return [shared | row | {"reward": self._rewards.get((number, 0))}]
+        shared["arms"] = items = list(map(str, decision.items))
+        return [
+            shared | {"arm": item, "position": position, "reward": self._rewards.get((number, i), 0.0)}
+            for i, (item, position) in enumerate(zip(items, decision.positions, strict=True))
+        ]
+
+    def make_search_rows(self) -> Iterator[dict[str, Any]]:
+        """Yield a row of each item of a list whose rankers are known, with its ranker as ``team``."""
+        for number, (_, _, past_list) in enumerate(self._rows):
+            if isinstance(past_list, PastList) and past_list.teams is not None:
+                search = {"search": past_list.decision_id, "user": past_list.user}
+                for i, (item, team) in enumerate(zip(past_list.items, past_list.teams, strict=True)):
+                    reward = self._rewards.get((number, i), 0.0)
+                    row = {"position": i + 1, "item": str(item), "team": team, "click": int(reward > 0.0)}
+                    yield search | row | {"amount": reward}
 
 
 # ---- Writing a click log, a configuration and a report into one folder
@@ -193,6 +254,13 @@ class HistoryClicks:
 HOLDOUT = 0.1
 """Share of the traffic that is shown a random arm, so that lift can be measured from the first day."""
 LOG, CONFIGURATION, REPORT = "clicks.parquet", "tacit.toml", "report.html"
+SEARCHES = "searches.parquet"
+"""Lists of two rankers, for ``tacit duel``."""
+OUTPUTS = LOG, CONFIGURATION, REPORT, SEARCHES
+SUFFIXES = {".parquet", ".toml", ".html", ".tacit"}
+MAX_POSITIONS = 100
+MAX_LEARNED = 1_000_000
+"""Most keys times items of lists of which a learner is written."""
 MEANINGS = {
     DECISION: "say what was shown",
     REWARDED: "say what came back",
@@ -226,12 +294,15 @@ class HistoryStart(NamedTuple):
         first = self.tally.first
         lines = [line for facts in self.facts for line in facts.lines()]
         lines += [
-            f"{count:,} rejected, {reason}; the first in {first[reason].place}: {first[reason].detail}"
-            for reason, count in self.tally.rejected.most_common()
+            f"{number:,} rejected, {reason}; the first in {first[reason].place}: {first[reason].detail}"
+            for reason, number in self.tally.rejected.most_common()
         ]
+        if self.tally.left_out:
+            lines.append(f"{self.tally.left_out:,} left out by the map, or of no list")
         if not self.facts:
             return "\n".join([*lines, "nothing was made: mend the map or the source, or allow more"])
-        return "\n".join([*lines, f"wrote {LOG}, {CONFIGURATION} and {REPORT} into {self.folder}"])
+        *names, last = sorted(path.name for path in self.folder.iterdir() if path.suffix in SUFFIXES)
+        return "\n".join([*lines, f"wrote {', '.join(names)} and {last} into {self.folder}"])
 
 
 def write_start(
@@ -267,12 +338,16 @@ def write_start(
         If the map is incomplete, the policy accepts no priors, a file cannot be read or written, or an output
         file exists.
     """
-    for name in (LOG, CONFIGURATION, REPORT):
+    for name in OUTPUTS:
         if (folder / name).exists():
             raise ConfigError(f"output: {folder / name} is there already; give another folder, or remove it")
-    policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
-    # Fails before a large file is read if the map is unfit.
+    # Fails before a large file is read if the map or the policy is unfit.
     clicks = HistoryClicks(history_map(event_map))
+    shows_lists = event_map.shown is not None and event_map.shown.items is not None
+    if shows_lists:
+        make_list_policy(policy, ["a", "b"], 2)
+    else:
+        policy_from_spec(_with_priors(policy, ["a", "b"], {"a": (1.0, 1.0)}), ["a", "b"])
     clicks.read(lambda: read_events(source, format))
     if clicks.tally.share > max_rejected_share:
         return HistoryStart(folder, clicks.tally, [])
@@ -281,8 +356,16 @@ def write_start(
     # Read back, so that the statistics describe the file as written.
     log = pq.read_table(folder / LOG)
     names = sorted(log["placement"].unique().to_pylist())
-    facts = [compute_facts(log.filter(pc.equal(log["placement"], name)), name, policy) for name in names]
-    (folder / CONFIGURATION).write_text(render_configuration(facts, policy, source), encoding="utf-8")
+    logs = {name: log.filter(pc.equal(log["placement"], name)) for name in names}
+    if searches := list(clicks.make_search_rows()):
+        pq.write_table(pa.Table.from_pylist(searches), folder / SEARCHES)
+    if shows_lists:
+        facts = [compute_list_facts(part, name) for name, part in logs.items()]
+        tables = [_make_list_table(fact, logs[fact.placement], policy, folder) for fact in facts]
+    else:
+        facts = [compute_facts(part, name, policy) for name, part in logs.items()]
+        tables = [_make_arm_table(fact, policy) for fact in facts]
+    (folder / CONFIGURATION).write_text(render_configuration(facts, tables, source), encoding="utf-8")
     # Check that the service accepts the configuration.
     load_config(folder / CONFIGURATION)
     (folder / REPORT).write_text(render_report(facts, clicks.tally, policy, source), encoding="utf-8")
@@ -292,24 +375,62 @@ def write_start(
 # ---- The configuration
 
 
-def render_configuration(facts: list[HistoryFacts], policy: str, source: str) -> str:
+def render_configuration(facts: list[HistoryFacts], tables: list[list[str]], source: str) -> str:
     """Return the TOML text of a configuration of the service, with one placement per item of ``facts``.
 
-    Each placement has its arms, the policy with priors, and a holdout of a tenth.
+    Each placement has its arms, the lines of its table, and a holdout of a tenth.
     """
     lines = [f"# By tacit feed --past {source!r}", "[server]", "port = 8787"]
     lines += ["", "[store]", 'path = "tacit.db"']
-    for fact in facts:
+    for fact, table in zip(facts, tables, strict=True):
         lines += [
             "",
             f"[placements.{_to_toml(fact.placement)}]",
             f"arms = {_to_toml(fact.offered)}",
-            f"# What is known before: successes and failures, of {fact.max_prior:g} impressions at most.",
-            f"policy = {_to_toml(_with_priors(policy, fact.offered, fact.priors()))}",
+            *table,
             "# A tenth is shown a random arm, so that what learning earns can be proved.",
             f'holdout = {{ share = {HOLDOUT}, control = "uniform" }}',
         ]
     return "\n".join(lines) + "\n"
+
+
+def _make_arm_table(fact: HistoryFacts, policy: str) -> list[str]:
+    """Return the lines of a placement's table with its policy and priors."""
+    return [
+        f"# What is known before: successes and failures, of {fact.max_prior:g} impressions at most.",
+        f"policy = {_to_toml(_with_priors(policy, fact.offered, fact.priors()))}",
+    ]
+
+
+def _make_list_table(fact: HistoryFacts, log: pa.Table, policy: str, folder: Path) -> list[str]:
+    """Return the lines of the table of a placement of lists; write the learner from which it starts.
+
+    Where keys and items are too many, there is no learner, and the placement starts without one.
+    """
+    positions = min(fact.positions, MAX_POSITIONS)
+    table = policy_to_spec(made := make_list_policy(policy, fact.offered, positions))
+    del table["arms"], table["positions"]
+    lines = ['kind = "slates"', f"positions = {positions}"]
+    lines += [] if policy == AUTO else [f"policy = {_to_toml(table)}"]
+    if fact.keys * len(fact.offered) > MAX_LEARNED:
+        return [*lines, "# Nothing is known before: keys and items are too many to learn one by one."]
+    path = folder / f"{quote(fact.placement, safe='')}.tacit"
+    Learner(made, seed=1).fit_log(log.filter(pc.less(log["position"], positions))).save(path)
+    return [*lines, f"# What is known before, as tacit fit learns {LOG}.", f"start = {_to_toml(path.name)}"]
+
+
+def make_list_policy(policy: str, arms: list[str], positions: int) -> SlatePolicy:
+    """Return a policy that shows lists of a length, by its name or call.
+
+    Raises
+    ------
+    InvalidValue
+        If it shows something else.
+    """
+    made = policy_from_spec(policy, arms, setting={"shows": "slate", "positions": positions})
+    if not isinstance(made, SlatePolicy):
+        raise InvalidValue("policy", policy, "what was shown are lists; give one that shows them: list-mix")
+    return replace(made, positions=positions)  # type: ignore[call-arg]
 
 
 def _with_priors(policy: str, arms: list[str], priors: dict[str, tuple[float, float]]) -> dict[str, Any]:
@@ -387,7 +508,7 @@ class HistoryView:
         If propensities were estimated, it begins with "If that is right".
         """
         logged_mean = self.facts.mean
-        policy = self.outlooks[2] if len(self.facts.offered) > 1 else None
+        policy = self.outlooks[2] if len(self.outlooks) > 2 else None
         if policy is None or policy.value is None:
             return "The past does not say what learning would have earned."
         policy_text, logged_text = percent(policy.value), percent(logged_mean)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tacit.core.checks import DEEPEST, ONLY_KEY, is_deeper
-from tacit.feed.event_map import UNIFORM, EventMap, EventReward, Fixed, Scalar, ShownMap
+from tacit.feed.event_map import ANY, UNIFORM, EventMap, EventReward, Fixed, Scalar, ShownMap
 from tacit.logs.time_units import EARLIEST, FARTHEST, LATEST, UNITS
 from tacit.wire.decisions import Context, Event, Feedback, LocalDecision, Recorded, TakenOver
 from tacit.wire.lists import Clicks
@@ -101,7 +101,30 @@ class DecisionIndex:
         return entries[end - 1][1], end - bisect_left(entries, (entries[end - 1][0], ""))
 
 
-Message = Feedback | Clicks | Event | LocalDecision
+class PastList(NamedTuple):
+    """A list that another system decided.
+
+    Attributes
+    ----------
+    decision_id, key : str
+    items : list of int or str
+    positions : list of int
+        The position of each item, from 0, ascending.
+    teams : list of str or None
+        The ranker of each item, if two were interleaved.
+    user : str or None
+        The user, if the event names one.
+    """
+
+    decision_id: str
+    key: str
+    items: list[int | str]
+    positions: list[int]
+    teams: list[str] | None
+    user: str | None
+
+
+Message = Feedback | Clicks | Event | LocalDecision | PastList
 FieldGetter = Callable[[Any], Any]
 
 MAX_ID_LENGTH, MAX_MISMATCHES = 256, 5
@@ -180,7 +203,7 @@ class MappedEvent(NamedTuple):
     Attributes
     ----------
     placement : str
-    message : Feedback, Clicks, Event, LocalDecision or None
+    message : Feedback, Clicks, Event, LocalDecision, PastList or None
         None for an impression of the service's own decision, which is only remembered.
     time : float or None
         Time of the event in seconds since 1970, if the map has its field.
@@ -236,8 +259,11 @@ class Mapper:
         self._placement = compile_path(event_map.placement)
         self.has_one_placement = isinstance(event_map.placement, Fixed)
         self._time = compile_path(event_map.time)
-        reward = None if isinstance(event_map.reward, dict) else event_map.reward
-        self._value = compile_path(event_map.clicks or event_map.items if reward is None else reward)
+        shown_map = event_map.shown
+        # What users do to items is often of no list, such as a purchase of what they searched for by name.
+        self._leaves_unmatched = shown_map is not None and shown_map.elsewhere and shown_map.items is not None
+        self._reward = compile_path(None if isinstance(event_map.reward, dict) else event_map.reward)
+        self._clicked = compile_path(event_map.clicks or event_map.items)
 
     def read(self, event: dict[str, Any], event_id: str = "") -> MappedEvent | str:
         """Convert an event to a message; return a text with the reason if the map leaves the event out.
@@ -253,14 +279,17 @@ class Mapper:
         Raises
         ------
         BadEvent
-            If it cannot be feedback, for whatever reason.
+            If it cannot be feedback, for whatever reason. An event that belongs to no list of another system
+        is left out.
         """
         try:
             if is_deeper(event):
                 raise BadEvent("too-deep", f"nest at most {DEEPEST} lists and objects")
             reason = self.skip_reason(event)
             return self.map_event(event, event_id) if reason is None else reason
-        except BadEvent:
+        except BadEvent as error:
+            if error.reason == "unmatched" and self._leaves_unmatched:
+                return str(error)
             raise
         except Exception as error:
             # One event must not stop the feed.
@@ -329,9 +358,9 @@ class Mapper:
             message = Event(decision, id) if is_examination else self._make_message(event, decision, id)
             return MappedEvent(placement, message, time)
         decision = self._impressions.decision_id(event) or self._get_event_id(event, event_id)
-        if self._join_fields:
+        for identity in self._impressions.read_identities(event) if self._join_fields else ():
             assert time is not None
-            self._decision_index.add((placement, *self._impressions.identity(event)), time, decision)
+            self._decision_index.add((placement, *identity), time, decision)
         return MappedEvent(placement, self._impressions.local_decision(event, decision), time)
 
     def _get_event_id(self, event: dict[str, Any], event_id: str) -> str:
@@ -353,7 +382,10 @@ class Mapper:
         if not self._join_fields or value not in (None, ""):
             return parse_text(field or "decision_id", value, "bad-decision-id")
         assert time is not None
-        identity = placement, *(parse_text(field, get(event), "bad-join") for field, get in self._join_fields)
+        for name, get in self._join_fields if self._leaves_unmatched else ():
+            if get(event) is None:
+                raise BadEvent("unmatched", f"{name}: it is not there, nor is {field}")
+        identity = placement, *(parse_text(name, get(event), "bad-join") for name, get in self._join_fields)
         decision, count = self._decision_index.find(identity, time)
         if count == 1:
             return decision
@@ -368,21 +400,24 @@ class Mapper:
         raise BadEvent("unmatched", detail)
 
     def _make_message(self, event: dict[str, Any], decision: str, id: str) -> Message:
-        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items.
-
-        ``id`` is the event's id, by which the service counts it once.
-        """
-        event_map = self._map
+        """Return the feedback or clicks of an event on a decision, by the map's reward, clicks or items."""
+        event_map, reward, metrics = self._map, None, None
         if self._rewards:
-            return self._make_reward_feedback(event, decision, id)
-        if event_map.reward is not None:
-            return Feedback(decision, parse_reward(str(event_map.reward), self._value(event)), id)
+            feedback = self._make_reward_feedback(event, decision, id)
+            reward, metrics = feedback.reward, feedback.metrics
+        elif event_map.reward is not None:
+            reward = parse_reward(str(event_map.reward), self._reward(event))
+        is_list = event_map.clicks is not None or event_map.items is not None
+        if not is_list or (self._rewards and reward is None):
+            return Feedback(decision, reward, id, metrics)
+        clicks, items = None, None
         if event_map.clicks is not None:
-            return Clicks(
-                decision, clicks=parse_positions(event_map.clicks, self._value(event)), feedback_id=id
-            )
-        assert event_map.items is not None
-        return Clicks(decision, items=parse_items(event_map.items, self._value(event)), feedback_id=id)
+            first = event_map.positions_from
+            clicks = parse_positions(event_map.clicks, self._clicked(event), first)
+        else:
+            items = parse_items(str(event_map.items), self._clicked(event))
+        rewards = None if reward is None else [reward] * len(clicks or items or ())
+        return Clicks(decision, clicks, items, id, metrics, rewards=rewards)
 
     def _make_reward_feedback(self, event: dict[str, Any], decision: str, id: str) -> Feedback:
         """Return the feedback for an event's kind, with a reward, a metric or both.
@@ -439,12 +474,17 @@ class ImpressionMapper:
         self._has_matched, self._mismatches = False, dict[str, None]()
         self._table = table
         self._id = table.decision_id or event_map.decision_id
-        self._join_fields = [getattr(table, name) for name in event_map.join_fields]
+        # An impression of a list is joined by each of its items.
+        self._joins_items = table.items is not None and "arm" in event_map.join_fields
+        names = [name for name in event_map.join_fields if name != "arm" or not self._joins_items]
+        self._join_fields = [getattr(table, name) for name in names]
         context = table.context if isinstance(table.context, dict) else {}
         self._is_uniform = table.propensity == UNIFORM
         self._propensity = compile_path(None if self._is_uniform else table.propensity)
         self._arms, self._key = compile_path(table.arms), compile_path(table.key)
-        fields = [self._id, table.arm, *self._join_fields, *context.values()]
+        fields = [self._id, table.arm, table.items, table.positions, table.teams, table.user]
+        fields += [*self._join_fields, *context.values()]
+        self._first_position = event_map.positions_from
         if isinstance(table.context, str):
             fields.append(table.context)
         self._get = {name: compile_path(name) for name in fields if name is not None}
@@ -466,19 +506,30 @@ class ImpressionMapper:
         text = f"no event so far is what [shown] wants, {self.conditions_text}: {', '.join(self._mismatches)}"
         return "" if self._has_matched else f"{text}; mend its where"
 
-    def identity(self, event: dict[str, Any]) -> tuple[str, ...]:
+    def read_identities(self, event: dict[str, Any]) -> list[tuple[str, ...]]:
         """Return an impression's values of key, user and arm by which other events are joined to it, as text.
 
-        Raises BadEvent if one is missing or invalid.
+        There are several for a list that is joined by its items, and none for a decision of another system
+        that lacks a value. Raises BadEvent if one is invalid, or the service's own decision lacks one.
         """
-        return tuple(parse_text(field, self._get[field](event), "bad-join") for field in self._join_fields)
+        values = [self._get[field](event) for field in self._join_fields]
+        if self._table.elsewhere and self._id is not None and None in values:
+            return []
+        shared = tuple(
+            parse_text(field, value, "bad-join")
+            for field, value in zip(self._join_fields, values, strict=True)
+        )
+        if not self._joins_items:
+            return [shared]
+        field = str(self._table.items)
+        return [(*shared, str(item)) for item in parse_items(field, self._get[field](event))]
 
     def decision_id(self, event: dict[str, Any]) -> str | None:
         """Return the decision's id from its field; None without a field, when the event's own id serves."""
         field = self._id
         return None if field is None else parse_text(field, self._get[field](event), "bad-decision-id")
 
-    def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | None:
+    def local_decision(self, event: dict[str, Any], id: str) -> LocalDecision | PastList | None:
         """Return an impression's decision, with propensity and context, if another system made it; else None.
 
         Raises
@@ -489,6 +540,9 @@ class ImpressionMapper:
         table, get = self._table, self._get
         if not table.elsewhere:
             return None
+        key = ONLY_KEY if table.key is None else parse_text(str(table.key), self._key(event), "bad-key")
+        if table.items is not None:
+            return self._read_list(event, id, key)
         assert table.arm is not None
         arm = parse_arm(table.arm, get[table.arm](event))
         propensity, arms, context = None, None, None
@@ -512,8 +566,31 @@ class ImpressionMapper:
         except (msgspec.ValidationError, OverflowError) as error:
             detail = f"context: {error}; give numbers, or names with values"
             raise BadEvent("invalid-value", detail) from error
-        key = ONLY_KEY if table.key is None else parse_text(str(table.key), self._key(event), "bad-key")
         return LocalDecision(id, key, arm, propensity, arms, context)
+
+    def _read_list(self, event: dict[str, Any], id: str, key: str) -> PastList:
+        """Return the list of an impression, with its items in the order of their positions.
+
+        Raises BadEvent if an item or a position is there twice, or a column has not one for each item.
+        """
+        table, get = self._table, self._get
+        items = parse_items(str(table.items), get[str(table.items)](event))
+        columns: list[Any] = [items, range(len(items)), None]
+        # Google Analytics writes "(not set)" for what was not sent.
+        if (field := table.positions) is not None and set(get[field](event) or ()) - {None, "(not set)"}:
+            columns[1] = parse_positions(field, get[field](event), self._first_position)
+        if (field := table.teams) is not None:
+            teams = parse_items(field, get[field](event))
+            columns[2] = [parse_text(field, team, "bad-team") for team in teams]
+        for name, values in zip((table.items, table.positions, table.teams), columns, strict=True):
+            distinct = len(items) if name == table.teams else len(set(values))
+            if values is not None and (len(values) != len(items) or distinct != len(items)):
+                detail = f"{name}: {shorten(values)}; give one for each of {len(items)} items, all different"
+                raise BadEvent("invalid-value", detail)
+        order = sorted(range(len(items)), key=columns[1].__getitem__)
+        items, positions, rankers = (values and [values[i] for i in order] for values in columns)
+        user = None if table.user is None else get[table.user](event)
+        return PastList(id, key, items, positions, rankers, None if user is None else str(user))
 
 
 # ---- Selecting events, and getting fields of events
@@ -537,7 +614,7 @@ def conditions_text(where: dict[str, Scalar | list[Scalar]]) -> str:
 def find_mismatch(event: dict[str, Any], where: Conditions) -> str | None:
     """Return the first field whose value is not allowed, as "FIELD is VALUE"; None if all are allowed."""
     for field, get, allowed in where:
-        if (value := get(event)) not in allowed:
+        if (value := get(event)) not in allowed and (value is None or ANY not in allowed):
             return f"{field} is {shorten(value)}"
     return None
 
@@ -555,6 +632,8 @@ def compile_path(name: str | Any | None) -> FieldGetter:
     'a'
     >>> get({"params": '{"id": {"value": 2}}'}), get({"params.id.value": 3}), get({"params": 4})
     (2, 3, None)
+    >>> compile_path("items.*.id")({"items": [{"id": "a"}, {"id": "b"}]})
+    ['a', 'b']
     """
     if not isinstance(name, str):
         value = name.value if isinstance(name, Fixed) else name
@@ -567,19 +646,29 @@ def compile_path(name: str | Any | None) -> FieldGetter:
         """Return the event's field of this name, or else the value at the path; None if it is missing."""
         if name in event:
             return event[name]
-        value: Any = event
-        for step in steps:
-            value = _get_step(value, step)
-        return value
+        return _follow_path(event, steps)
 
     return get
 
 
-def _get_step(value: Any, step: str) -> Any:
-    """Return what one step of a path selects in a value, or None.
+def _follow_path(value: Any, steps: list[str]) -> Any:
+    """Return the value at a path of steps, or a list of those of all elements behind a step ``*``."""
+    for number, step in enumerate(steps):
+        if step == ANY:
+            value = _decode_json(value) if isinstance(value, str) else value
+            return (
+                [_follow_path(item, steps[number + 1 :]) for item in value]
+                if isinstance(value, list)
+                else None
+            )
+        value = _get_step(value, step)
+    return value
 
-    In a dict it is the field, in a list the item with that number, or else the first object with that
-    ``key``. A text that is a JSON object or list is parsed first.
+
+def _get_step(value: Any, step: str) -> Any:
+    """Return an item of a dict, or of a list by number, ``key`` or ``name``; None if missing.
+
+    JSON text is parsed.
     """
     if isinstance(value, str) and value[:1] in ("{", "["):
         value = _decode_json(value)
@@ -589,8 +678,8 @@ def _get_step(value: Any, step: str) -> Any:
         return None
     if step.isdecimal():
         return value[int(step)] if int(step) < len(value) else None
-    matches = (item for item in value if isinstance(item, dict) and item.get("key") == step)
-    return next(matches, None)
+    dicts = [item for item in value if isinstance(item, dict)]
+    return next((item for item in dicts if step in (item.get("key"), item.get("name"))), None)
 
 
 def _decode_json(text: str) -> Any:
@@ -666,20 +755,21 @@ def parse_reward(field: str, value: Any) -> float:
     return number
 
 
-def parse_positions(field: str, value: Any) -> list[int]:
-    """Return the clicked positions, from 0, as a list; the value is one number or a list of them.
+def parse_positions(field: str, value: Any, first: int = 0) -> list[int]:
+    """Return positions, counted from 0, as a list; the value is one number or a list of them.
 
     Raises
     ------
     BadEvent
-        If one is not a whole number from 0 to 100,000.
+        If one is not a whole number from ``first``, the position at the top, to 100,000.
     """
     value = require_present(field, value)
     values = value if isinstance(value, list) else [value]
     numbers = [parse_number(field, item, "bad-clicks") for item in values]
-    if any(number != int(number) or not 0 <= number <= 100_000 for number in numbers):
-        raise BadEvent("bad-clicks", f"{field}: {shorten(value)}; give positions from 0")
-    return [int(number) for number in numbers]
+    if any(number != int(number) or not first <= number <= 100_000 for number in numbers):
+        remedy = "; positions_from says where they begin" if not first else ""
+        raise BadEvent("bad-clicks", f"{field}: {shorten(value)}; give positions from {first}{remedy}")
+    return [int(number) - first for number in numbers]
 
 
 def parse_items(field: str, value: Any) -> list[int | str]:

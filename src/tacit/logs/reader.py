@@ -12,6 +12,7 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -53,6 +54,7 @@ from tacit.logs.rows import (
     repeat_value,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, FEATURE, SCHEMA, SEGMENT, EpochTimes
+from tacit.logs.time_texts import find_date_orders
 from tacit.logs.time_units import check_time_unit
 from tacit.policies.context import (
     BOOLEAN,
@@ -325,6 +327,7 @@ class LogReader:
         self.constants = _convert_constants(DEFAULT_CONSTANTS | dict(constants or {}), self.time_unit)
         self._context_names: list[str] = []
         self._has_structs = False
+        self._date_orders: dict[str, set[str]] = {}
         self._schema: Schema | None = None
         self.files = [self._open_file(path, format, column_names) for path in files]
         files_without_key = [file for file in self.files if file.names and "key" not in file.columns]
@@ -633,7 +636,23 @@ class LogReader:
             )
         encoded = None if names is None else [name for name in TEXT_COLUMNS if name in names]
         raw = raw._replace(columns=self.shift_positions(raw.columns))
-        return check_rows(raw, source, report, strict=self.strict, time_unit=unit, encoded=encoded)
+        orders = partial(self._find_date_orders, file)
+        return check_rows(
+            raw, source, report, strict=self.strict, time_unit=unit, encoded=encoded, find_date_orders=orders
+        )
+
+    def _find_date_orders(self, file: LogFile) -> set[str]:
+        """Return whether dates of three numbers in a file begin with day or month, for which it is read once.
+
+        The set of a stream is empty, and the same at each call, so that batches can add to it.
+        """
+        orders, column = self._date_orders.get(str(file.path)), file.columns.get("timestamp")
+        if orders is None:
+            orders = self._date_orders[str(file.path)] = set()
+            if column is not None and not self.is_stream:
+                for raw in file.read([column], self.batch_rows):
+                    orders |= find_date_orders(convert_values(raw.columns[column], pa.string()))
+        return orders
 
 
 def open_file(path: File | Frame, format: str | None = None) -> LogFile:

@@ -548,7 +548,8 @@ def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     try:
         return _parse_iso_times(texts, kind, times)
     except pa.ArrowInvalid:
-        return _convert_piecewise(rewrite_times(texts), kind, partial(_parse_iso_times, times=times))
+        rewritten = rewrite_times(texts, set if times is None else times.find_date_orders)
+        return _convert_piecewise(rewritten, kind, partial(_parse_iso_times, times=times))
 
 
 def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
@@ -811,6 +812,7 @@ def check_rows(
     strict: bool,
     time_unit: str | None = None,
     encoded: Collection[str] | None = None,
+    find_date_orders: Callable[[], set[str]] = set,
 ) -> Chunk:
     """Convert rows to the schema's types and return the valid ones; count all rows in ``report``.
 
@@ -832,13 +834,15 @@ def check_rows(
     encoded : collection of str, optional
         Names of columns of text that are returned as dictionaries; then other texts may be dictionaries,
         too, and a list that all rows share may be stored once. None: all columns have the schema's types.
+    find_date_orders : function, optional
+        Returns what the dates of the whole file show, as :func:`tacit.logs.time_texts.find_date_orders`.
 
     Raises
     ------
     LogError
         Under ``strict``, for an invalid row; the message names source, row, column and value.
     """
-    times = EpochTimes(time_unit, report.time_units)
+    times = EpochTimes(time_unit, report.time_units, find_date_orders)
     columns = {
         field.name: _convert_column(raw.columns[field.name], field, times)
         for field in SCHEMA

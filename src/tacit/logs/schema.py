@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -131,6 +132,8 @@ class EpochTimes:
         most one unit fits. A number that fits in no unit is not a time.
     counts : dict
         Number of times per unit; updated by ``read``.
+    find_date_orders : function, optional
+        Returns whether dates of three numbers begin with the day or the month, for times that are text.
 
     Examples
     --------
@@ -143,9 +146,10 @@ class EpochTimes:
     {'s': 1, 'ms': 1}
     """
 
-    def __init__(self, unit: str | None, counts: dict[str, int]) -> None:
-        self.unit = unit
-        self.counts = counts
+    def __init__(
+        self, unit: str | None, counts: dict[str, int], find_date_orders: Callable[[], set[str]] = set
+    ) -> None:
+        self.unit, self.counts, self.find_date_orders = unit, counts, find_date_orders
 
     def read(self, numbers: Any) -> Any:
         """Return numbers as an Arrow array of times, null for numbers that are no time; update ``counts``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ NOTATIONS = {
 NUMERIC_DATE = r"^(?P<first>\d\d?)[/.-](?P<second>\d\d?)[/.-](?P<year>\d{4})(?P<clock>$|[ ,t].*)"
 
 
-def rewrite_times(texts: Any) -> Any:
+def rewrite_times(texts: Any, find_orders: Callable[[], set[str]] = set) -> Any:
     """Return times as ISO 8601, other texts in upper case, and null where day and month cannot be told apart.
 
     In dates such as 01/13/2026, a number above 12 is the day. If such numbers stand only first in the dates
@@ -33,6 +34,9 @@ def rewrite_times(texts: Any) -> Any:
     Parameters
     ----------
     texts : pyarrow.StringArray
+    find_orders : function, optional
+        Returns what the other dates of the file show, as :func:`find_date_orders`; called if there are such
+        dates. What these texts show is added.
 
     Examples
     --------
@@ -48,7 +52,7 @@ def rewrite_times(texts: Any) -> Any:
         texts = pc.replace_substring_regex(texts, pattern, replacement)
     for month, name in enumerate(MONTHS, 1):
         texts = pc.replace_substring(texts, f"-{name}-", f"-{month:02}-")
-    texts = _order_dates(texts)
+    texts = _order_dates(texts, find_orders)
     texts = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d?)-(\d)(\D|$)", r"\1-0\2\3")
     texts = pc.replace_substring_regex(texts, r"^(\d{4})-(\d)-", r"\1-0\2-")
     if pc.any(pc.ends_with(texts, "m")).as_py():
@@ -59,23 +63,35 @@ def rewrite_times(texts: Any) -> Any:
     return pc.utf8_upper(pc.replace_substring_regex(texts, r" (\d:\d\d)", r" 0\1"))
 
 
-def _order_dates(texts: Any) -> Any:
-    """Return texts in which dates of three numbers, as 01/13/2026, begin with the year; null if ambiguous.
+def find_date_orders(texts: Any) -> set[str]:
+    """Return which of "day" and "month" dates of three numbers show to come first, as another is above 12.
 
-    The order of day and month is found as in :func:`rewrite_times`.
+    Examples
+    --------
+    >>> find_date_orders(pa.array(["01/02/2026", "01/31/2026"])), find_date_orders(pa.array(["01/02/2026"]))
+    ({'month'}, set())
     """
+    parts = pc.extract_regex(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), NUMERIC_DATE)
+    fields = {"day": "first", "month": "second"}
+    return {
+        order
+        for order, field in fields.items()
+        if pc.any(pc.greater(pc.struct_field(parts, field).cast(pa.int64()), 12)).as_py()
+    }
+
+
+def _order_dates(texts: Any, find_orders: Callable[[], set[str]]) -> Any:
+    """Return texts whose dates of three numbers begin with the year; null for ambiguous dates."""
     parts = pc.extract_regex(texts, NUMERIC_DATE)
     is_date = np.asarray(parts.is_valid().to_numpy(zero_copy_only=False))
     if not is_date.any():
         return texts
     strings = [pc.struct_field(parts, name) for name in ("first", "second", "year", "clock")]
     first, second = (part.cast(pa.int64()).fill_null(0).to_numpy() for part in strings[:2])
-    is_day_first, is_month_first = (first > 12).any(), (second > 12).any()
-    if is_day_first == is_month_first:
-        is_ambiguous = is_date & (first <= 12) & (second <= 12) & (first != second)
-        is_day_first = first > 12
-    else:
-        is_ambiguous = np.zeros(len(texts), np.bool_)
+    orders = find_orders()
+    orders |= find_date_orders(texts)
+    is_ambiguous = is_date & (first <= 12) & (second <= 12) & (first != second) & (len(orders) != 1)
+    is_day_first = first > 12 if len(orders) != 1 else orders == {"day"}
     month, day = np.where(is_day_first, second, first), np.where(is_day_first, first, second)
     names = pa.array(month).cast(pa.string()), pa.array(day).cast(pa.string())
     clock = pc.replace_substring_regex(strings[3], r"^[ ,t]+", " ")

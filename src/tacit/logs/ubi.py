@@ -92,7 +92,7 @@ class UbiReader(LogReader):
         self,
         files: Sequence[File],
         *,
-        clicks: Collection[str] = ubi_records.CLICKS,
+        clicks: Collection[str] | Mapping[str, float] = ubi_records.CLICKS,
         examined: Collection[str] = ubi_records.EXAMINED,
         seen: str = RETURNED,
         length: int | None = None,
@@ -106,7 +106,8 @@ class UbiReader(LogReader):
             raise InvalidValue("seen", seen, f"give {RETURNED!r} or {EXAMINED!r}")
         self.length = None if length is None else checks.integer("length", length, 1)
         self.seen = seen
-        self._clicks = frozenset(checks.names("clicks", clicks))
+        named = clicks if isinstance(clicks, Mapping) else dict.fromkeys(checks.names("clicks", clicks), 1.0)
+        self._clicks = {name: checks.finite(f"clicks.{name}", reward) for name, reward in named.items()}
         self._examined = frozenset(checks.names("examined", examined))
         self._places = list(files)
         # A query and its events may be in different files, so the log cannot be split.
@@ -150,27 +151,23 @@ class UbiReader(LogReader):
             if reward is not None or event.action in self._examined:
                 objects, _ = events.setdefault(event.query, ({}, place))
                 object = _Object(event.objects, event.ordinal)
-                earlier_reward = objects.get(object)
-                objects[object] = earlier_reward if reward is None else max(earlier_reward or 0.0, reward)
+                objects[object] = _join_rewards(objects.get(object), reward)
         return events
 
     def _count_event(self, event: ubi_records.UbiEvent, report: UbiReport) -> float | None:
         """Count an event by its kind of action in ``report``; return its reward or None.
 
-        The reward is 1 for a click, else the event's attribute ``reward`` if it is a number in the range of
-        rewards, or any number if rewards are clipped.
+        It is that of a click, by default 1, else the event's own reward, or None.
         """
-        reward = event.attributes.get("reward")
         if event.action in self._clicks:
             report.clicks += 1
-            return 1.0
+            return self._clicks[event.action]
         if event.action in self._examined:
             report.examined += 1
         else:
             report.others[event.action] = report.others.get(event.action, 0) + 1
-        if not isinstance(reward, int | float):
-            return None
-        return float(reward) if self.outside == CLIP or self.reward_range.contains(reward) else None
+        # A reward outside the range makes its row invalid, as in any log.
+        return None if event.reward is None else float(event.reward)
 
     # Queries ---------------------------------------------------------------------------------
 
@@ -222,7 +219,7 @@ class UbiReader(LogReader):
         ``objects`` are the rewards of its events by object, ``place`` is the query's record. Objects that the
         query did not return are counted as rejected in ``report``.
         """
-        rewards: dict[int, float] = {}
+        rewards: dict[int, float | None] = {}
         for object, reward in objects.items():
             position = ubi_records.find_position(*object, query.hits or ())
             if position is None:
@@ -230,8 +227,8 @@ class UbiReader(LogReader):
                 example = Example(*place, "event_attributes.object", object_name)
                 self._reject(report, "unknown-object", example)
             else:
-                rewards[position] = max(rewards.get(position, 0.0), reward or 0.0)
-        return rewards
+                rewards[position] = _join_rewards(rewards.get(position), reward)
+        return {position: reward or 0.0 for position, reward in rewards.items()}
 
     def _make_rows(self, query: ubi_records.UbiQuery, rewards: Mapping[int, float]) -> list[dict[str, Any]]:
         """Return one dict per result of a query, with the columns of a click log.
@@ -316,6 +313,11 @@ class UbiReader(LogReader):
         report.read += 1
 
 
+def _join_rewards(earlier: float | None, reward: float | None) -> float | None:
+    """Return the larger of two rewards of an object, each None if it was only seen."""
+    return max((value for value in (earlier, reward) if value is not None), default=None)
+
+
 class _Object(NamedTuple):
     """The object of an event: its ids and its ordinal."""
 
@@ -362,7 +364,7 @@ def is_ubi(folder: Path) -> bool:
 def read_ubi(
     path: str | Path | Sequence[str | Path],
     *,
-    clicks: Collection[str] = ubi_records.CLICKS,
+    clicks: Collection[str] | Mapping[str, float] = ubi_records.CLICKS,
     examined: Collection[str] = ubi_records.EXAMINED,
     seen: str = RETURNED,
     length: int | None = None,
@@ -382,8 +384,9 @@ def read_ubi(
     path : path, or sequence of them
         Files of JSON lines (also bulk requests, or hits with ``_source``) or Parquet, folders of
         these, or patterns. Queries and events may be in separate or the same files.
-    clicks : collection of str
-        Names of actions that are clicks.
+    clicks : collection of str, or dict
+        Names of actions that are clicks; or the reward of each, such as ``{"click": 0.3, "purchase": 1}``, of
+        which an object that was returned gets the largest.
     examined : collection of str
         Names of actions that mean that the user saw an object.
     seen : {"returned", "examined"}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from tacit.core import checks
 from tacit.errors import InvalidValue
 
 # ---- JSON lines as search engines and event shippers write them
@@ -106,8 +107,8 @@ class UbiEvent(NamedTuple):
         The position on the page, from 1.
     time : str
         ISO 8601.
-    attributes : dict
-        The fields in ``event_attributes.tacit``.
+    reward : float or None
+        That in ``event_attributes.tacit``.
     """
 
     action: str
@@ -115,7 +116,7 @@ class UbiEvent(NamedTuple):
     objects: tuple[str, ...]
     ordinal: int | None
     time: str
-    attributes: Mapping[str, Any]
+    reward: float | None
 
 
 def is_event(record: Mapping[str, Any]) -> bool:
@@ -167,6 +168,7 @@ def parse_event(record: Mapping[str, Any]) -> UbiEvent:
     position = _get_object(attributes, "position", "event_attributes.")
     ids = [_get_id(object, field) for field in ("object_id", "internal_id")]
     ordinal = position.get("ordinal")
+    reward = _get_attributes(record, "event_attributes").get("reward")
     if ordinal is not None and (isinstance(ordinal, bool) or not isinstance(ordinal, int)):
         raise InvalidValue("event_attributes.position.ordinal", ordinal, "give a whole number")
     return UbiEvent(
@@ -175,7 +177,7 @@ def parse_event(record: Mapping[str, Any]) -> UbiEvent:
         tuple(dict.fromkeys(id for id in ids if id is not None)),
         ordinal,
         _get_time(record),
-        _get_attributes(record, "event_attributes"),
+        None if reward is None else checks.finite("event_attributes.tacit.reward", reward),
     )
 
 

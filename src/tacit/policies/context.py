@@ -71,8 +71,9 @@ def normalize_schema(field: str, schema: Any) -> Schema:
     ----------
     field : str
         Name of the field for error messages.
-    schema : mapping from str to str or sequence of str, a canonical schema, or rows
-        From rows, a data frame or a list of dicts, the schema is inferred (:func:`infer_schema`).
+    schema : mapping from str to str or sequence of str, a canonical schema, names, or rows
+        Names alone, as ``["age", "visits"]``, are those of numbers. From rows, a data frame or a list of
+        dicts, the schema is inferred (:func:`infer_schema`).
 
     Raises
     ------
@@ -88,6 +89,8 @@ def normalize_schema(field: str, schema: Any) -> Schema:
         schema = infer_schema(schema)
     if isinstance(schema, str) or not isinstance(schema, Mapping | Sequence) or schema == {}:
         raise InvalidValue(field, schema, f"name each field and what it holds; {TYPES_HINT}")
+    if not isinstance(schema, Mapping) and schema and all(isinstance(name, str) for name in schema):
+        schema = dict.fromkeys(schema, NUMBER)
     try:
         pairs = [(name, holds) for name, holds in (schema.items() if isinstance(schema, Mapping) else schema)]
     except (TypeError, ValueError):

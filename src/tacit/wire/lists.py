@@ -184,6 +184,9 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action : str, optional
         Name of an action other than a click, which has a weight in the placement's ``worth``. Only for
         duels.
+    rewards : sequence of float, optional
+        The reward of each of ``clicks`` or ``items``, in [0, 1], such as 1 for a purchase and 0.3 for a
+        click; by default 1. Several of one position count as the largest. Only for lists of one policy.
     """
 
     decision_id: DecisionId
@@ -192,6 +195,7 @@ class Clicks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feedback_id: FeedbackId | None = None
     metrics: Metrics | None = None
     action: Annotated[str, Meta(examples=["add_to_cart"])] | None = None
+    rewards: Sequence[Annotated[float, Meta(ge=0, le=1)]] | None = None
 
 
 # ---- Which ranker users prefer

@@ -666,6 +666,7 @@ def _read_hook(name: str, table: HookTable, source: str, folder: Path) -> HookCo
     _check_name(name, f"feeds.{name}", "its", source)
     with add_location(f"{source}: feeds.{name}.map: "):
         events = load_map(folder / table.map)
+        events.check_live()
     with add_location(f"{source}: feeds.{name}."):
         return HookConfig(events, load_secret(table, folder))
 

@@ -16,6 +16,7 @@ from tacit.service.config.schema import ArmCount, ClickAggregation
 from tacit.service.config.tables import ContextTable
 from tacit.service.http.arms import Form, make_example, make_features_example, read_impression
 from tacit.service.kind import ExportTable, Kind
+from tacit.service.log.requests import select_clicks
 from tacit.service.log.rows import DecisionRow, decode_list, make_click_row
 from tacit.service.page.kind_views import SlateView
 from tacit.service.placements.placement import ITEM_LIST_PARTS, LIST_PARTS, Placement
@@ -110,15 +111,16 @@ def _get_schema(options: Any) -> Any:
 
 
 def make_list_rows(
-    row: DecisionRow, clicks: Sequence[int], name: str, policy: Policy
+    row: DecisionRow, clicks: Sequence[Any], name: str, policy: Policy
 ) -> list[dict[str, Any]]:
     """Convert a listed decision to rows of a click log, one for each position with an arm.
 
-    ``clicks`` are positions; the reward is 1 at these and 0 at others.
+    The reward is that of the click at each position, 1 unless it was given, and 0 without one.
     """
     from tacit.logs.writer import conditional_propensity, propensity_at_position
 
     slate, shared_columns = decode_list(row.shown), make_click_row(row, name, policy)
+    rewards = select_clicks(clicks)
     return [
         shared_columns
         | {
@@ -126,7 +128,7 @@ def make_list_rows(
             "position": k,
             "propensity": conditional_propensity(slate.prefix_propensities, k),
             "position_propensity": propensity_at_position(slate.position_propensities, k),
-            "reward": float(k in clicks),
+            "reward": rewards.get(k, 0.0),
         }
         for k, arm in enumerate(slate.arms)
         if arm is not None

@@ -428,7 +428,7 @@ def _read_clicks(request: wire_lists.Clicks) -> FeedbackRequest:
     if (request.clicks is None) == (request.items is None):
         raise InvalidValue("clicks", request.clicks, "give clicks, or items in place of them")
     action = CLICK if request.action is None else request.action
-    clicks = Clicked(request.clicks, request.items, action)
+    clicks = Clicked(request.clicks, request.items, action, request.rewards)
     metrics = encode_metrics(request.metrics)
     return FeedbackRequest(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 

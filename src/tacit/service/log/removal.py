@@ -80,7 +80,7 @@ def drop_rows(store: Store, old: OldRows) -> None:
 
 
 def forget_user(store: Store, subject: Subject, end: End, who: str | None = None) -> dict[str, BlankedRows]:
-    """Blank a user's, session's or client's data, drop snapshots, and append change events, in one transaction.
+    """Blank a user, session or client in all rows, drop snapshots, and append change events, at once.
 
     Learned states stay the same: folds of the log do not read the blanked fields. Then the store overwrites
     the old data.

@@ -130,12 +130,14 @@ class ClientDecision(NamedTuple):
 class Clicked(NamedTuple):
     """Clicks in a list as a client reports them, by positions from 0 or by items.
 
-    ``action`` may name another action than a click, such as a purchase.
+    ``action`` may name another action than a click, such as a purchase; ``rewards`` has the reward of each,
+    in [0, 1].
     """
 
     positions: Sequence[int] | None = None
     items: Sequence[Arm] | None = None
     action: str = CLICK
+    rewards: Sequence[float] | None = None
 
 
 def check_id(field: str, id: str) -> str:
@@ -167,7 +169,8 @@ def encode_clicks(
     Raises
     ------
     InvalidValue
-        If a position or an item is not in the list, the action is unknown, or the feedback is a reward.
+        If a position or an item is not in the list, the action is unknown, the feedback is a reward, or
+        ``rewards`` are not as many as the clicks.
 
     Examples
     --------
@@ -177,6 +180,9 @@ def encode_clicks(
     >>> purchase = clicks._replace(clicks=Clicked([1], action="purchase"))
     >>> encode_clicks(purchase, ["a", "b"], ["purchase"])
     '[{"position":1,"action":"purchase"}]'
+    >>> graded = clicks._replace(clicks=Clicked([1, 0], rewards=[0.3, 1]))
+    >>> encode_clicks(graded, ["a", "b"])
+    '[0,{"position":1,"reward":0.3}]'
     """
     if feedback.kind == REWARD:
         remedy = "a list was shown; send the places that were clicked to clicks, from 0, such as [0], or []"
@@ -188,16 +194,24 @@ def encode_clicks(
         names = ", ".join(dict.fromkeys([CLICK, *actions]))
         remedy = f"here there are {names}; a placement of duels names others by their worth"
         raise InvalidValue("action", clicks.action, remedy)
-    positions = {
+    positions = [
         checks.integer(f"clicks[{i}]", position, 0, len(items) - 1)
         for i, position in enumerate(clicks.positions or ())
-    }
+    ]
     places = {item: place for place, item in enumerate(items)} if clicks.items else {}
     for i, item in enumerate(clicks.items or ()):
         if item not in places:
             raise InvalidValue(f"items[{i}]", item, f"the list that was shown is {list(items)}")
-        positions.add(places[item])
-    entries: list[Any] = sorted(positions)
+        positions.append(places[item])
+    rewards = [1.0] * len(positions) if clicks.rewards is None else clicks.rewards
+    if len(rewards) != len(positions):
+        raise InvalidValue("rewards", rewards, f"give one for each click: {len(positions)}")
+    # Sorted, so that the largest reward of a position is the last.
+    entries: list[Any] = [
+        position if reward == 1.0 else {"position": position, "reward": reward}
+        for position, reward in dict(sorted(zip(positions, rewards, strict=True))).items()
+        if reward > 0.0
+    ]
     if clicks.action != CLICK:
         entries = [{"position": position, "action": clicks.action} for position in entries]
     return encode_json(entries)
@@ -211,12 +225,27 @@ def parse_action(entry: int | Mapping[str, Any]) -> tuple[int, str]:
     >>> parse_action(3), parse_action({"position": 1, "action": "purchase"})
     ((3, 'click'), (1, 'purchase'))
     """
-    return (entry, CLICK) if isinstance(entry, int) else (entry["position"], entry["action"])
+    return (entry, CLICK) if isinstance(entry, int) else (entry["position"], entry.get("action", CLICK))
 
 
-def select_clicks(entries: Sequence[int | Mapping[str, Any]]) -> list[int]:
-    """Return the clicked positions in decoded feedback; other actions are left out."""
-    return [entry for entry in entries if isinstance(entry, int)]
+def select_clicks(entries: Sequence[int | Mapping[str, Any]]) -> dict[int, float]:
+    """Return the reward of each clicked position in decoded feedback, without those of other actions.
+
+    Examples
+    --------
+    >>> select_clicks([0, {"position": 2, "reward": 0.3}, {"position": 1, "action": "purchase"}])
+    {0: 1.0, 2: 0.3}
+    """
+    return {
+        parse_action(entry)[0]: get_click_reward(entry)
+        for entry in entries
+        if parse_action(entry)[1] == CLICK
+    }
+
+
+def get_click_reward(entry: int | Mapping[str, Any]) -> float:
+    """Return the reward of one element that :func:`encode_clicks` encoded, 1 unless it has one."""
+    return 1.0 if isinstance(entry, int) else entry.get("reward", 1.0)
 
 
 def as_json(values: Sequence[Arm] | Sequence[float] | None) -> str | None:

@@ -27,6 +27,7 @@ from tacit.service.kind import ExportTable
 from tacit.service.log.archive import FILES, RECORDS_SCHEMA, SCHEMAS, to_table
 from tacit.service.log.blocks import split_distinct
 from tacit.service.log.change_events import PolicyVersion
+from tacit.service.log.owned_file import open_private
 from tacit.service.log.rows import (
     POLICY,
     UNEXPORTED_MODES,
@@ -100,7 +101,9 @@ def export(config: Config, store: Store, folder: Path) -> dict[str, int]:
     table = pa.Table.from_pylist(base_rows, schema=BASES_SCHEMA)
     pq.write_table(table, folder / "bases.parquet", write_page_checksum=True)
     header = {"format": "tacit-log", "version": VERSION, "placements": placements}
-    (folder / "placements.json").write_text(json.dumps(header, indent=1))
+    # The owner's alone, as the store: it has the salt of the hashes of users.
+    with open(folder / "placements.json", "w", encoding="utf-8", opener=open_private) as file:
+        json.dump(header, file, indent=1)
     earned = attribute_rewards(config, store)
     if not placements or placements.keys() & config.placements.keys():
         # An empty file would look like a log without clicks.
@@ -252,7 +255,11 @@ def _import_rows(store: Store, folder: Path) -> int:
             f"{folder}: holds no exported log, as tacit log export writes it: {error}"
         ) from error
     ids, policies = {}, {}
-    for name, old in placements.items():
+    # In their order placements get the same numbers, which, with the salt, are in the hashes of users.
+    ordered = sorted(placements.items(), key=lambda entry: entry[1]["id"])
+    if salt := next((old["salt"] for _, old in ordered if old.get("salt")), ""):
+        store.adopt_salt(salt)
+    for name, old in ordered:
         new = store.placement(name, old["spec"], old["seed"])
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy
     versions = _read_policy_versions(folder / "marks.parquet")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tacit.logs import ubi_records
 from tacit.logs.writer import conditional_propensity, propensity_at_position
 from tacit.policies.spec import policy_from_stored
 from tacit.service.deciders.items import make_catalogue_history
-from tacit.service.log.requests import parse_action
+from tacit.service.log.requests import parse_action, select_clicks
 from tacit.service.log.rows import CLICKS, EXAMINED, QUERY, REWARD, DecisionRow, FeedbackRow, decode_list
 from tacit.service.log.sql import Store, read_records
 from tacit.service.log.store import Snapshot, StoredPlacement
@@ -161,8 +161,11 @@ class UbiRecords:
             ours["feedback_id"] = feedback.id
         action = feedback.kind
         places: list[int] = []
+        rewards: Mapping[Any, float] = {}
         if feedback.kind == CLICKS:
-            done = [parse_action(action) for action in json.loads(feedback.clicks or "[]")]
+            entries = json.loads(feedback.clicks or "[]")
+            rewards = select_clicks(entries)
+            done = [parse_action(entry) for entry in entries]
             places = [position for position, _ in done]
             # All clicks of one feedback have the same action.
             action = done[0][1] if done else NO_CLICK
@@ -178,11 +181,12 @@ class UbiRecords:
         teams = (_make_team_attributes(row) or {}).get("teams") or []
         objects: list[int | None] = [*places] or [None]
         for place in objects:
-            attributes = _make_object(items, place) | {
-                ubi_records.TACIT_ATTRIBUTE: ours | _make_team(teams, place)
-            }
+            is_graded = place in rewards and rewards[place] < 1.0
+            grade = {"reward": rewards[place]} if is_graded else {}
+            ours_here = ours | _make_team(teams, place) | grade
+            attributes = _make_object(items, place) | {ubi_records.TACIT_ATTRIBUTE: ours_here}
             yield {
-                "action_name": action,
+                "action_name": REWARD if is_graded else action,
                 "query_id": make_query_id(row),
                 "user_query": row.key,
                 "timestamp": ubi_records.format_time(feedback.time),

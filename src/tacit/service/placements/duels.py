@@ -348,6 +348,9 @@ class DuelResults(Results):
             If clicks do not fit the shown list, or the decision showed no list.
         """
         interleaved, clicks = parse_interleaved(row), feedback.clicks
+        if clicks is not None and clicks.rewards is not None:
+            remedy = "leave it out: a duel counts clicks, and other actions by their worth"
+            raise InvalidValue("rewards", clicks.rewards, remedy)
         if interleaved is not None:
             return requests.encode_clicks(feedback, interleaved["items"], self.actions)
         if clicks is not None:
@@ -532,7 +535,7 @@ def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[An
     if interleaved is None:
         # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
-    return credit_clicks(Interleaved.from_dict(interleaved), requests.select_clicks(feedback))
+    return credit_clicks(Interleaved.from_dict(interleaved), list(requests.select_clicks(feedback)))
 
 
 def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]:

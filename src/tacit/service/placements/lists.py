@@ -118,44 +118,43 @@ class ListResults(Results):
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
-        for position in json.loads(positions) if None in listed else ():
+        for position in requests.select_clicks(json.loads(positions)) if None in listed else ():
             if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
 
     def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
-        """Return for each decision its rewards by position: 1 where clicked, 0 elsewhere.
-
-        With one position it is a number, not a list.
-        """
+        """Return for each decision the reward of each position, 0 without a click; a number for one."""
         return list(map(self._click_values, rewards.values))
 
-    def _click_values(self, clicks: Sequence[int]) -> float | list[float]:
-        """Return a list's rewards by position: 1 where clicked, 0 elsewhere.
-
-        A number if there is one position.
-        """
+    def _click_values(self, clicks: Sequence[Any]) -> float | list[float]:
+        """Return the reward of each position, 0 without a click; a number instead of a list for one."""
         rewards = [0.0] * self.shows.positions
-        for position in clicks:
-            rewards[position] = 1.0
+        for position, reward in requests.select_clicks(clicks).items():
+            rewards[position] = reward
         return rewards if len(rewards) > 1 else rewards[0]
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
-        """Add the clicks of decisions to the series, and their lists and clicks to the tally by position."""
+        """Add clicks to the series and to the tally of positions."""
         times = self.windows.open.get_column(rewards.entries, "time")
         actions = self.policy.open.get_actions(rewards.entries)
-        for time, indices, clicks in zip(times, actions, rewards.values, strict=True):
-            for position in clicks:
-                self.series.count_reward(time, None, 1, 1.0, self._get_click_arm(indices[position]))
+        for time, indices, entries in zip(times, actions, rewards.values, strict=True):
+            click_rewards = requests.select_clicks(entries)
+            for position, reward in click_rewards.items():
+                self.series.count_reward(time, None, 1, reward, self._get_click_arm(indices[position]))
+            clicks = list(click_rewards)
             self.tally[SHOWN_COUNTS] += indices >= 0
             self.tally[CLICKED_COUNTS, clicks] += 1
             self.tally[FIRST_COUNTS, clicks[:1]] += 1
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
-        """Return for each decision a reward of 1 for the arm at each clicked position."""
+        """Return for each decision the reward of the arm at each clicked position."""
         listed = self.policy.open.get_actions(rewards.entries).tolist()
         return [
-            [(self._get_click_arm(indices[position]), [1.0]) for position in clicks]
+            [
+                (self._get_click_arm(indices[position]), [reward])
+                for position, reward in requests.select_clicks(clicks).items()
+            ]
             for indices, clicks in zip(listed, rewards.values, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.config.schema import PlacementConfig, Rule
 from tacit.service.log.blocks import Block
-from tacit.service.log.requests import parse_action
+from tacit.service.log.requests import get_click_reward, parse_action
 from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
 from tacit.service.projections import windows as codes
 from tacit.service.projections.learning_order import LearningOrder
@@ -225,7 +225,8 @@ class ClickFeedback(RewardFeedback):
             else:
                 positions = json.loads(clicks)
                 if aggregation == "union":
-                    all_positions = (*open.clicks.get(entry, ()), *positions)
+                    # The largest reward of a position is the last.
+                    all_positions = sorted((*open.clicks.get(entry, ()), *positions), key=get_click_reward)
                     positions = [
                         action for _, action in sorted({parse_action(o): o for o in all_positions}.items())
                     ]
