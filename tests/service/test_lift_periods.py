@@ -93,9 +93,9 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         third = report(engine, time_range=("3", "3"))
         last = report(engine, time_range=("3", None))
         for wrong in ("0", "7"):
-            with pytest.raises(InvalidValue, match="numbers of periods: 1 to 6"):
+            with pytest.raises(InvalidValue, match="numbers of chapters: 1 to 6"):
                 report(engine, time_range=(wrong, None))
-        with pytest.raises(InvalidValue, match="give the number of a period"):
+        with pytest.raises(InvalidValue, match="give the number of a chapter"):
             report(engine, time_range=("2023-01-01", None))
     assert [(one.number, one.ended) for one in whole.chapters] == [
         (1, "what the control shows changed"),
@@ -112,7 +112,7 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
     assert third.ratio == whole.chapters[2].ratio
     assert third.since == whole.chapters[2].since
     assert third.until == whole.chapters[2].until
-    assert third.verdict.startswith("Of periods 3 to 3: ")
+    assert third.verdict.startswith("Of chapters 3 to 3: ")
     assert whole.since == whole.chapters[0].since
     assert (whole.share, whole.chapters[0].share) == (0.4, 0.3)
     assert all(one.counted for one in whole.chapters)
@@ -272,4 +272,4 @@ def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
         assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
         assert "  ended: the share became 30 %, a look was planned" in lines
         asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
-        assert asked.startswith("Of periods 1 to 1: ")
+        assert asked.startswith("Of chapters 1 to 1: ")

@@ -70,9 +70,9 @@ class LiftOptions:
     control
         Control for a comparison by propensities instead of the holdout: uniform, or 'arm NAME'.
     begin
-        Only decisions from this day, or from this period's number.
+        Only decisions from this day, or from this chapter's number.
     end
-        Only decisions before this day, or to this period's end.
+        Only decisions before this day, or to this chapter's end.
     shown
         Lift for which the planner computes the duration: 0.1 is 10 %.
     share
@@ -143,7 +143,7 @@ def period_lines(period: "ChapterLift") -> list[str]:
     first_day, last_day = ((time or "now")[:10] for time in (period.since, period.until))
     design = f"{period.share:.3g} for {period.control}, by {period.unit}"
     ratio = "too early, or no ratio" if period.ratio is None else f"ratio {format_bounds(period.ratio)}"
-    lines = [f"period {period.number}, {first_day} to {last_day}: {design}; {ratio}"]
+    lines = [f"chapter {period.number}, {first_day} to {last_day}: {design}; {ratio}"]
     for segment in period.parts if len(period.parts) > 1 else ():
         counts = sum(group.decisions for group in segment.groups.values())
         label = f"{segment.what or 'at first'}, from {(segment.since or '?')[:10]}"

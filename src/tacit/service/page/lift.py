@@ -81,7 +81,7 @@ def list_periods(report: LiftReport) -> PeriodTable:
     for place, chapter in reversed(list(enumerate(report.chapters))):
         change = report.chapters[place - 1].ended if place else None
         what = change or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
-        title = f"Period {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
+        title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
         since, decisions = _format_day(chapter.since), _count_decisions(chapter.groups)
         rows.append(PeriodRow(since, title, decisions, *_format_period_lift(chapter)))
         for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():

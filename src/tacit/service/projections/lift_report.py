@@ -58,8 +58,8 @@ MIN_EQUAL = 100
 """Number of decisions from which equal ones are no coincidence."""
 MINUS = "\N{MINUS SIGN}"
 PLANNED_CONFIDENCE = 0.95
-NO_PERIODS = "leave it out: only a lift over a holdout has periods and dates"
-NO_DATES = "give the number of a period: only holdouts by decision have dates"
+NO_PERIODS = "leave it out: stretches of time and chapters are known of holdouts"
+NO_DATES = "give the number of a chapter: dates are known of holdouts whose units are decisions"
 MIN_DATE = 8
 """Least number of digits of a date; fewer digits are the number of a period."""
 CHANGES = {
@@ -276,7 +276,7 @@ class _Reporter:
             number = int(text) if text and text.isdigit() else 0
             if text and not 0 < number <= len(self._periods):
                 allowed = f"1 to {len(self._periods)}"
-                raise InvalidValue(field, text, f"give the numbers of periods: {allowed}")
+                raise InvalidValue(field, text, f"give the numbers of chapters: {allowed}")
             ends.append(number or default)
         if self._holdout is None:
             raise InvalidValue("from" if first else "to", first or last, NO_PERIODS)
@@ -285,7 +285,7 @@ class _Reporter:
         if ends[1] == len(self._periods):
             return self.report()
         end = self._periods[ends[1] - 1].end
-        return self._report_part("periods {} to {}".format(*ends), self._find_begin(), end)
+        return self._report_part("chapters {} to {}".format(*ends), self._find_begin(), end)
 
     def report_range(self, begin: str | None, end: str | None) -> wire.LiftReport:
         """Return the report of the decisions in a time range, in ISO 8601: the lift of the reward alone.
@@ -317,7 +317,7 @@ class _Reporter:
         Parameters
         ----------
         part : str
-            Name of the part in the verdict, such as ``periods 1 to 2``.
+            Name of the part in the verdict, such as ``chapters 1 to 2``.
         begin, end : int
             Microseconds since 1970; 0 for none.
         """
