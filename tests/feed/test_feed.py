@@ -419,7 +419,7 @@ REWARDED = f'{PLACED}reward = "r"\n'
         (f"{REWARDED}[shown]\nwhere = {{}}", "shown.where: it is empty"),
         ('placement = 7\ndecision_id = "d"', "placement: 7 is not allowed; give text or a table of value"),
         (PLACED, "reward: none given; give one of reward, clicks and items"),
-        (f'{REWARDED}items = "i"', "reward and items given"),
+        (f'{REWARDED}clicks = "c"\nitems = "i"', "clicks and items given"),
         (f"{PLACED}[reward]\nclick = 1", "event: missing"),
         (f'{PLACED}event = "e"\n[reward]\nclick = 2', "reward.click.reward: 2.0"),
         (f'{PLACED}event = "e"\n[reward]\nclick = {{}}', "reward.click: give"),
