@@ -345,7 +345,7 @@ class Lesson(NamedTuple):
 def record_lessons(placement):
     """Let a placement note each lesson; return the list of them."""
     lessons, windows, kept, learner = [], placement.windows, placement.policy.open, placement.learner
-    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.decisions
+    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.get_decisions
     corrected = []
 
     def note(entries, rewards, before):
@@ -365,7 +365,7 @@ def record_lessons(placement):
         note(corrected[0], rewards, before)
         return correct_many(decisions, before, rewards)
 
-    kept.learn, kept.decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
+    kept.learn, kept.get_decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
     return lessons
 
 
