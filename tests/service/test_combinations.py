@@ -13,7 +13,7 @@ import record_combinations as recorder
 BIT_FOR_BIT = bool(os.environ.get("BIT_FOR_BIT"))
 
 
-ORDERED_BY_TASKS = {"sharded", "buffered"}
+ORDERED_BY_TASKS = {"sharded", "spread", "buffered"}
 """Options under which several tasks share one source of ids: which comes first is not determined."""
 
 

@@ -108,20 +108,6 @@ async def test_stopping_waits_for_the_snapshot_under_way(tmp_path):
 
 
 @pytest.mark.usefixtures("kind")
-async def test_decisions_of_one_moment_are_restored_as_the_log_has_them(tmp_path):
-    config = harness.with_home(tmp_path / "s.db", arms=2, policy="thompson", attribution_window=1)
-    async with served(tmp_path / "s.db", config, clock := Clock()) as engine:
-        row = await engine.decide("home", "k")
-        clock.now += harness.SECOND // 5
-        await engine.feedback("home", row.id, 1.0)
-        clock.now += 2 * harness.SECOND
-        # One by one: the delay of a click is known by now, and nothing waits.
-        for _ in range(2):
-            await engine.decide("home", "k")
-    with recovered(tmp_path / "s.db", config, clock):
-        pass
-
-
 def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     path, config = tmp_path / "s.db", configured()
 

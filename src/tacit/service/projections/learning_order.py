@@ -299,8 +299,7 @@ class LearningOrder:
         if not count:
             return NO_TURNS
         loops, age = self._loops, self.rule.window
-        # Not if all that wait began at this moment: they depend on how its decisions are grouped.
-        if decides and self.get_waiting_time(time):
+        if decides:
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
