@@ -76,7 +76,7 @@ def killed_at_work(made, node, title):
     return thread, killed
 
 
-def done_on(made, node, work, title="ray::_task"):
+def done_on(made, node, work, title="ray::_run_task"):
     """Return what work gives on a cluster of which a node is killed, and how long it took after."""
     thread, killed = killed_at_work(made, node, title)
     with clusters.on_ray(made.address):

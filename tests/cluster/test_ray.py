@@ -51,7 +51,7 @@ def kill_one(done, killed):
     while not done.is_set() and not killed:
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                if (folder / "cmdline").read_bytes().startswith(b"ray::_task"):
+                if (folder / "cmdline").read_bytes().startswith(b"ray::_run_task"):
                     os.kill(int(folder.name), signal.SIGKILL)
                     killed.append(folder.name)
                     return
