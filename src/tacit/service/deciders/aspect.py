@@ -99,7 +99,7 @@ class Aspect:
         return None
 
     def export_part(self) -> Any:
-        """Return a copy of this shard's visible state, for :meth:`merge_parts`; None by default."""
+        """Return this shard's visible state as data for :meth:`merge_parts`; None if all have the same."""
         return None
 
     def merge_parts(self, parts: Sequence[Any]) -> None:

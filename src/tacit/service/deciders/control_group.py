@@ -103,10 +103,6 @@ class ControlGroup(Aspect):
             return None
         return HOLDOUT, {"holdout": (json.loads(change.value) or {}).get("holdout")}
 
-    def merge_parts(self, parts: Sequence[None]) -> None:
-        """Set the holdout of the merged reward sums of all shards."""
-        self._set_holdout(parse_holdout(self._read_terms().terms))
-
     def reason_not_local(self, time: int | None) -> str | None:
         """Return that the holdout assigns decisions in the service; None without a holdout."""
         return None if self.assigner is None else REASON_NOT_LOCAL

@@ -41,7 +41,6 @@ class StoredPlacement(NamedTuple):
     @property
     def feedback_rule(self) -> int:
         """The version of the rule by which the feedback on its first decisions was learned."""
-        # An ingress in front of shards has no spec.
         return int(json.loads(self.spec).get(FEEDBACK_RULE, 1)) if self.spec else 1
 
 

@@ -38,12 +38,11 @@ class StickyUsers(Projection):
         self._kept: dict[tuple[str, str], KeptArm] = {}
         # Decisions that may still be activated, by their row.
         self._unlearned: dict[int, tuple[str, str]] = {}
-        self._shard_count: int | None = None
 
     @property
     def count(self) -> int:
         """Number of users with a key whose arms are entry."""
-        return len(self._kept) if self._shard_count is None else self._shard_count
+        return len(self._kept)
 
     def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
         """Return the arm that a user was shown for a key, if it holds at a time and is on offer."""
@@ -137,11 +136,3 @@ class StickyUsers(Projection):
     def remark(self, now: int) -> str:
         """Return the number of users whose arms are kept, as text."""
         return f"users who keep their arms: {self.count:,}"
-
-    def export_part(self) -> int:
-        """Return the number of users of this shard."""
-        return self.count
-
-    def merge_parts(self, parts: Sequence[int]) -> None:
-        """Take the sum over all shards."""
-        self._shard_count = sum(parts)
