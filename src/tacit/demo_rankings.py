@@ -76,9 +76,7 @@ class SimulatedUsers:
         return cls(relevance[order], rng.random((lists, POSITIONS, 2)))
 
     def simulate_reading(self, i: int, shown_articles: Ints) -> tuple[Booleans, Booleans]:
-        """Return two masks of the positions of a list: those that user ``i`` views, and those that the user
-        clicks.
-        """
+        """Return two masks of the positions of a list: positions that user ``i`` views, and clicked ones."""
         looks, clicks = np.zeros((2, POSITIONS), np.bool_)
         for position, article in enumerate(shown_articles.tolist()):
             looks[position] = True

@@ -223,7 +223,7 @@ def longest_sequence(columns: set[tuple[int, int]], concepts: int) -> int:
     """Return the largest possible number of false positives (definition 3), by exhaustive search.
 
     ``columns`` has a pair of bit sets for each distinct context: the concepts that say +1 (an event), and
-    those that say −1. ``concepts`` is the number of concepts.
+    the concepts that say −1. ``concepts`` is the number of concepts.
     """
 
     @cache

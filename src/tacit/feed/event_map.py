@@ -142,9 +142,9 @@ class ShownMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.elsewhere and self.arm is None and self.items is None:
             raise ConfigError("shown.elsewhere: a decision has an arm, or a list items; name the field")
         if self.items is not None and (self.arm or self.propensity or self.context) is not None:
-            raise ConfigError("shown.items: of a list no arm, propensity or context is read; leave them out")
+            raise ConfigError("shown.items: a list has no arm, propensity or context; leave them out")
         if self.items is None and (self.positions or self.teams) is not None:
-            raise ConfigError("shown.positions: positions and teams are those of a list; name it, items")
+            raise ConfigError("shown.positions: only a list has positions and teams; name its field, items")
         for field in ("propensity", "arms", "context"):
             if getattr(self, field) is not None and not self.elsewhere:
                 raise ConfigError(f"shown.{field}: the service knows its own decisions; set elsewhere = true")

@@ -59,7 +59,7 @@ def history_map(event_map: EventMap) -> EventMap:
     """
     shown_map = event_map.shown
     if shown_map is None or (shown_map.arm is None and shown_map.items is None):
-        raise ConfigError("shown: a past is made of what was shown; give [shown] with where, arm or items")
+        raise ConfigError("shown: past decisions are read by it; give [shown] with where, arm or items")
     if event_map.time is None:
         raise ConfigError("time: a past needs to know when; name the field")
     is_clicked = event_map.items is not None or event_map.clicks is not None
@@ -429,7 +429,7 @@ def make_list_policy(policy: str, arms: list[str], positions: int) -> SlatePolic
     """
     made = policy_from_spec(policy, arms, setting={"shows": "slate", "positions": positions})
     if not isinstance(made, SlatePolicy):
-        raise InvalidValue("policy", policy, "what was shown are lists; give one that shows them: list-mix")
+        raise InvalidValue("policy", policy, "the events show lists; give a policy of lists: list-mix")
     return replace(made, positions=positions)  # type: ignore[call-arg]
 
 

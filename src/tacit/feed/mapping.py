@@ -260,7 +260,7 @@ class Mapper:
         self.has_one_placement = isinstance(event_map.placement, Fixed)
         self._time = compile_path(event_map.time)
         shown_map = event_map.shown
-        # What users do to items is often of no list, such as a purchase of what they searched for by name.
+        # Many events belong to no list, such as the purchase of an item that a user searched for by name.
         self._leaves_unmatched = shown_map is not None and shown_map.elsewhere and shown_map.items is not None
         self._reward = compile_path(None if isinstance(event_map.reward, dict) else event_map.reward)
         self._clicked = compile_path(event_map.clicks or event_map.items)
@@ -576,7 +576,7 @@ class ImpressionMapper:
         table, get = self._table, self._get
         items = parse_items(str(table.items), get[str(table.items)](event))
         columns: list[Any] = [items, range(len(items)), None]
-        # Google Analytics writes "(not set)" for what was not sent.
+        # Google Analytics writes "(not set)" for a missing value.
         if (field := table.positions) is not None and set(get[field](event) or ()) - {None, "(not set)"}:
             columns[1] = parse_positions(field, get[field](event), self._first_position)
         if (field := table.teams) is not None:
@@ -652,7 +652,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
 
 def _follow_path(value: Any, steps: list[str]) -> Any:
-    """Return the value at a path of steps, or a list of those of all elements behind a step ``*``."""
+    """Return the value at a path of steps; behind a step ``*``, a list with the value of each element."""
     for number, step in enumerate(steps):
         if step == ANY:
             value = _decode_json(value) if isinstance(value, str) else value

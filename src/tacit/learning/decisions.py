@@ -554,8 +554,7 @@ class LearningWatch:
         self.remaining, self._stopped = 0, True
 
     def check_missing(self, decision_count: int) -> str:
-        """Return a warning about what was learned of ``decision_count`` decisions, or ""; nothing is changed
-        or issued.
+        """Return a warning about rewards learned for ``decision_count`` decisions, or ""; change nothing.
 
         It warns if nothing was learned of 10,000 decisions; if at most half of the decisions were learned, at
         least 20 of them and none with reward 0; or if after 10,000 decisions no reward was above 0.01.
