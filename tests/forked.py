@@ -74,8 +74,11 @@ class Forked:
     def __enter__(self):
         return self
 
-    def __exit__(self, *_):
-        self.wait()
+    def __exit__(self, kind, *_):
+        # What a test that failed would have ended runs for ever otherwise.
+        if kind:
+            self.kill()
+        self.wait(PATIENCE)
         for pipe in (self.stdin, self.stdout, self.stderr):
             with contextlib.suppress(AttributeError, BrokenPipeError):
                 pipe.close()
