@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn import examples
-from harness import START, Clock, by_clock, eventually, everything, folding, quiet, served, with_home, with_policy
+from harness import (
+    START,
+    Clock,
+    by_clock,
+    eventually,
+    everything,
+    folding,
+    quiet,
+    served,
+    with_home,
+    with_policy,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
