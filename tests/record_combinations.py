@@ -686,6 +686,12 @@ def find_differences(found, recorded, exact):
     return [part for part in recorded if not is_same(found.get(part), recorded[part], exact, part == "rows")]
 
 
+def find_states_unlike_log(parts):
+    """Return the states that are not what the log alone says."""
+    states = {} if isinstance(parts, str) else parts["states"]
+    return [f"{title} is not folded" for title, text in states.items() if parts["folded"][title] != text]
+
+
 def is_same(found, recorded, exact, has_checksums):
     """True if two digests are the same, or but for rounding; checksums of rows change with that."""
     if exact or found is None:
@@ -723,7 +729,9 @@ def check(patterns):
     recorded = {kind: load(kind) for kind in KINDS}
     for name in names:
         about = recorded[name.partition(".")[0]]
-        differences = find_differences(summarize(run(name)), about["combinations"].get(name), is_exact(about))
+        parts = run(name)
+        differences = find_differences(summarize(parts), about["combinations"].get(name), is_exact(about))
+        differences += find_states_unlike_log(parts)
         if differences:
             wrong += 1
             print(f"{name}: {', '.join(differences)}", flush=True)

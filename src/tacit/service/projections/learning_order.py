@@ -299,7 +299,8 @@ class LearningOrder:
         if not count:
             return NO_TURNS
         loops, age = self._loops, self.rule.window
-        if decides:
+        # Not if all that wait began at this moment: the log does not say how its decisions were grouped.
+        if decides and self.get_waiting_time(time):
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
