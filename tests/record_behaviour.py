@@ -535,17 +535,16 @@ def make_folder():
 
 def read_machine():
     """Return what floats may depend on to the last bit: the processor, NumPy and numba."""
-    model, features = platform.machine(), ""
+    model = platform.machine()
     with contextlib.suppress(OSError):
-        lines = dict(
-            line.split("\t: ", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if "\t: " in line
-        )
-        model = lines.get("model name", model)
-        # NumPy has other loops for these, and one name stands for processors with and without.
-        features = " with AVX-512" if "avx512f" in lines.get("flags", "").split() else ""
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        values = {name.strip(): value.strip() for name, _, value in lines}
+        # One name stands for several generations, for which NumPy and numba have different loops.
+        names = "model name", "cpu family", "model", "stepping"
+        model = " ".join(values.get(name, "") for name in names).strip() or model
     import numba
 
-    return [model + features, np.__version__, numba.__version__]
+    return [model, np.__version__, numba.__version__]
 
 
 def find_allowed(cases):
