@@ -168,9 +168,8 @@ def test_blanks_after_commas(tmp_path):
     path.write_text("key, arm, reward,  propensity\nk1, a, 1, 0.5\nk1, b, NA, 0.5 \n")
     log = read_log(path, arms="shown")
     (batch,) = log
-    assert batch["arm"].to_pylist() == ["a", "b"]
-    assert batch["reward"].to_pylist() == [1.0, None]
-    assert batch["propensity"].to_pylist() == [0.5, 0.5]
+    rows = [tuple(row.values()) for row in batch.select(["arm", "reward", "propensity"]).to_pylist()]
+    assert rows == [("a", 1.0, 0.5), ("b", None, 0.5)]
     assert not log.report.warning_lines()
 
 
