@@ -57,8 +57,8 @@ def test_a_user_is_shown_the_same_for_a_time(tmp_path):
 
 
 def test_users_of_one_batch_and_their_flags(tmp_path):
-    served = by_clock(sticky(tmp_path / "s.db"), Clock())
-    with served as address, Local(address, "home", tmp_path / "local") as local:
+    service = by_clock(sticky(tmp_path / "s.db"), Clock())
+    with service as address, Local(address, "home", tmp_path / "local") as local:
         client = Client(address)
         impressions = [{"key": "k", "user": f"u{i % 7}"} for i in range(50)]
         _, _, answer = client.post("home/decide/batch", {"decisions": impressions})

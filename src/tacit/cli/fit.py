@@ -115,7 +115,7 @@ def read_counts(path: Path) -> Any:
 
     with options.usage_errors():
         file = open_file(path)
-        names = [name for name in file.names if name.lower() in aliases]
+        names = [name for name in file.names if name.lower() in aliases] or file.names
         return read_priors(pa.table(_read_columns(file, names, COUNTS["arm"])))
 
 
