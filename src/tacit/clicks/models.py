@@ -89,12 +89,9 @@ class Cascade(ClickModel):
         table, clicked, count = prepare_log(shown, clicks, kinds)
         has_several = clicked.sum(axis=1) > 1
         if has_several.any():
-            raise InvalidValue(
-                "clicks",
-                clicked[has_several][0].astype(int).tolist(),
-                "the cascade model knows one click a session; keep the first one, or fit "
-                "DependentClick or DynamicBayesian",
-            )
+            session = clicked[has_several][0].astype(int).tolist()
+            remedy = "the model has one click a session; keep the first, or fit DependentClick"
+            raise InvalidValue("clicks", session, f"{remedy} or DynamicBayesian")
         # Nothing below a click is examined.
         examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != EMPTY)
 
@@ -148,9 +145,8 @@ class DependentClick(ClickModel):
         """
         positions = shown.shape[1]
         if positions > len(self.continuation) + 1:
-            raise InvalidValue(
-                "shown", positions, f"continuation is known for {len(self.continuation)} positions"
-            )
+            allowed = f"continuation is known for {len(self.continuation)} positions"
+            raise InvalidValue("shown", positions, allowed)
         onward = np.zeros(shown.shape)
         onward[:, : len(self.continuation)] = self.continuation[:positions]
         return Chain(lookup_values(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
@@ -168,8 +164,8 @@ class DependentClick(ClickModel):
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
         If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), continuation is fitted
-        first, by the conditional likelihood: it compares how often a kind is clicked right below a click and
-        with no click above it.
+        first, by the conditional likelihood, less its mean error where clicks are few: it compares how often
+        a kind is clicked right below a click and with no click above it.
 
         Parameters
         ----------
@@ -506,8 +502,7 @@ def _build_user(table: Table, grades: int) -> DynamicBayesian:
     """Return the click model of a user for a number of grades; raise InvalidValue if the table has none."""
     if checks.integer("grades", grades, 2) not in table:
         raise InvalidValue("grades", grades, "there are users for 2, 3 and 5 grades")
-    attraction, satisfaction = table[grades]
-    return DynamicBayesian(attraction, satisfaction)
+    return DynamicBayesian(*table[grades])
 
 
 def perfect(grades: int = 5) -> DynamicBayesian:
