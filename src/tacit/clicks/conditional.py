@@ -80,19 +80,20 @@ def _expect_clicks(shown_counts: Floats, totals: Floats, log_factors: Floats) ->
     return expected, (np.diag(expected.sum(axis=0)) - shares.T @ expected)[1:, 1:]
 
 
-def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float) -> Floats:
+def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float, is_unbiased: bool) -> Floats:
     """Return the factor, from 0 to 1, of each column of results but the first, for sessions of a click log.
 
     ``shown`` has the kind of each result of a session, ``columns`` its column, such as its position; −1 for
-    none. A column whose factor the log does not determine gets ``otherwise``, with a warning.
+    none. A column whose factor the log does not determine gets ``otherwise``, with a warning. For
+    ``is_unbiased`` see :func:`fit_factors`.
     """
     is_counted = (shown >= 0) & (columns >= 0)
     kinds, width = np.unique(shown[is_counted], return_inverse=True)[1], shown.shape[1]
     index = kinds * width + columns[is_counted]
     size = (kinds.max(initial=-1) + 1) * width
-    shown_counts = np.bincount(index, minlength=size).reshape(-1, width).astype(np.float64)
-    click_counts = np.bincount(index, clicks[is_counted], size).reshape(-1, width).astype(np.float64)
-    factors = fit_factors(shown_counts, click_counts, is_unbiased=True)[1:]
+    weights = np.ones(len(index)), clicks[is_counted]
+    shown_counts, click_counts = (np.bincount(index, each, size).reshape(-1, width) for each in weights)
+    factors = fit_factors(shown_counts, click_counts, is_unbiased=is_unbiased)[1:]
     is_unknown = np.isnan(factors)
     if is_unknown.any():
         positions = ", ".join(map(str, np.flatnonzero(is_unknown) + 1))

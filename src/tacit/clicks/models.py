@@ -217,7 +217,7 @@ class DependentClick(ClickModel):
             # A kind is examined for sure with no click above, and with its continuation right below a click.
             columns = np.where(np.cumsum(clicked, axis=1) - clicked == 0, 0, EMPTY)
             columns[:, 1:] = np.where(clicked[:, :-1], np.arange(1, table.shape[1]), columns[:, 1:])
-            continuation = fit_columns(table, clicked, columns, UNKNOWN)
+            continuation = fit_columns(table, clicked, columns, UNKNOWN, is_unbiased=True)
         start = cls([UNKNOWN] * count, continuation)
         return run_em(start, step, table, clicked, iterations, tolerance)
 
@@ -328,7 +328,7 @@ class DynamicBayesian(ClickModel):
             # The first position is examined for sure, the second with persistence if the first has no click.
             second = np.where(clicked[:, 0], EMPTY, 1)
             columns = np.stack([np.zeros_like(second), second], axis=1)[:, : table.shape[1]]
-            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN)
+            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN, is_unbiased=False)
             persistence = float(factors[0]) if len(factors) else UNKNOWN
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
@@ -471,7 +471,7 @@ class PositionBased(ClickModel):
         examination = np.full(table.shape[1] - 1, UNKNOWN)
         if is_sparse:
             columns = np.broadcast_to(np.arange(table.shape[1]), table.shape)
-            examination = fit_columns(table, clicked, columns, UNKNOWN)
+            examination = fit_columns(table, clicked, columns, UNKNOWN, is_unbiased=False)
         start = cls([UNKNOWN] * count, [1.0, *examination])
         return run_em(start, step, table, clicked, iterations, tolerance)
 
