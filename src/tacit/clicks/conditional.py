@@ -91,8 +91,8 @@ def fit_columns(shown: Ints, clicks: Booleans, columns: Ints, otherwise: float, 
     kinds, width = np.unique(shown[is_counted], return_inverse=True)[1], shown.shape[1]
     index = kinds * width + columns[is_counted]
     size = (kinds.max(initial=-1) + 1) * width
-    weights = np.ones(len(index)), clicks[is_counted]
-    shown_counts, click_counts = (np.bincount(index, each, size).reshape(-1, width) for each in weights)
+    shown_counts = np.bincount(index, minlength=size).reshape(-1, width).astype(np.float64)
+    click_counts = np.bincount(index, clicks[is_counted], size).reshape(-1, width).astype(np.float64)
     factors = fit_factors(shown_counts, click_counts, is_unbiased=is_unbiased)[1:]
     is_unknown = np.isnan(factors)
     if is_unknown.any():
