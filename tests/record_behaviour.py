@@ -200,6 +200,24 @@ def make_table(kind, option, seed):
 # The script ------------------------------------------------------------------------------------
 
 
+def draw_offer(kind, arms, rng):
+    """Return the arms on offer to a request of a kind of placement, and their features."""
+    if kind == "features":
+        count = 2 + int(rng.integers(2))
+        relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
+        names = [f"x{i}" for i in range(count)]
+        return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
+    if kind in ("items", "item-lists"):
+        offers = (
+            {"arms": ["doc-0", "doc-1", "doc-2"]},
+            {"segment": "news"},
+            {},
+            {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
+        )
+        return offers[rng.integers(4)]
+    return {"arms": [arms[0], arms[-1]]} if rng.random() < 0.25 else {}
+
+
 class Script:
     """The traffic of one placement: requests and feedback that follow from the number of the round."""
 
@@ -284,26 +302,8 @@ class Script:
             lists = {str(arm): rng.permutation(list("stuvwx")).tolist() for arm in self.placement.offer.arms}
             said["rankings"] = lists if rng.random() < 0.7 or "holdout" in self.table else None
         else:
-            said |= self.make_offer(rng)
+            said |= draw_offer(self.kind, self.placement.offer.arms, rng)
         return DecisionRequest(f"key {rng.integers(2)}", **said)
-
-    def make_offer(self, rng):
-        """Return which arms are on offer, and their features."""
-        if self.kind == "features":
-            count = 2 + int(rng.integers(2))
-            relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
-            names = [f"x{i}" for i in range(count)]
-            return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
-        if self.kind in ("items", "item-lists"):
-            offers = (
-                {"arms": ["doc-0", "doc-1", "doc-2"]},
-                {"segment": "news"},
-                {},
-                {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
-            )
-            return offers[rng.integers(4)]
-        arms = self.placement.offer.arms
-        return {"arms": [arms[0], arms[-1]]} if rng.random() < 0.25 else {}
 
     def plan_feedback(self, row, i, rng):
         """Plan what comes back for a decision: at once, later, too late, twice, zero, or nothing."""

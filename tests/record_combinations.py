@@ -287,28 +287,11 @@ class Traffic:
         if unit is not None:
             body[unit] = f"{unit} {rng.integers(6)}"
         if self.kind != "duels":
-            return body | self.make_offer(rng)
+            return body | recorder.draw_offer(self.kind, self.arms, rng)
         if "segments" in self.table:
             body["segments"] = {"market": ["de", "fr"][rng.integers(2)]}
         rankings = {arm: rng.permutation(list("stuvwx")).tolist() for arm in self.arms}
         return body | ({"rankings": rankings} if rng.random() < 0.7 or "holdout" in self.table else {})
-
-    def make_offer(self, rng):
-        """Return the arms on offer and their features."""
-        if self.kind == "features":
-            count = 2 + int(rng.integers(2))
-            relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
-            names = [f"x{i}" for i in range(count)]
-            return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
-        if self.kind in ("items", "item-lists"):
-            offers = (
-                {"arms": ["doc-0", "doc-1", "doc-2"]},
-                {"segment": "news"},
-                {},
-                {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
-            )
-            return offers[rng.integers(4)]
-        return {"arms": [self.arms[0], self.arms[-1]]} if rng.random() < 0.25 else {}
 
     def plan_feedback(self, decision, deferred, i, rng):
         """Plan the feedback on a decision: at once, later, too late, twice, zero, or none."""
