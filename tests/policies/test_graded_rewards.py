@@ -72,12 +72,14 @@ def test_few_equal_rewards_do_not_prove_an_arm():
     policy = DriftMixture(ARMS)
     state = learn_rewards(policy, [(0, 0.5)] * 3)
     assert graded_rewards.count_equivalents(state.graded, 0, 0, 2) < 4
-    learner = tacit.Learner(policy, seed=1)
-    for round in range(200):
-        decision = learner.choose()
-        learner.learn(decision, 0.5 + 0.01 * (round % 3) if decision.arm == "steady" else 1.0 * (round % 2))
-    for estimate in learner.estimates():
-        assert estimate.plays_now <= estimate.plays
+    for counted in (policy, DriftMixture(ARMS, spread="all"), tacit.policies.ShiftMixture(ARMS)):
+        learner = tacit.Learner(counted, seed=1)
+        for round in range(200):
+            decision = learner.choose()
+            reward = 0.5 + 0.01 * (round % 3) if decision.arm == "steady" else 1.0 * (round % 2)
+            learner.learn(decision, reward)
+        for estimate in learner.estimates():
+            assert estimate.plays_now <= estimate.plays
 
 
 def test_surprises_whose_fourth_powers_are_0_end_to_fade():

@@ -178,11 +178,8 @@ class PlainLists:
                 at -= (at - logit - o - s * gains[h]) / (1 + s * precisions[h])
             self.theta[h] += gains[h] * along
             self.cov[h] -= precisions[h] / (1 + precisions[h] * s) * np.outer(along, along)
-        mean, gain, precision = (
-            self.weights @ chances,
-            self.weights[:3] @ gains[:3],
-            self.weights[:3] @ precisions[:3],
-        )
+        mean, weights = self.weights @ chances, self.weights[:3]
+        gain, precision = weights @ gains[:3], weights @ precisions[:3]
         self.weights = self.weights * given(looked * chances, reward)
         self.weights /= self.weights.sum()
         self.own[name] = o + k * gain / (1 + k * precision), k / (1 + k * precision)

@@ -458,10 +458,8 @@ def describe_shares(shares: tuple[float, float], unit: str = "reward") -> str:
     'the largest reward brings 2.0 % of the sum, the five largest 7.0 %'
     """
     largest, five = (f"{100 * share:.1f} %" for share in shares)
-    note = ", so a few rows decide, and no interval tells of larger rewards to come"
-    return (
-        f"the largest {unit} brings {largest} of the sum, the five largest {five}{note * are_heavy(shares)}"
-    )
+    note = ", so a few rows decide, and no interval tells of larger rewards to come" * are_heavy(shares)
+    return f"the largest {unit} brings {largest} of the sum, the five largest {five}{note}"
 
 
 def percent(share: float) -> str:

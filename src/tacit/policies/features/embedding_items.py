@@ -202,6 +202,12 @@ def hash_item(item: Floats, weights: Floats) -> int:
     return int((digits - np.floor(digits)) * ITEM_HASHES)
 
 
+@kernel
+def find_spread(item: Floats) -> int:
+    """Return which of the 256 spreads of rewards is an item's, by a hash of its numbers."""
+    return hash_item(item, hash_weights(len(item))) % SPREADS
+
+
 # ---- Features of an item for a user, to learn from
 
 
@@ -449,11 +455,8 @@ def compute_feature_moments(
     """
     wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
     scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)
-    features, along, moments = (
-        np.zeros(wide, single),
-        np.zeros(wide, single),
-        np.zeros((len(impression.arms), FULL + 1)),
-    )
+    features, along = np.zeros(wide, single), np.zeros(wide, single)
+    moments = np.zeros((len(impression.arms), FULL + 1))
     features[0] = np.float32(1.0)
     for i in range(len(impression.arms)):
         remains = 0.0

@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
+from tacit.core.dispatch import kernel
 from tacit.core.part import Flag, int_range, one_word, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
@@ -71,6 +72,13 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
     def example(cls, arms: int = 2, dim: int = 1) -> Self:
         """Return an instance for items of ``dim`` numbers; ``arms`` is ignored."""
         return cls(dim)
+
+
+@kernel
+def read_lines(params: Any, state: EmbeddingState, lane: int, impression: Impression) -> Floats:
+    """Return the mean and deviation of each candidate's logit in a lane; shape (candidates, 2)."""
+    model = lane if params.per_key else 0
+    return embedding_items.candidate_lines(state, model, impression, params.layout)
 
 
 @dataclass(frozen=True)
@@ -210,9 +218,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         """Return the candidate with the highest mean + 0.7·z·deviation of its logit, with one random z for
         all.
         """
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         return choose_coupled(params, lines, lane, impression, rng)
 
     @staticmethod
@@ -225,9 +231,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         action: Ints,
     ) -> float:
         """Fill ``action`` with the candidate that ``choose`` would return; return its propensity."""
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         action[0] = choose_coupled(params, lines, lane, impression, rng)
         return envelope_share(lines, len(lines), find_place(impression.arms, action[0]))
 
@@ -243,9 +247,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the probability that ``choose`` returns a candidate."""
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         return envelope_share(lines, len(lines), find_place(impression.arms, arm))
 
     @staticmethod
@@ -260,10 +262,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         item, user, reward = work.raw[0], np.zeros(layout.user), outcome.reward
         copy_row(impression.relevance[find_place(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
-        hashed = 0
-        if params.by_item:
-            weights = embedding_items.hash_weights(len(item))
-            hashed = embedding_items.hash_item(item, weights) % embedding_items.SPREADS
+        hashed = embedding_items.find_spread(item) if params.by_item else 0
         learning = context_weights.ContextState(state.models, tally, state.items, state.kept, work)
         events = int(tally.rounds[model])
         first = events
@@ -286,8 +285,5 @@ class EmbeddingMixture(EmbeddingPolicy):
             times = 1.0
             if not context_weights.is_binary(tally, model, reward):
                 mean = embedding_items.expected_click(state, model, layout, work)
-                if params.by_item:
-                    times = context_weights.equivalent_clicks_of_arm(tally, model, hashed, mean, reward)
-                else:
-                    times = context_weights.equivalent_clicks(tally, model, mean, reward)
+                times = context_weights.equivalent_clicks(tally, model, hashed, mean, reward, params.by_item)
             context_weights.learn_event(learning, model, 0, reward, times, layout)

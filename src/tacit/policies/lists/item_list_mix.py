@@ -299,10 +299,8 @@ def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, 
     store_event(relevance.kept_users, model, number, user, 0, 0.0)
     for k in range(len(action)):
         # An empty position stores the first arm on offer, with effect index −1: it is not learned from.
-        event, place = (
-            number * len(action) + k,
-            find_place(impression.arms, action[k if action[k] >= 0 else 0]),
-        )
+        event = number * len(action) + k
+        place = find_place(impression.arms, action[k if action[k] >= 0 else 0])
         item = impression.relevance[place]
         effect_index = embedding_items.hash_item(item, weights) if action[k] >= 0 else -1
         store_event(relevance.kept, model, event, item, effect_index, outcome.reward[k])
@@ -323,12 +321,8 @@ def learn_list(
 
     Updates item and user models and counts the list. ``first`` is False if the list is learned again.
     """
-    impression, action, relevance, workspace = (
-        outcome.impression,
-        outcome.shown,
-        state.relevance,
-        learning.room,
-    )
+    impression, action = outcome.impression, outcome.shown
+    relevance, workspace = state.relevance, learning.room
     item, user, examination, last = workspace.raw[0], np.zeros(layout.user), np.ones(USER_MODELS), 0
     weights = embedding_items.hash_weights(len(item))
     copy_row(impression.context, user)
@@ -343,10 +337,8 @@ def learn_list(
         elif action[k] >= 0:
             place = find_place(impression.arms, action[k])
             copy_row(impression.relevance[place], item)
-            effect_index, order = (
-                embedding_items.hash_item(item, weights),
-                embedding_items.order_score(place, len(impression.arms)),
-            )
+            effect_index = embedding_items.hash_item(item, weights)
+            order = embedding_items.order_score(place, len(impression.arms))
         if effect_index >= 0:
             embedding_items.read_event(relevance, model, item, user, order, layout, workspace)
             learn_position(state, learning, model, layout, effect_index, reward, last, k, examination, first)

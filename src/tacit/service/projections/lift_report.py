@@ -659,12 +659,8 @@ class _Reporter:
         """
         strata, config = self._find_strata(name), self._config.metrics[name]
         estimate = partial(holdout_lift, largest=config.largest) if config.has_low else difference_lift
-        return estimate(
-            [stratum.period.metrics[name] for stratum in strata],
-            [stratum.share for stratum in strata],
-            confidence=self._confidence,
-            comparisons=comparisons,
-        )
+        sums, shares = [part.period.metrics[name] for part in strata], [part.share for part in strata]
+        return estimate(sums, shares, confidence=self._confidence, comparisons=comparisons)
 
     def _list_metric_lifts(self) -> list[wire.MetricLift]:
         """Return for each configured metric its lift over the holdout, safety status and verdict.
@@ -682,11 +678,8 @@ class _Reporter:
             safety = guardrail_status(lift, config.margin, better=config.better, span=span)
             parts = phrases.guardrail_sentence(name, safety, config.margin), self._describe_largest(name)
             verdict = f"{parts[0]}{phrases.difference_sentence(lift)} {parts[1]}".rstrip()
-            lifts.append(
-                wire.MetricLift(
-                    name, lift.claim, _make_bounds(lift.ratio), _make_bounds(lift.difference), safety, verdict
-                )
-            )
+            bounds = _make_bounds(lift.ratio), _make_bounds(lift.difference)
+            lifts.append(wire.MetricLift(name, lift.claim, *bounds, safety, verdict))
         return lifts
 
     def _describe_largest(self, name: str) -> str:
