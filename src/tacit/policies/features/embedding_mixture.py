@@ -77,8 +77,7 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
 @kernel
 def read_lines(params: Any, state: EmbeddingState, lane: int, impression: Impression) -> Floats:
     """Return the mean and deviation of each candidate's logit in a lane; shape (candidates, 2)."""
-    model = lane if params.per_key else 0
-    return embedding_items.candidate_lines(state, model, impression, params.layout)
+    return embedding_items.candidate_lines(state, lane if params.per_key else 0, impression, params.layout)
 
 
 @dataclass(frozen=True)

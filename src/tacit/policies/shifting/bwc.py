@@ -405,8 +405,10 @@ class BWC(Restarting):
         count, size = int(log.restarts[0, 0]), log.lane.shape[1]
         labels = log.label[0, : min(count, size)]
         events = np.flatnonzero(labels == TRUE)
-        close = self._count_close_events(log, events)
-        contradictions = self._count_contradictions(state, events)
+        close, contradictions = (
+            self._count_close_events(log, events),
+            self._count_contradictions(state, events),
+        )
         warnings = []
         if close:
             warnings.append(
