@@ -129,7 +129,7 @@ async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatc
     # Where late rewards correct, Thompson was the recommended policy; items had one spread of rewards.
     earlier = {"auto.correct": "thompson", "items.": "embedding-mixture(relevance_dim=4, spread=all)"}
     placements = {
-        name: table | {"policy": policy for start, policy in earlier.items() if name.startswith(start)}
+        name: table | next(({"policy": earlier[start]} for start in earlier if name.startswith(start)), {})
         for name, table in PLACEMENTS.items()
     }
     with recorder.make_folder() as folder, recorder.fixed_chance():
