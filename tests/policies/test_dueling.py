@@ -175,10 +175,8 @@ def test_the_radii_are_those_of_the_paper():
 
 
 def test_outcomes_are_exact_although_their_first_bits_decide():
-    environment, rng = (
-        tacit.PreferenceMatrix(preferences.relaxed_chain(8, 1.5, 0.2)),
-        np.random.default_rng(1),
-    )
+    environment = tacit.PreferenceMatrix(preferences.relaxed_chain(8, 1.5, 0.2))
+    rng = np.random.default_rng(1)
     world = environment.world(rng, 1)
     for pair, chance in np.ndenumerate(np.array(environment.matrix)):
         edges = np.floor(256.0 * chance) / 256.0

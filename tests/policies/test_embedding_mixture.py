@@ -149,10 +149,8 @@ def test_propensities_are_what_the_draw_says_and_add_up_to_one(items, users):
     rng, z = np.random.default_rng(2), stats.norm.ppf(0.5 + 0.5 * (np.arange(20_000) + 0.5) / 20_000)
     for _ in range(20 if items == 3 or is_long() else 4):
         asked = impression(rng.standard_normal((12, items)), rng.standard_normal(users))
-        found, lines = (
-            chances(learner, asked),
-            candidate_lines(learner.state, 0, asked, learner.policy.layout),
-        )
+        found = chances(learner, asked)
+        lines = candidate_lines(learner.state, 0, asked, learner.policy.layout)
         assert abs(found.sum() - 1) <= 1e-12
         best = np.argmax(lines[:, :1] + lines[:, 1:] * z, axis=0)
         np.testing.assert_allclose(found, np.bincount(best, minlength=12) / len(z), atol=2e-4)

@@ -10,7 +10,7 @@ from scipy import stats
 
 import tacit
 from tacit.policies.features.context_models import NO_EFFECT
-from tacit.policies.lists.item_list_mix import find_effect, hash_weights
+from tacit.policies.features.embedding_items import hash_item, hash_weights
 from tests.policies.test_context_mixture import sigmoid
 
 OFFERED = 7
@@ -178,11 +178,8 @@ class PlainLists:
                 at -= (at - logit - o - s * gains[h]) / (1 + s * precisions[h])
             self.theta[h] += gains[h] * along
             self.cov[h] -= precisions[h] / (1 + precisions[h] * s) * np.outer(along, along)
-        mean, gain, precision = (
-            self.weights @ chances,
-            self.weights[:3] @ gains[:3],
-            self.weights[:3] @ precisions[:3],
-        )
+        mean, weights = self.weights @ chances, self.weights[:3]
+        gain, precision = weights @ gains[:3], weights @ precisions[:3]
         self.weights = self.weights * given(looked * chances, reward)
         self.weights /= self.weights.sum()
         self.own[name] = o + k * gain / (1 + k * precision), k / (1 + k * precision)
@@ -200,7 +197,7 @@ def test_it_is_what_plain_float64_makes_of_the_same_lists():
     learner, plain = tacit.Learner(policy, seed=1), PlainLists(2, 3)
     catalogue = rng.standard_normal((60, 2)) * [1, 100] + 7
     weights = hash_weights(2)
-    assert len({find_effect(item, weights) for item in catalogue}) == 60
+    assert len({hash_item(item, weights) for item in catalogue}) == 60
     for t in range(500):
         offer = rng.choice(60, OFFERED, replace=False)
         items = catalogue[offer]

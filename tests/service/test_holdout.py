@@ -348,10 +348,8 @@ async def test_a_decision_that_is_asked_for_again_is_the_same(tmp_path):
 @pytest.mark.parametrize("by", ["verb", "configuration"])
 async def test_sessions_are_taken_after_their_holdout_is_gone(tmp_path, by):
     """Clients send them until they are changed; none of their requests is refused for it."""
-    path, held = (
-        tmp_path / "s.db",
-        holdouts.configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10),
-    )
+    path = tmp_path / "s.db"
+    held = holdouts.configured(holdout={"share": 0.5, "unit": "session"}, snapshot_every=10)
     async with harness.served(path, holdouts.configured(holdout=None)) as engine:
         with pytest.raises(InvalidValue, match="session"):
             access.check_request(engine.placements["home"], DecisionRequest("k", session="s"))

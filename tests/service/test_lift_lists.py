@@ -57,10 +57,8 @@ def test_what_a_control_lists_with_what_probability(named):
         offers = [offer] * len(lists)
         chances = control.compute_probabilities(lists, offers)
         assert math.isclose(chances.sum(), 1.0)
-        prefixes, places = (
-            control.compute_prefix_probabilities(lists, offers),
-            control.compute_position_probabilities(lists, offers),
-        )
+        prefixes = control.compute_prefix_probabilities(lists, offers)
+        places = control.compute_position_probabilities(lists, offers)
         for k in range(positions):
             begun = [chances[(lists[:, : k + 1] == one[: k + 1]).all(axis=1)].sum() for one in lists]
             there = [chances[lists[:, k] == one[k]].sum() for one in lists]

@@ -126,10 +126,10 @@ async def test_the_same_traffic_is_decided_as_it_was(store, recorded, monkeypatc
         monkeypatch.setattr(sys.modules["tacit.policies.auto"], kind.__name__, partial(kind, **kind.earlier))
     exact = is_as_recorded()
     cases = recorder.list_cases()
-    # Where late rewards correct, Thompson was the recommended policy.
-    corrects = {"policy": "thompson"}
+    # Where late rewards correct, Thompson was the recommended policy; items had one spread of rewards.
+    earlier = {"auto.correct": "thompson", "items.": "embedding-mixture(relevance_dim=4, spread=all)"}
     placements = {
-        name: table | (corrects if name.startswith("auto.correct") else {})
+        name: table | next(({"policy": earlier[start]} for start in earlier if name.startswith(start)), {})
         for name, table in PLACEMENTS.items()
     }
     with recorder.make_folder() as folder, recorder.fixed_chance():

@@ -544,6 +544,16 @@ def test_the_difference_of_amounts_of_either_sign_by_hand():
     assert difference_lift(half, share=0.5).claim == "early"
 
 
+def test_a_small_control_without_a_large_sale_proves_nothing():
+    """A control of 100 beside 900, of whom 3 % buy: 6.5 % of the intervals by its own variance missed 0."""
+    rng, missed = np.random.default_rng(3), 0
+    for _ in range(300):
+        sums = HoldoutSums.empty()
+        sums.add(np.arange(1000) >= 100, rng.lognormal(3.0, 1.0, 1000) * (rng.random(1000) < 0.03))
+        missed += difference_lift(sums, share=0.1).claim != "undecided"
+    assert missed <= 3
+
+
 @pytest.mark.parametrize("clustered", [False, True])
 @pytest.mark.parametrize("shares", [(0.3,), (0.3, 0.1)])
 def test_the_difference_of_amounts_of_either_sign_is_found(shares, clustered):

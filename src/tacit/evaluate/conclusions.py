@@ -24,12 +24,11 @@ from tacit.evaluate.results import (
     Estimate,
     OffPolicyResult,
     Segment,
-    are_heavy,
     bounds_text,
     describe_propensity_doubt,
-    describe_shares,
 )
 from tacit.evaluate.rewards import ASSUMES, ModelOfLog
+from tacit.uplift.sentences import are_heavy, describe_shares
 
 FITTED = "the learner was fitted to this very log, and is judged too well by it; judge it by later rows"
 MIN_EFFECTIVE_SIZE = 100

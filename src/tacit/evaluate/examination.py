@@ -273,10 +273,7 @@ def em(cells: Cells, width: int, start: Floats | None, regression: Regression) -
     """
     shown_counts, clicks = _count_pairs(cells, width)
     missed = shown_counts - clicks
-    rows, position_rows = (
-        np.maximum(shown_counts.sum(axis=1), 1e-300),
-        np.maximum(shown_counts.sum(axis=0), 1e-300),
-    )
+    rows, position_rows = (np.maximum(shown_counts.sum(axis=axis), 1e-300) for axis in (1, 0))
     if start is None:
         theta = np.full(width, 0.5)
         gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)

@@ -321,11 +321,8 @@ class Frozen(ArmValues):
 
     def _weigh_items(self, rows: LoggedRows) -> Floats:
         """Return the learner's probability of each row's shown item."""
-        arm_indices, lanes, params = (
-            self._log_learner.find_shown_arms(rows),
-            self._admit_lanes(rows),
-            self.policy.params,
-        )
+        arm_indices, params = self._log_learner.find_shown_arms(rows), self.policy.params
+        lanes = self._admit_lanes(rows)
         all_rows, probabilities = np.arange(len(arm_indices)), np.zeros(len(arm_indices))
         driver = compile_loop(weigh_shown, params)
         for part in self._log_learner.split_rows(rows, all_rows):

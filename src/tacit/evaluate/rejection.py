@@ -22,12 +22,13 @@ from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.core.text import Column, Tabulated, format_table
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, LARGEST, correct_skewness, wilson
-from tacit.evaluate.results import are_heavy, describe_propensity_doubt, describe_shares
+from tacit.evaluate.results import describe_propensity_doubt
 from tacit.evaluate.rows import list_arm_names, warn_one_sided
 from tacit.evaluate.windows import Pass, ReplayConfig, WindowReader
 from tacit.logs.parts import KeyShard
 from tacit.logs.sources import ReadOptions, warn_rejected, warn_unread_context
 from tacit.policies.base import Policy
+from tacit.uplift.sentences import are_heavy, describe_shares
 
 # ---- The result of replay: counts of passes, and the estimate that follows from them
 

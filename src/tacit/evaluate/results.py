@@ -374,29 +374,3 @@ def bounds_text(bounds: Bounds | None) -> str:
         return MISSING
     low, high = ("open" if math.isinf(end) else f"{end:.5f}" for end in bounds)
     return f"[{low}, {high}]"
-
-
-MAX_SHARES = 0.1, 0.3
-"""Shares of a sum, of the largest reward and of the five largest, above which an estimate is in doubt."""
-
-
-def are_heavy(shares: tuple[float, float]) -> bool:
-    """True if the largest reward brings more than 10 % of a sum, or the five largest more than 30 %."""
-    return shares[0] > MAX_SHARES[0] or shares[1] > MAX_SHARES[1]
-
-
-def describe_shares(shares: tuple[float, float]) -> str:
-    """Return as text the shares of a sum that the largest reward and the five largest bring.
-
-    If they are heavy, the text says so.
-
-    Examples
-    --------
-    >>> describe_shares((0.02, 0.07))
-    'the largest reward brings 2.0 % of the sum, the five largest 7.0 %'
-    """
-    largest, five = (f"{100 * share:.1f} %" for share in shares)
-    note = ", so a few rows decide, and no interval tells of larger rewards to come"
-    return (
-        f"the largest reward brings {largest} of the sum, the five largest {five}{note * are_heavy(shares)}"
-    )

@@ -268,7 +268,10 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             if self.policy.showing.compared:
                 otherwise += "; tacit duel gives a verdict on interleaved lists and clicks that were kept"
             beliefs = require_method(self, "beliefs", otherwise)(self.state, self.lane(key))
-            plays = count_plays(self, self.lane(key))
+            plays, inner = count_plays(self, self.lane(key)), getattr(self.policy, "policy", self.policy)
+            if not getattr(inner, "priors", ()):
+                # The counts of some policies have a graded reward as several clicks.
+                beliefs = beliefs._replace(plays=np.fmin(beliefs.plays, plays))
             return compute_estimates(beliefs, plays, self.offer, confidence, arms).in_range(unit)
         draws = require_method(
             self, "reward_draws", "says nothing of what arms with these features would earn"

@@ -441,13 +441,13 @@ def difference_lift(
     c = boundary(confidence, comparisons)
     for control_share in shares:
         check_share(control_share)
-    usable = [part for part in periods if part.counts.min() >= MIN_GROUP and _variances(part).sum() > 0]
+    usable = [part for part in periods if part.counts.min() >= MIN_GROUP and _difference_variance(part) > 0]
     if not usable:
         return Lift("early")
     counts = np.array([part.counts for part in usable])
     weights = counts.sum(axis=1) / counts.sum()
     means = np.array([part.totals / part.counts for part in usable])
-    variance = (weights**2 * [_variances(part).sum() for part in usable]).sum()
+    variance = (weights**2 * [_difference_variance(part) for part in usable]).sum()
     variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
     estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
     radius = c * math.sqrt(variance)
@@ -455,10 +455,15 @@ def difference_lift(
     return Lift(claim_from_interval(difference.low, difference.high), None, difference)
 
 
-def _variances(sums: HoldoutSums) -> Floats:
-    """Return the variance of each group's mean amount, times the design effect of units (at least 1)."""
+def _difference_variance(sums: HoldoutSums) -> float:
+    """Return the variance of the difference of mean amounts, times the design effect of units (at least 1).
+
+    It is at least that of two groups whose amounts vary alike: a small control without any of the few large
+    amounts would seem to vary too little.
+    """
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
     independent_squares = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
     design_effect = max(float(_sum_squares(sums, 1.0)) / float(independent_squares), 1.0)
-    return np.asarray(scatter / n / n * design_effect)
+    alike = scatter.sum() / n.sum() * (1 / n).sum()
+    return max(float((scatter / n / n).sum()), float(alike)) * design_effect

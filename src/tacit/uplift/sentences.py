@@ -2,7 +2,7 @@
 
 # 1. ``guardrail_status``: whether a metric got worse.
 # 2. Sentences on lift, planning, dates, traffic, winner and guardrails, with a remedy if there is one.
-# 3. Numbers in words.
+# 3. How much of a sum a few amounts bring; numbers in words.
 
 from __future__ import annotations
 
@@ -436,6 +436,30 @@ def degradation_sentence(
         f"Proved: with {arm_name} there is {sizes[0]} {more} of {metric} per decision than with {baseline} "
         f"({sizes[1]} to {sizes[2]})."
     )
+
+
+MAX_SHARES = 0.1, 0.3
+"""Shares of a sum, of the largest amount and of the five largest, above which an estimate is in doubt."""
+
+
+def are_heavy(shares: tuple[float, float]) -> bool:
+    """True if the largest amount brings more than 10 % of a sum, or the five largest more than 30 %."""
+    return shares[0] > MAX_SHARES[0] or shares[1] > MAX_SHARES[1]
+
+
+def describe_shares(shares: tuple[float, float], unit: str = "reward") -> str:
+    """Return as text the shares of a sum that the largest amount and the five largest bring.
+
+    If they are heavy, the text says so.
+
+    Examples
+    --------
+    >>> describe_shares((0.02, 0.07))
+    'the largest reward brings 2.0 % of the sum, the five largest 7.0 %'
+    """
+    largest, five = (f"{100 * share:.1f} %" for share in shares)
+    note = ", so a few rows decide, and no interval tells of larger rewards to come" * are_heavy(shares)
+    return f"the largest {unit} brings {largest} of the sum, the five largest {five}{note}"
 
 
 def percent(share: float) -> str:

@@ -404,10 +404,8 @@ class DuelReport(Tabulated, Plot):
         """Draw, for each other ranker, the leader's estimated win rate with both intervals on axes."""
         rivals = [i for i in range(len(self.names)) if i != self.leader]
         pairs = sorted((self.pair(self.leader, i) for i in rivals), key=lambda pair: pair.low)
-        thin, thick = (
-            {"color": COLOURS[4], "lw": 1.5},
-            {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"},
-        )
+        thin = {"color": COLOURS[4], "lw": 1.5}
+        thick = {"color": COLOURS[0], "lw": 4, "solid_capstyle": "butt"}
         rows = [
             EstimateRow(
                 pair.second,

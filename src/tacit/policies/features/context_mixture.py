@@ -456,10 +456,9 @@ class ContextMixture(PriorsPolicy):
             times = 1.0
             if not context_weights.is_binary(state.tally, model, reward):
                 mean = expected_click(state, model, arm)
-                if params.by_arm:
-                    times = context_weights.equivalent_clicks_of_arm(state.tally, model, arm, mean, reward)
-                else:
-                    times = context_weights.equivalent_clicks(state.tally, model, mean, reward)
+                times = context_weights.equivalent_clicks(
+                    state.tally, model, arm, mean, reward, params.by_arm
+                )
             if params.by_key and event == events:
                 base = context_weights.compute_base(state.tally, model)
                 logit, variance = mix_belief(state, model, arm, base)

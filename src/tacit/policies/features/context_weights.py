@@ -151,13 +151,9 @@ def forget_all(state: ContextState, model: int, layout: Design, prior: Any) -> N
     """Reset a model to its prior: counts, weights of hypotheses and all arms; the scaling of contexts
     stays.
     """
-    tally = state.tally
-    tally.rounds[model] = 0.0
-    tally.clicks[model] = 0.0
-    tally.age[model] = 0.0
-    tally.spread.squares[model] = 0.0
-    tally.spread.expected[model] = 0.0
-    tally.spread.fractions[model] = 0.0
+    tally, spread = state.tally, state.tally.spread
+    for sums in (tally.rounds, tally.clicks, tally.age, spread.squares, spread.expected, spread.fractions):
+        sums[model] = 0.0
     tally.surprises[model] = 0.0
     for h in range(context_models.HYPOTHESES):
         tally.weights[model, h] = 1.0 / context_models.HYPOTHESES
@@ -260,27 +256,19 @@ def is_binary(tally: MixtureTally, model: int, reward: float) -> bool:
 
 
 @kernel
-def equivalent_clicks(tally: MixtureTally, model: int, mean: float, reward: float) -> float:
-    """Return the number of clicks, 1 to 20, that a reward counts as, and add the reward to the spread of
-    rewards.
+def equivalent_clicks(
+    tally: MixtureTally, model: int, arm: int, mean: float, reward: float, by_arm: bool
+) -> float:
+    """Return the number of clicks that an arm's reward counts as, and add it to the spread of rewards.
 
-    It is above 1 if rewards vary less than clicks; ``mean`` is the expected reward.
+    It is above 1 if rewards vary less than clicks: those of the arm, at most 10⁴, or, unless ``by_arm``, all
+    rewards, at most 20. ``mean`` is the expected reward.
     """
-    spread, row = tally.spread, slice(model, model + 1)
-    return click_equivalents(
-        RewardSpread(spread.squares[row], spread.expected[row], spread.fractions[row]), mean, reward
-    )
-
-
-@kernel
-def equivalent_clicks_of_arm(tally: MixtureTally, model: int, arm: int, mean: float, reward: float) -> float:
-    """Return the number of clicks, 1 to 10⁴, that an arm's reward counts as, and add it to the arm's
-    surprises.
-
-    It is above 1 if the arm's rewards vary less than clicks; ``mean`` is the expected reward.
-    """
-    sums = tally.surprises[model]
-    tally.spread.fractions[model] += 1.0 if 0.0 < reward < 1.0 else 0.0
+    spread, row, sums = tally.spread, slice(model, model + 1), tally.surprises[model]
+    if not by_arm:
+        rewards = RewardSpread(spread.squares[row], spread.expected[row], spread.fractions[row])
+        return click_equivalents(rewards, mean, reward)
+    spread.fractions[model] += 1.0 if 0.0 < reward < 1.0 else 0.0
     shared = graded_rewards.mean_share(sums, 1.0, 2, 1.0)
     clicks = graded_rewards.arm_equivalents(sums[arm], 1.0, 2, 1.0, shared)
     graded_rewards.add_surprise(sums[arm], reward - mean, mean)

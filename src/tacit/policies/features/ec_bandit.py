@@ -130,10 +130,8 @@ def split_beliefs(mean: Floats, root: Floats, split: int) -> Beliefs:
 
     The first ``split`` parameters belong to relevance, the others to examination.
     """
-    relevance, examination = (
-        gaussian.belief(mean[:split], root[:split]),
-        gaussian.belief(mean[split:], root[split:]),
-    )
+    relevance = gaussian.belief(mean[:split], root[:split])
+    examination = gaussian.belief(mean[split:], root[split:])
     return Beliefs(relevance, examination, gaussian.belief(mean, root))
 
 

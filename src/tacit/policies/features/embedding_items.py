@@ -1,7 +1,7 @@
 """Model of clicks on items by embeddings of items and users; beliefs about candidates.
 
-From top to bottom: the layout of features and the state; features of an event to learn from; beliefs about
-candidates, with terms that are computed once for the user; the scaling.
+From top to bottom: the layout of features and the state; hashes of items; features of an event to learn from;
+beliefs about candidates, with terms that are computed once for the user; the scaling.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ ACROSS = (0.3, 2.0, 1.5, 0.0)
 LIST_SCALES, LIST_ACROSS = (1.0, 2.0, 1.2, 0.0), (0.3, 2.0, 1.0, 0.0)
 """The same for items in lists."""
 Scales = tuple[float, float, float, float]
+ITEM_HASHES, GOLDEN = 4_096, 0.6180339887498949
+"""Number of different hashes of items; the golden ratio less 1."""
+SPREADS = 256
+"""Number of spreads of rewards; items that share a hash share one."""
 
 
 def count_read_directions(users: int) -> int:
@@ -138,12 +142,15 @@ class EmbeddingState(NamedTuple):
     kept_users: EventBuffer
 
     @classmethod
-    def empty(cls, models: int, layout: Design, events: int, users: int) -> EmbeddingState:
-        """Return the initial state of ``models`` models, with buffers for so many first events and users."""
+    def empty(cls, models: int, layout: Design, events: int, users: int, spreads: int = 0) -> EmbeddingState:
+        """Return the initial state of ``models`` models, with buffers for so many first events and users.
+
+        Each model has ``spreads`` spreads of rewards; 0 for one of all items.
+        """
         turned = layout.leading if layout.residual else 0
         return cls(
             Models.prior(models, 1, layout, None),
-            MixtureTally.empty(models),
+            MixtureTally.empty(models, arms=spreads),
             Scaling.empty(models, layout.dim, turned),
             Scaling.empty(models, layout.user, user_directions(layout.user)),
             np.zeros((models, 2 * (layout.wide - 1 - layout.order - layout.leading))),
@@ -155,6 +162,50 @@ class EmbeddingState(NamedTuple):
     def model_bytes(self) -> int:
         """Bytes of the model, without the buffers of first events."""
         return byte_count(self) - byte_count(self.kept) - byte_count(self.kept_users)
+
+
+# ---- Hashes of items
+
+
+@kernel
+def hash_weights(dim: int) -> Floats:
+    """Return ``dim`` different weights in [½, 1½), by which the numbers of an item are hashed."""
+    weights = np.empty(dim)
+    for j in range(dim):
+        # A low-discrepancy sequence.
+        weights[j] = (j + 1) * GOLDEN
+        weights[j] -= np.floor(weights[j]) - 0.5
+    return weights
+
+
+@kernel
+def hash_item(item: Floats, weights: Floats) -> int:
+    """Return a hash, 0 to 4,095, of all numbers of an item in single precision.
+
+    Different items may share one. It is 0 if the weighted sum of the numbers is 0 or not finite.
+    """
+    # Four parallel sums are faster than one.
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    whole = len(item) // 4 * 4
+    for j in range(0, whole, 4):
+        a += np.float64(np.float32(item[j])) * weights[j]
+        b += np.float64(np.float32(item[j + 1])) * weights[j + 1]
+        c += np.float64(np.float32(item[j + 2])) * weights[j + 2]
+        d += np.float64(np.float32(item[j + 3])) * weights[j + 3]
+    for j in range(whole, len(item)):
+        a += np.float64(np.float32(item[j])) * weights[j]
+    total = abs((a + b) + (c + d))
+    if not 0.0 < total < np.inf:
+        return 0
+    # Hash the digits only, so that the scale of the numbers does not matter.
+    digits = total * 2.0 ** -np.floor(np.log2(total)) * 2.0**22 * GOLDEN
+    return int((digits - np.floor(digits)) * ITEM_HASHES)
+
+
+@kernel
+def find_spread(item: Floats) -> int:
+    """Return which of the 256 spreads of rewards is an item's, by a hash of its numbers."""
+    return hash_item(item, hash_weights(len(item))) % SPREADS
 
 
 # ---- Features of an item for a user, to learn from
@@ -404,11 +455,8 @@ def compute_feature_moments(
     """
     wide, leading, first, single = layout.wide, layout.leading, 1 + layout.order, np.float32
     scaled, turned = np.zeros(layout.dim, single), np.zeros(leading + ABREAST, single)
-    features, along, moments = (
-        np.zeros(wide, single),
-        np.zeros(wide, single),
-        np.zeros((len(impression.arms), FULL + 1)),
-    )
+    features, along = np.zeros(wide, single), np.zeros(wide, single)
+    moments = np.zeros((len(impression.arms), FULL + 1))
     features[0] = np.float32(1.0)
     for i in range(len(impression.arms)):
         remains = 0.0

@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 
 from tacit.core import dispatch
 from tacit.core.arrays import Floats, Generator, Ints
-from tacit.core.part import Flag, int_range, param, set_field
+from tacit.core.dispatch import kernel
+from tacit.core.part import Flag, int_range, one_word, param, set_field
 from tacit.errors import InvalidValue
 from tacit.policies.actions import FeaturePolicy
 from tacit.policies.base import ADDED_LATER, About, Impression, Outcome
@@ -71,6 +74,12 @@ class EmbeddingPolicy(FeaturePolicy, abstract=True):
         return cls(dim)
 
 
+@kernel
+def read_lines(params: Any, state: EmbeddingState, lane: int, impression: Impression) -> Floats:
+    """Return the mean and deviation of each candidate's logit in a lane; shape (candidates, 2)."""
+    return embedding_items.candidate_lines(state, lane if params.per_key else 0, impression, params.layout)
+
+
 @dataclass(frozen=True)
 class EmbeddingMixture(EmbeddingPolicy):
     """Play the best of many items that are known by embeddings, for a user if user features are given.
@@ -105,6 +114,9 @@ class EmbeddingMixture(EmbeddingPolicy):
         Schema of contexts that are dicts. See :mod:`tacit.policies.context`.
     per_key : bool, default False
         Whether each key has its own model. Otherwise all keys share one, and the key has no effect.
+    spread : "item" or "all", default "item"
+        Whose rewards determine how many clicks a graded reward counts as: those of its item (of 256 hashes of
+        items, so some share one), or those of all items, as in version 0.3.
 
     Raises
     ------
@@ -113,7 +125,7 @@ class EmbeddingMixture(EmbeddingPolicy):
 
     Notes
     -----
-    With 384 numbers the model takes 58 kB (:meth:`model_bytes`), 286 kB with a user of 32 numbers,
+    With 384 numbers the model takes 68 kB (:meth:`model_bytes`), 296 kB with a user of 32 numbers,
     and the buffer of first events 0.2 MB. The time of a decision is about linear in the number of items on
     offer: 10,000 of 64 numbers take two milliseconds. The state is a fold of the events; feedback may
     come late. Sums are of single precision, in a fixed order.
@@ -141,6 +153,7 @@ class EmbeddingMixture(EmbeddingPolicy):
     """
 
     State = EmbeddingState
+    earlier: ClassVar[Mapping[str, Any]] = MappingProxyType({"spread": "all"})
     kernels: ClassVar[tuple[Any, ...]] = dispatch.POLICY_KERNELS + dispatch.COUPLED_KERNELS
     about: ClassVar[About] = About(
         source="ours; products of users and items by Chu, Park (2009), weights of hypotheses with a share "
@@ -153,6 +166,15 @@ class EmbeddingMixture(EmbeddingPolicy):
         suits="items known by embeddings, for a user or for all: no knobs, exact propensities",
         weak="clusters in 50 directions, 1.3 times the regret of a tuned logistic UCB that knew all scales",
     )
+
+    spread: Annotated[str, one_word("item", "all")] = field(
+        default="item", kw_only=True, metadata=ADDED_LATER
+    )
+
+    @param
+    def by_item(self) -> bool:
+        """Whether each item has its own estimate of the spread of its rewards."""
+        return self.spread == "item"
 
     @param
     def layout(self) -> Design:
@@ -172,7 +194,8 @@ class EmbeddingMixture(EmbeddingPolicy):
         """Return the initial state of one model for all keys, or, with ``per_key``, of one model for each
         lane.
         """
-        return EmbeddingState.empty(lanes if self.per_key else 1, self.layout, BUFFER_SIZE, BUFFER_SIZE)
+        models, spreads = lanes if self.per_key else 1, embedding_items.SPREADS if self.by_item else 0
+        return EmbeddingState.empty(models, self.layout, BUFFER_SIZE, BUFFER_SIZE, spreads)
 
     def reward_draws(
         self, state: EmbeddingState, lane: int, impression: Impression, rng: Generator, draws: int
@@ -194,9 +217,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         """Return the candidate with the highest mean + 0.7·z·deviation of its logit, with one random z for
         all.
         """
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         return choose_coupled(params, lines, lane, impression, rng)
 
     @staticmethod
@@ -209,9 +230,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         action: Ints,
     ) -> float:
         """Fill ``action`` with the candidate that ``choose`` would return; return its propensity."""
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         action[0] = choose_coupled(params, lines, lane, impression, rng)
         return envelope_share(lines, len(lines), find_place(impression.arms, action[0]))
 
@@ -227,9 +246,7 @@ class EmbeddingMixture(EmbeddingPolicy):
         params: EmbeddingMixture, state: EmbeddingState, lane: int, impression: Impression, arm: int
     ) -> float:
         """Return the probability that ``choose`` returns a candidate."""
-        lines = embedding_items.candidate_lines(
-            state, lane if params.per_key else 0, impression, params.layout
-        )
+        lines = read_lines(params, state, lane, impression)
         return envelope_share(lines, len(lines), find_place(impression.arms, arm))
 
     @staticmethod
@@ -244,11 +261,12 @@ class EmbeddingMixture(EmbeddingPolicy):
         item, user, reward = work.raw[0], np.zeros(layout.user), outcome.reward
         copy_row(impression.relevance[find_place(impression.arms, outcome.shown)], item)
         copy_row(impression.context, user)
+        hashed = embedding_items.find_spread(item) if params.by_item else 0
         learning = context_weights.ContextState(state.models, tally, state.items, state.kept, work)
         events = int(tally.rounds[model])
         first = events
         if events < BUFFER_SIZE:
-            store_event(state.kept, model, events, item, 0, reward)
+            store_event(state.kept, model, events, item, hashed, reward)
             store_event(state.kept_users, model, events, user, 0, reward)
             if is_due(events + 1):
                 embedding_items.refit_scaling(state, model, events + 1, 1)
@@ -259,13 +277,12 @@ class EmbeddingMixture(EmbeddingPolicy):
             notice_changes(state.users, model, user)
         for event in range(first, events + 1):
             if events < BUFFER_SIZE:
-                reward = state.kept.rewards[model, event]
+                hashed, reward = state.kept.arms[model, event], state.kept.rewards[model, event]
                 load_context(state.kept, model, event, item)
                 load_context(state.kept_users, model, event, user)
             embedding_items.read_event(state, model, item, user, 0.0, layout, work)
             times = 1.0
             if not context_weights.is_binary(tally, model, reward):
-                times = context_weights.equivalent_clicks(
-                    tally, model, embedding_items.expected_click(state, model, layout, work), reward
-                )
+                mean = embedding_items.expected_click(state, model, layout, work)
+                times = context_weights.equivalent_clicks(tally, model, hashed, mean, reward, params.by_item)
             context_weights.learn_event(learning, model, 0, reward, times, layout)

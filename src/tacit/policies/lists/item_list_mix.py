@@ -42,15 +42,14 @@ USER_MODELS = LEARNED_MODEL + 1
 PRIOR_CLICKS = 5.0
 """Prior clicks of the last user model at each position, at the rate that the other models expect."""
 LEAST_SEEN = 0.005
-EFFECTS, EFFECT_VARIANCE = 4_096, 0.35**2
-"""Number of item effects that are stored, and the prior variance of each."""
+EFFECT_VARIANCE = 0.35**2
+"""Prior variance of an item effect."""
 RATE, MOST_RATE = 0.25, 0.9
 """Click rate of an item that is seen: before the first list, and at most."""
 MAX_STORED_ITEMS, MIN_STORED_LISTS = 640, 8
 """At most this many items of the first lists are stored, but at least this many lists."""
 VARIANCE_STEP = np.float32(1e-10)
 """Each list adds this to the variances, which rounding in single precision could make negative."""
-GOLDEN = 0.6180339887498949
 
 
 def count_stored_lists(positions: int, users: int) -> int:
@@ -93,48 +92,13 @@ class ItemListState(NamedTuple):
         """Return the state of ``models`` models before the first list: equal user models, no clicks."""
         lists = count_stored_lists(positions, layout.user)
         relevance = embedding_items.EmbeddingState.empty(models, layout, lists * positions, lists)
-        effects = np.zeros((models, 2, EFFECTS), np.float32)
+        effects = np.zeros((models, 2, embedding_items.ITEM_HASHES), np.float32)
         effects[:, 1] = EFFECT_VARIANCE
         order = np.zeros((models, lists * positions), np.float32)
         cells, totals = np.zeros((models, 2, positions, positions)), np.zeros((models, 2))
         return cls(
             relevance, np.full((models, USER_MODELS), 1.0 / USER_MODELS), cells, totals, effects, order
         )
-
-
-@kernel
-def hash_weights(dim: int) -> Floats:
-    """Return ``dim`` different weights in [½, 1½), by which the numbers of an item are hashed."""
-    weights = np.empty(dim)
-    for j in range(dim):
-        # A low-discrepancy sequence.
-        weights[j] = (j + 1) * GOLDEN
-        weights[j] -= np.floor(weights[j]) - 0.5
-    return weights
-
-
-@kernel
-def find_effect(item: Floats, weights: Floats) -> int:
-    """Return the index, 0 to 4,095, of an item's effect: a hash of all its numbers in single precision.
-
-    Different items may share an index. It is 0 if the weighted sum of the numbers is 0 or not finite.
-    """
-    # Four parallel sums are faster than one.
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    whole = len(item) // 4 * 4
-    for j in range(0, whole, 4):
-        a += np.float64(np.float32(item[j])) * weights[j]
-        b += np.float64(np.float32(item[j + 1])) * weights[j + 1]
-        c += np.float64(np.float32(item[j + 2])) * weights[j + 2]
-        d += np.float64(np.float32(item[j + 3])) * weights[j + 3]
-    for j in range(whole, len(item)):
-        a += np.float64(np.float32(item[j])) * weights[j]
-    total = abs((a + b) + (c + d))
-    if not 0.0 < total < np.inf:
-        return 0
-    # Hash the digits only, so that the scale of the numbers does not matter.
-    digits = total * 2.0 ** -np.floor(np.log2(total)) * 2.0**22 * GOLDEN
-    return int((digits - np.floor(digits)) * EFFECTS)
 
 
 @kernel
@@ -331,16 +295,14 @@ def store_list(state: ItemListState, model: int, number: int, outcome: Outcome, 
     reward.
     """
     impression, action, relevance = outcome.impression, outcome.shown, state.relevance
-    weights = hash_weights(impression.relevance.shape[1])
+    weights = embedding_items.hash_weights(impression.relevance.shape[1])
     store_event(relevance.kept_users, model, number, user, 0, 0.0)
     for k in range(len(action)):
         # An empty position stores the first arm on offer, with effect index −1: it is not learned from.
-        event, place = (
-            number * len(action) + k,
-            find_place(impression.arms, action[k if action[k] >= 0 else 0]),
-        )
+        event = number * len(action) + k
+        place = find_place(impression.arms, action[k if action[k] >= 0 else 0])
         item = impression.relevance[place]
-        effect_index = find_effect(item, weights) if action[k] >= 0 else -1
+        effect_index = embedding_items.hash_item(item, weights) if action[k] >= 0 else -1
         store_event(relevance.kept, model, event, item, effect_index, outcome.reward[k])
         state.order[model, event] = np.float32(embedding_items.order_score(place, len(impression.arms)))
 
@@ -359,14 +321,10 @@ def learn_list(
 
     Updates item and user models and counts the list. ``first`` is False if the list is learned again.
     """
-    impression, action, relevance, workspace = (
-        outcome.impression,
-        outcome.shown,
-        state.relevance,
-        learning.room,
-    )
+    impression, action = outcome.impression, outcome.shown
+    relevance, workspace = state.relevance, learning.room
     item, user, examination, last = workspace.raw[0], np.zeros(layout.user), np.ones(USER_MODELS), 0
-    weights = hash_weights(len(item))
+    weights = embedding_items.hash_weights(len(item))
     copy_row(impression.context, user)
     if stored >= 0:
         load_context(relevance.kept_users, model, stored, user)
@@ -379,10 +337,8 @@ def learn_list(
         elif action[k] >= 0:
             place = find_place(impression.arms, action[k])
             copy_row(impression.relevance[place], item)
-            effect_index, order = (
-                find_effect(item, weights),
-                embedding_items.order_score(place, len(impression.arms)),
-            )
+            effect_index = embedding_items.hash_item(item, weights)
+            order = embedding_items.order_score(place, len(impression.arms))
         if effect_index >= 0:
             embedding_items.read_event(relevance, model, item, user, order, layout, workspace)
             learn_position(state, learning, model, layout, effect_index, reward, last, k, examination, first)
@@ -436,9 +392,9 @@ def score_lines(state: ItemListState, model: int, impression: Impression, layout
     for i in range(len(arms)):
         arm_count = max(arm_count, arms[i] + 1)
     mean, spread, rank = np.zeros(arm_count), np.zeros(arm_count), np.full(arm_count, -1, np.int64)
-    weights = hash_weights(impression.relevance.shape[1])
+    weights = embedding_items.hash_weights(impression.relevance.shape[1])
     for i in range(len(arms)):
-        effect_index = find_effect(impression.relevance[i], weights)
+        effect_index = embedding_items.hash_item(impression.relevance[i], weights)
         mean[arms[i]] = moments[i, 0] + np.float64(state.own[model, 0, effect_index])
         spread[arms[i]] = width * np.sqrt(moments[i, 1] + np.float64(state.own[model, 1, effect_index]))
         rank[arms[i]] = i
@@ -561,8 +517,8 @@ class ItemListMix(LinePolicy, EmbeddingPolicy):
         offer).
         """
         model, count, chances = lane if self.per_key else 0, len(impression.arms), []
-        base, weights = click_base(state, model), hash_weights(impression.relevance.shape[1])
-        effect_indices = [find_effect(item, weights) for item in impression.relevance]
+        base, weights = click_base(state, model), embedding_items.hash_weights(impression.relevance.shape[1])
+        effect_indices = [embedding_items.hash_item(item, weights) for item in impression.relevance]
         offset, variance = state.own[model][:, effect_indices].astype(float)
         for h, share in enumerate(rng.multinomial(draws, state.relevance.tally.weights[model])):
             logits, variances = embedding_items.compute_beliefs(

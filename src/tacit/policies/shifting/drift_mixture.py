@@ -514,10 +514,8 @@ class DriftMixture(shift_mixture.ShiftMixture):
         most = TAKEOVER_TURNS * lanes.counts.shape[2] * hypotheses.change_rate(lanes, lane)
         leader = hypotheses.find_leader(lanes, state.shared.priors, lane, lanes.counts[lane, source], 1.0)
         for arm in range(lanes.counts.shape[2]):
-            hits, misses = (
-                float(lanes.counts[lane, source, arm, 0]),
-                float(lanes.counts[lane, source, arm, 1]),
-            )
+            counts = lanes.counts[lane, source, arm]
+            hits, misses = float(counts[0]), float(counts[1])
             # The part of the arm's counts that is taken over.
             part = min(1.0, most / max(hits + misses, 1.0))
             if epoch == EXCEPT_LEADER and arm == leader:

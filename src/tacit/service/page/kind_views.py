@@ -172,10 +172,8 @@ class DuelView(View):
         pair = self._pairs[min(i, j), max(i, j)]
         if i < j:
             return pair
-        interval, safe_interval = (
-            (1.0 - pair.high, 1.0 - pair.low),
-            (1.0 - pair.safe_high, 1.0 - pair.safe_low),
-        )
+        interval = 1.0 - pair.high, 1.0 - pair.low
+        safe_interval = 1.0 - pair.safe_high, 1.0 - pair.safe_low
         return Pair(pair.second, pair.first, pair.plays, 1.0 - pair.estimate, *interval, *safe_interval)
 
     @cached_property

@@ -134,6 +134,9 @@ class TimeBins:
 
 # ---- Periods of a lift: control, share, unit and the meaning of rewards are constant in each
 
+LARGEST = 5
+"""How many of the largest amounts of a metric are kept."""
+NO_TAIL = np.zeros(1 + LARGEST)
 MAX_SUBPERIODS = 100
 """Beyond this number, the oldest subperiods of a period are merged."""
 
@@ -188,6 +191,16 @@ class ClosedRewards(NamedTuple):
         return ClosedRewards(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
+def extend_tail(tail: Floats, sizes: Floats, largest: Floats) -> Floats:
+    """Return a metric's tail, its sum of absolute amounts and then its five largest, with more amounts.
+
+    ``sizes`` are added to the sum one by one, so that the bits do not depend on batch sizes; the five largest
+    are chosen among those before and ``largest``.
+    """
+    total = np.add.accumulate([tail[0], *sizes])[-1]
+    return np.array([total, *np.sort([*tail[1:], *largest])[: -LARGEST - 1 : -1]])
+
+
 class LiftPeriod:
     """Sums of a lift while the terms of the holdout and the meaning of rewards are constant.
 
@@ -204,6 +217,8 @@ class LiftPeriod:
     time_bins : TimeBins
         Rewards by time.
     metrics : dict of str to HoldoutSums
+    tails : dict of str to array of float64, shape (6,)
+        Of each metric whose range has an open end: see :func:`extend_tail`.
     subperiods : list of Subperiod
         Rewards since each change, without users.
     look_sums : HoldoutSums or None
@@ -233,6 +248,7 @@ class LiftPeriod:
         self.reward = HoldoutSums.empty(clustered=clustered)
         self.time_bins = TimeBins()
         self.metrics: dict[str, HoldoutSums] = {}
+        self.tails: dict[str, Floats] = {}
         self.subperiods = [Subperiod.begin("", seq, time)]
         self.look_sums: HoldoutSums | None = None
         self.uniform_scores = Scores(*np.zeros(7).tolist())
@@ -303,6 +319,8 @@ class LiftPeriod:
         none = HoldoutSums.empty(clustered=self.clustered)
         for name, sums in other.metrics.items():
             self.metrics[name] = self.metrics.get(name, none).merge(sums)
+        for name, tail in other.tails.items():
+            self.tails[name] = extend_tail(self.tails.get(name, NO_TAIL), tail[:1], tail[1:])
         longer, shorter = sorted((self.subperiods, other.subperiods), key=len, reverse=True)
         nothing = Subperiod.begin("", 0, 0)
         pairs = zip_longest(longer, shorter, fillvalue=nothing)
@@ -329,7 +347,7 @@ class LiftPeriod:
             "uniform": list(map(float, self.uniform_scores)),
             "decided": self.decided_counts.tolist(),
             "answered": self.answered_counts.tolist(),
-        }
+        } | ({"tails": {name: tail.tolist() for name, tail in self.tails.items()}} if self.tails else {})
 
     @classmethod
     def from_state(cls, saved: dict[str, Any]) -> LiftPeriod:
@@ -338,6 +356,7 @@ class LiftPeriod:
         period.reward = HoldoutSums.from_dict(saved["reward"])
         period.time_bins = TimeBins.from_state(saved["slices"])
         period.metrics = {n: HoldoutSums.from_dict(sums) for n, sums in saved["metrics"].items()}
+        period.tails = {name: np.array(tail) for name, tail in saved.get("tails", {}).items()}
         period.decided_counts = np.array(saved["decided"])
         period.answered_counts = np.array(saved["answered"])
         period.end, period.uniform_scores = saved["end"], Scores(*saved["uniform"])

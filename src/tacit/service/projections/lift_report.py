@@ -26,7 +26,7 @@ from tacit.service.config.schema import PlacementConfig
 from tacit.service.log.ids import as_datetime, parse_time
 from tacit.service.log.rows import ARMS
 from tacit.service.projections.attribution import CORRECTED, NOTED
-from tacit.service.projections.lift_periods import LiftPeriod, add_scores
+from tacit.service.projections.lift_periods import NO_TAIL, LiftPeriod, add_scores, extend_tail
 from tacit.service.projections.reward_sums import LiftSums
 from tacit.uplift import (
     ALARM,
@@ -232,6 +232,8 @@ class _Reporter:
         best, winner_verdict = self._find_winner()
         since = self._find_begin()
         sentences = [*self._write_sentences(lift, plan, mismatches), self._late_sentence]
+        if holdout is None:
+            sentences.append(self._describe_largest(self._config.learned or ""))
         return wire.LiftReport(
             placement=self._name,
             method="propensities" if holdout is None else "holdout",
@@ -640,26 +642,25 @@ class _Reporter:
             sentence = phrases.NO_WINNER
         return wire.BestArm(best, declared, behind, sentence), sentence
 
-    def estimate_metric(self, name: str, comparisons: int = 1) -> Lift:
-        """Return the lift of a metric over the holdout; confidence holds for all ``comparisons`` together.
-
-        Only periods in which the metric had its current configuration count.
-        """
+    def _find_strata(self, name: str) -> list[Stratum]:
+        """Return the comparable periods in which a metric had its current configuration."""
         metric_config = parse_metrics(self._sums.terms).get(name)
-        strata = [
+        return [
             stratum
             for stratum in self._strata
             if name in stratum.period.metrics
             and parse_metrics(stratum.period.terms).get(name) == metric_config
         ]
-        config = self._config.metrics[name]
+
+    def estimate_metric(self, name: str, comparisons: int = 1) -> Lift:
+        """Return the lift of a metric over the holdout; confidence holds for all ``comparisons`` together.
+
+        Only periods in which the metric had its current configuration count.
+        """
+        strata, config = self._find_strata(name), self._config.metrics[name]
         estimate = partial(holdout_lift, largest=config.largest) if config.has_low else difference_lift
-        return estimate(
-            [stratum.period.metrics[name] for stratum in strata],
-            [stratum.share for stratum in strata],
-            confidence=self._confidence,
-            comparisons=comparisons,
-        )
+        sums, shares = [part.period.metrics[name] for part in strata], [part.share for part in strata]
+        return estimate(sums, shares, confidence=self._confidence, comparisons=comparisons)
 
     def _list_metric_lifts(self) -> list[wire.MetricLift]:
         """Return for each configured metric its lift over the holdout, safety status and verdict.
@@ -675,15 +676,25 @@ class _Reporter:
             # The margin of an open range is a share of the control's mean, or 0.
             span = config.largest if math.isfinite(config.largest) else 1.0
             safety = guardrail_status(lift, config.margin, better=config.better, span=span)
-            verdict = phrases.guardrail_sentence(name, safety, config.margin) + phrases.difference_sentence(
-                lift
-            )
-            lifts.append(
-                wire.MetricLift(
-                    name, lift.claim, _make_bounds(lift.ratio), _make_bounds(lift.difference), safety, verdict
-                )
-            )
+            parts = phrases.guardrail_sentence(name, safety, config.margin), self._describe_largest(name)
+            verdict = f"{parts[0]}{phrases.difference_sentence(lift)} {parts[1]}".rstrip()
+            bounds = _make_bounds(lift.ratio), _make_bounds(lift.difference)
+            lifts.append(wire.MetricLift(name, lift.claim, *bounds, safety, verdict))
         return lifts
+
+    def _describe_largest(self, name: str) -> str:
+        """Return a sentence on how much of a metric's sum the largest amount and the five largest bring.
+
+        It covers the comparable periods; "" if the metric's range has two ends, or all amounts are 0.
+        """
+        tail, strata = NO_TAIL, self._find_strata(name)
+        for period in [stratum.period for stratum in strata] or [self._sums]:
+            if name in period.tails:
+                tail = extend_tail(tail, period.tails[name][:1], period.tails[name][1:])
+        total, *largest = tail.tolist()
+        if not total:
+            return ""
+        return f"Of {name} {phrases.describe_shares((largest[0] / total, sum(largest) / total), 'amount')}."
 
 
 def _convert_unit(lift: Lift, scale: RewardScale) -> Lift:

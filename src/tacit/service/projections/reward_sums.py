@@ -287,6 +287,11 @@ class LiftSums(lift_periods.LiftPeriod):
     def _add(self, closed: ClosedDecisions) -> None:
         """Add closed decisions to the comparison of arms; with a group also to its sums and metrics."""
         self._add_scores(closed)
+        for name, amounts in closed.metrics.items():
+            if (config := self._configs[name]).is_open:
+                sizes = np.abs(amounts + config.low)
+                tail = self.tails.get(name, lift_periods.NO_TAIL)
+                self.tails[name] = lift_periods.extend_tail(tail, sizes, sizes)
         if closed.in_control is None:
             return
         control = np.array([-1 if value is None else value for value in closed.in_control], np.int64)
