@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,8 @@ from ray.cluster_utils import Cluster
 import tacit
 from tacit import cluster as clusters
 from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
-from tests.cluster.test_ray_serve import CONFIG, Service, Traffic, logged, run
+from tests.cluster.test_ray_serve import CONFIG, Caller, Service, check_said, free_ports, run
+from tests.cluster.test_shards_serve import Shards, play_kills
 
 SHARDS = 3
 STORE_BYTES = 100_000_000
@@ -119,42 +121,35 @@ def a_log(folder):
 def served(folder):
     """Kill a node that has a shard, under traffic; return what was seen."""
     path = folder / "tacit.toml"
-    path.write_text(CONFIG.format(url=stores.cluster().url).replace('"ray_serve"', '"ray_nodes"'))
+    text = CONFIG.format(url=stores.cluster().url, port=free_ports())
+    path.write_text(text.replace('"ray_serve"', '"ray_nodes"'))
     with three_nodes() as (made, node):
         service = Service(path, SHARDS, address=made.address)
         try:
-            with contextlib.ExitStack() as stack:
-                clients = [stack.enter_context(Traffic(service, shard, SHARDS)) for shard in range(SHARDS)]
-                eventually(lambda: min(len(one.learned) for one in clients) > 20)
-                mine = set(children(node, "ray::ShardActor"))
-                pids = [shard["pid"] for shard in service.placements()["shards"]]
-                began = time.monotonic()
-                made.remove_node(node, allow_graceful=False)
-                hit = [i for i, pid in enumerate(pids) if pid in mine]
-                assert hit, "the node had no shard"
-
-                def back(shard):
-                    ends = (e for b, e, status in clients[shard].answers if b > began and status == 200)
-                    return min(ends, default=None)
-
-                seconds = [eventually(lambda shard=shard: back(shard)) - began for shard in hit]
-                enough = [len(one.learned) + 20 for one in clients]
-                eventually(lambda: all(len(c.learned) > n for c, n in zip(clients, enough, strict=True)))
+            callers = [Caller(f"http://127.0.0.1:{service.client.port}") for _ in range(3)]
+            for caller in callers:
+                caller.says_more(20)
+            assert children(node, "ray::ShardActor"), "the node had no shard"
+            made.remove_node(node, allow_graceful=False)
+            for caller in callers:
+                caller.says_more(400)
+            said = [line for caller in callers for line in caller.kill()]
             assert service.stop() == 0
         finally:
             if service.process.poll() is None:
                 service.process.send_signal(signal.SIGKILL)
-    decided, told = logged(path)
-    lost = [id for one in clients for id, what in one.decided.items() if decided.get(id) != what]
-    lost += [id for one in clients for id in one.learned if told.get(id) != [one.sent[id]]]
     agrees = "agree" in run("log", "verify", "--config", path)
-    return {
-        "right": agrees and not lost,
-        "shards on the node": hit,
-        "back after seconds": [round(s, 1) for s in seconds],
-        "acknowledged": sum(len(one.decided) + len(one.learned) for one in clients),
-        "lost or doubled": len(lost),
-    }
+    return {"right": agrees, "acknowledged": check_said(path, said)}
+
+
+def killed(folder, kills):
+    """Kill clients, and shards without Ray, which come back elsewhere; return what was seen."""
+    shards = Shards(folder, "kills")
+    said = play_kills(shards, kills)
+    ended = shards.stop()
+    agrees = "agree" in run("log", "verify", "--config", shards.config)
+    right = agrees and ended == [0] * len(ended)
+    return {"right": right, "kills": kills, "acknowledged": check_said(shards.config, said)}
 
 
 def swept(folder):
@@ -178,12 +173,15 @@ def evaluated(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["sweep", "evaluation", "service"])
-    only = parser.parse_args().only
+    parser.add_argument("--only", choices=["sweep", "evaluation", "service", "kills"])
+    parser.add_argument("--kills", type=int, default=40)
+    told = parser.parse_args()
+    only = told.only
     wrong = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for what, work in (("sweep", swept), ("evaluation", evaluated), ("service", served)):
+        kinds = {"sweep": swept, "evaluation": evaluated, "service": served}
+        for what, work in (kinds | {"kills": partial(killed, kills=told.kills)}).items():
             if only in (None, what):
                 seen = work(folder)
                 print(f"{what}: {json.dumps(seen)}", flush=True)

@@ -1,8 +1,8 @@
 """The two clients, blocking and asynchronous, with the same calls."""
 
-# 1. ``_Connection``: address, key and pauses, which both share.
+# 1. The transports, blocking and asynchronous: the loop of tries of each part of a call.
 # 2. ``_add_calls``: gives a client each call as a method.
-# 3. ``Client`` and ``AsyncClient``: the loop of tries over a blocking and an asynchronous transport.
+# 3. ``Client`` and ``AsyncClient``.
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import math
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
-from typing import Any, Generic, Never, Self, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Never, TypeVar, get_args, get_type_hints
 
 import httpx
 import numpy as np
@@ -24,11 +25,12 @@ from tacit.client.call import Asynchronous, Blocking, Call, Reply, compute_pause
 from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
+from tacit.client.routes import VERSION, CallPart, Routes, is_refused, join_replies
 from tacit.core import checks
 from tacit.errors import InvalidValue, with_suggestions
 
 A = TypeVar("A")
-C = TypeVar("C", bound="type[_Connection[Any]]")
+C = TypeVar("C", bound="type[DecisionCalls]")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 CONNECTIONS = 100
@@ -42,25 +44,17 @@ _KEY = re.compile(r"[!-~]{1,1024}")
 logger = logging.getLogger("tacit.client")
 
 
-class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
-    """Base of both clients: everything except sending and waiting."""
-
-    _connect: Callable[..., H]
+class _Transport(Generic[H]):
+    """Base of both transports: everything except sending and waiting."""
 
     def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 5.0,
-        retries: int = 3,
-        rng: np.random.Generator | None = None,
+        self, connect: Callable[..., H], url: str, key: str | None, timeout: float, retries: int, rng: Any
     ) -> None:
-        self._url = _check_url(url)
+        self.url = _check_url(url)
         self._retries = checks.integer("retries", retries, 0)
         self._rng = np.random.default_rng() if rng is None else rng
-        self._http: H = self._connect(
-            base_url=self._url,
+        self.routes = Routes(self.url, self._rng)
+        self.http: H = connect(
             headers=_make_headers(key),
             timeout=checks.positive("timeout", timeout),
             limits=httpx.Limits(
@@ -70,27 +64,84 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
             ),
         )
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r})"
+    def iterate_pauses(self, part: CallPart, replies: list[Reply]) -> Iterator[tuple[float, str]]:
+        """Yield the seconds to wait before each try of a call and its address, until no further try is due.
 
-    def _iterate_pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
-        """Yield the seconds to wait before each try of a call, until no further try is due; log each retry.
-
-        The consumer appends the reply of each try to ``replies``. Raises ``InvalidValue`` if the client is
-        closed.
+        The consumer appends the reply of each try to ``replies``; each retry is logged. Raises
+        ``InvalidValue`` if the client is closed.
         """
-        if self._http.is_closed:
+        if self.http.is_closed:
             raise InvalidValue("client", "closed", "make another: its connections are gone")
         seconds = 0.0
         while seconds < math.inf:
-            yield seconds
+            address = self.routes.choose_address(part.shard, len(replies))
+            yield seconds, address
             reply = replies[-1]
+            self.routes.note_reply(address, reply)
             seconds = compute_pause(reply, len(replies), self._retries, time.time(), self._rng)
             if seconds < math.inf:
                 logger.info(
                     "%s: %s on try %d, again in %.2f s",
-                    call.path, reply.failure or reply.status, len(replies), seconds,
+                    part.call.path, reply.failure or reply.status, len(replies), seconds,
                 )  # fmt: skip
+
+
+class _BlockingTransport(_Transport[httpx.Client]):
+    """Sends calls, one try after another."""
+
+    def send(self, call: Call[A]) -> A:
+        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
+        if self.routes.is_outdated:
+            self.routes.read_table(self._try("GET", self.routes.table_url, None))
+        parts = self.routes.split_call(call)
+        replies = [self._send_part(part) for part in parts]
+        if is_refused(parts, replies):
+            replies = [self._send_part(CallPart(None, (), call))]
+        return read_answer(call, join_replies(call, parts, replies), self.url)
+
+    def _send_part(self, part: CallPart) -> list[Reply]:
+        """Send a part of a call, with retries after pauses; return the replies to all tries."""
+        replies: list[Reply] = []
+        call, body = part.call, part.call.body
+        for seconds, address in self.iterate_pauses(part, replies):
+            time.sleep(seconds)
+            replies.append(self._try(call.method, address + call.path, body))
+        return replies
+
+    def _try(self, method: str, url: str, body: bytes | None) -> Reply:
+        try:
+            return _make_reply(self.http.request(method, url, content=body))
+        except httpx.RequestError as error:
+            return _make_failure(error)
+
+
+class _AsynchronousTransport(_Transport[httpx.AsyncClient]):
+    """Sends calls in an event loop; the parts of one at the same time."""
+
+    async def send(self, call: Call[A]) -> A:
+        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
+        if self.routes.is_outdated:
+            self.routes.read_table(await self._try("GET", self.routes.table_url, None))
+        parts = self.routes.split_call(call)
+        replies = await asyncio.gather(*map(self._send_part, parts))
+        if is_refused(parts, replies):
+            replies = [await self._send_part(CallPart(None, (), call))]
+        return read_answer(call, join_replies(call, parts, replies), self.url)
+
+    async def _send_part(self, part: CallPart) -> list[Reply]:
+        """Send a part of a call, with retries after pauses; return the replies to all tries."""
+        replies: list[Reply] = []
+        call, body = part.call, part.call.body
+        for seconds, address in self.iterate_pauses(part, replies):
+            await asyncio.sleep(seconds)
+            replies.append(await self._try(call.method, address + call.path, body))
+        return replies
+
+    async def _try(self, method: str, url: str, body: bytes | None) -> Reply:
+        try:
+            return _make_reply(await self.http.request(method, url, content=body))
+        except httpx.RequestError as error:
+            return _make_failure(error)
 
 
 def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
@@ -120,7 +171,7 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     """Return a method that makes a call, sends it, and returns its answer."""
 
     def method(self: Client, *args: Any, **options: Any) -> A:
-        return self._send(make(self, *args, **options))
+        return self._transport.send(make(self, *args, **options))
 
     return method
 
@@ -129,13 +180,18 @@ def _make_async_method(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[
     """Return a coroutine method that makes a call, sends it, and returns its answer."""
 
     async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
-        return await self._send(make(self, *args, **options))
+        return await self._transport.send(make(self, *args, **options))
 
     return method
 
 
+def _refuse_plain_with(client: object, *raised: object) -> Never:
+    """Raise a ``TypeError`` that says to use ``async with``."""
+    raise TypeError("an AsyncClient is opened by async with, in place of with")
+
+
 @_add_calls(_make_method)
-class Client(_Connection[httpx.Client], Blocking):
+class Client(DecisionCalls, FeedbackCalls, ControlCalls, Blocking, AbstractContextManager["Client"]):
     """A client of the decision service.
 
     All decisions and feedback are sent with ids, which the client makes unless they are given. So a
@@ -196,34 +252,33 @@ class Client(_Connection[httpx.Client], Blocking):
     frozen
     """
 
-    _connect = httpx.Client
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 5.0,
+        retries: int = 3,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._transport = _BlockingTransport(httpx.Client, url, key, timeout, retries, rng)
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.url!r})"
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
+        self._transport.http.close()
 
     def __exit__(self, *raised: object) -> None:
         """Close all connections."""
         self.close()
 
-    def _send(self, call: Call[A]) -> A:
-        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
-        replies: list[Reply] = []
-        for seconds in self._iterate_pauses(call, replies):
-            time.sleep(seconds)
-            try:
-                response = self._http.request(call.method, call.path, content=call.body)
-                replies.append(_make_reply(response))
-            except httpx.RequestError as error:
-                replies.append(_make_failure(error))
-        return read_answer(call, replies, self._url)
-
 
 @_add_calls(_make_async_method)
-class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
+class AsyncClient(
+    DecisionCalls, FeedbackCalls, ControlCalls, Asynchronous, AbstractAsyncContextManager["AsyncClient"]
+):
     """:class:`Client` for asyncio: the same methods as coroutines.
 
     Parameters
@@ -253,41 +308,36 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
     'learned'
     """
 
-    _connect = httpx.AsyncClient
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 5.0,
+        retries: int = 3,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._transport = _AsynchronousTransport(httpx.AsyncClient, url, key, timeout, retries, rng)
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self._transport.url!r})"
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
-
-    def __enter__(self) -> Never:
-        """Raise a ``TypeError`` that says to use ``async with``."""
-        raise TypeError("an AsyncClient is opened by async with, in place of with")
-
-    def __exit__(self, *raised: object) -> None: ...
-
-    async def __aenter__(self) -> Self:
-        return self
+        await self._transport.http.aclose()
 
     async def __aexit__(self, *raised: object) -> None:
         """Close all connections."""
         await self.close()
 
-    async def _send(self, call: Call[A]) -> A:
-        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
-        replies: list[Reply] = []
-        for seconds in self._iterate_pauses(call, replies):
-            await asyncio.sleep(seconds)
-            try:
-                response = await self._http.request(call.method, call.path, content=call.body)
-                replies.append(_make_reply(response))
-            except httpx.RequestError as error:
-                replies.append(_make_failure(error))
-        return read_answer(call, replies, self._url)
+    __enter__ = __exit__ = _refuse_plain_with
 
 
 def _make_reply(response: httpx.Response) -> Reply:
-    """Return status, body and Retry-After header of an HTTP response."""
-    return Reply(response.status_code, response.content, response.headers.get("retry-after", ""))
+    """Return status, body, pause before a retry and version of the table of shards of an HTTP response."""
+    headers = response.headers
+    retry_after, shards = headers.get("retry-after", ""), headers.get(VERSION, "")
+    return Reply(response.status_code, response.content, retry_after, shards=shards)
 
 
 def _make_failure(error: httpx.RequestError) -> Reply:

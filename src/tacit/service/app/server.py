@@ -277,6 +277,11 @@ class Server(uvicorn.Server):
         )
         return protocol
 
+    async def on_tick(self, counter: int) -> bool:
+        """Renew the headers of all answers once a second; return True if the server should end."""
+        self.config.encoded_headers = list(self._engine.answer_headers)
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the server: end streamed answers, answer the open requests, and cancel the background tasks.
 
@@ -373,7 +378,6 @@ def serve(
     ready: Ready | None = None,
     reread: Callable[[], Config] | None = None,
     engine: Opening | None = None,
-    shared: bool = False,
 ) -> None:
     """Run the service until it is stopped (SIGTERM or SIGINT).
 
@@ -391,8 +395,6 @@ def serve(
         Address and store cannot change while the service runs.
     engine : function, optional
         Opens the service that decides, instead of an engine in this process.
-    shared : bool, default False
-        Whether other processes of this user may answer at the address, too.
 
     Raises
     ------
@@ -408,18 +410,8 @@ def serve(
     if reread is not None and hasattr(signal, "SIGHUP"):
         # Without a handler, SIGHUP would end the process.
         signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
-    if shared:
-        # Fails if an unrelated process listens there.
-        open_listener(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = open_server(
-        config,
-        host,
-        port,
-        ready or print_address,
-        reread=reread,
-        opening=engine,
-        missed=missed,
-        reuse_port=shared,
+        config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed
     )
     from tacit.service.app.logging_setup import set_up
 
@@ -502,7 +494,6 @@ def open_server(
     reread: Callable[[], Config] | None = None,
     opening: Opening | None = None,
     missed: Sequence[int] = (),
-    reuse_port: bool = False,
 ) -> tuple[Server, socket.socket]:
     """Open store and engine, and return a server and its listening socket; it serves nothing yet.
 
@@ -518,8 +509,6 @@ def open_server(
         Opens the service that decides.
     missed : sequence of int
         SIGHUP signals that came before the server was ready.
-    reuse_port : bool
-        Whether other processes may listen at the address, too.
     """
     with require_extra("service"):
         import httptools  # noqa: F401 (uvicorn would look for it only later)
@@ -531,7 +520,7 @@ def open_server(
     traced = _make_tracing(config)
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
-    listener = _open_allowed_listener(config, host, port, reuse_port=reuse_port)
+    listener = _open_allowed_listener(config, host, port)
     early_answers = EarlyAnswers(listener)
     with undo_on_error(listener.close), undo_on_error(early_answers.close):
         engine = (opening or _open_engine)(config)
@@ -595,9 +584,7 @@ def news_since(store: Store, config: Config) -> Callable[[], None]:
     return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
 
 
-def _open_allowed_listener(
-    config: Config, host: str | None, port: int | None, *, reuse_port: bool
-) -> socket.socket:
+def _open_allowed_listener(config: Config, host: str | None, port: int | None) -> socket.socket:
     """Return a listening socket at the given address, or at the configured one for None.
 
     Raises ConfigError if other machines can reach it and there are no keys.
@@ -607,10 +594,10 @@ def _open_allowed_listener(
         raise ConfigError(
             f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
         )
-    return open_listener(host, config.server.port if port is None else port, reuse_port=reuse_port)
+    return open_listener(host, config.server.port if port is None else port)
 
 
-def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens for TCP connections at an address.
 
     Parameters
@@ -618,8 +605,6 @@ def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.s
     host : str
     port : int
         0 for any free port.
-    reuse_port : bool, default False
-        Whether other processes may listen at the same port, too.
 
     Raises
     ------
@@ -630,7 +615,7 @@ def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.s
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=reuse_port)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         forbidden = isinstance(error, PermissionError)
         raise (ConfigError if forbidden else AddressUnavailable)(

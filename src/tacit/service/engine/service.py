@@ -1,6 +1,6 @@
-"""The interface between HTTP, the page and the metrics, and the engine or the ingress of shards."""
+"""The interface between HTTP, the page and the metrics, and the engine or a shard."""
 
-# 1. ``Service``: the protocol that an engine and an ingress implement.
+# 1. ``Service``: the protocol that an engine and a shard implement.
 # 2. ``Verbs``: methods for one decision or one piece of feedback, by the methods for many.
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tacit.service.config.schema import Config
 from tacit.service.engine.rebuilding import Replacement, State
 from tacit.service.engine.reports import Health, KeyFacts, KeyMatches, ReplicaFile, ShardHealth
 from tacit.service.engine.verdicts import PATIENCE, ReadVerdict
-from tacit.service.engine.writer import Commits
+from tacit.service.engine.writer import Commits, Waiter
 from tacit.service.kind import check_path
 from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.requests import Decide, DecisionRequest, FeedbackRequest, Impression, Record
@@ -24,7 +24,7 @@ from tacit.service.log.store import BlankedRows
 from tacit.service.placements.placement import Placement
 from tacit.wire.lift import LATEST, ForWhom
 
-# ---- The protocol of an engine and of the ingress of shards
+# ---- The protocol of an engine and of a shard
 
 NO_REBUILD_IN_SHARDS = (
     "in shards a log is not folded anew; begin a placement of another name with that policy"
@@ -33,7 +33,7 @@ NO_REBUILD_IN_SHARDS = (
 
 @runtime_checkable
 class Service(Protocol):
-    """Protocol of the service that answers requests, an engine or an ingress of shards.
+    """Protocol of the service that answers requests, an engine or a shard.
 
     :class:`~tacit.service.engine.engine.Engine` documents the methods.
 
@@ -48,6 +48,14 @@ class Service(Protocol):
     clock: Callable[[], int]
 
     # Reads from memory.
+
+    @property
+    def merged(self) -> Service:
+        """Return the same service, where placements show the statistics of all shards."""
+
+    @property
+    def answer_headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Return the headers of all answers."""
 
     @property
     def placements(self) -> Mapping[str, Placement]:
@@ -100,6 +108,9 @@ class Service(Protocol):
 
     async def serve(self, request: Decide | Record) -> Any:
         """Serve a request by :meth:`decide_many` or :meth:`record_many`, and return its result."""
+
+    def begin(self, request: Decide | Record, reply: Waiter) -> None:
+        """Begin to serve a request without waiting; its result or error is set in ``reply``."""
 
     async def ask(self, placement: str, request: Any, who: str | None = None) -> Any:
         """Change a placement's mode, arms or other setting, and log the change; return its new setting."""

@@ -436,7 +436,7 @@ def _read_clicks(request: wire_lists.Clicks) -> FeedbackRequest:
 async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standings:
     """Return the standings of one key's duels, and the keys with the most duels; computed in threads."""
     query: wire_lists.StandingsOf = call.request
-    placement: Any = engine.placement(call.placement)
+    placement: Any = engine.merged.placement(call.placement)
     check_path(placement, "duel")
     key, report = placement.results.report(query.key, query.confidence)
     # Many keys, and intervals of many rankers, take long; a thread keeps decisions from waiting.
@@ -481,7 +481,7 @@ PLAN_FIELDS = "share", "rate", "daily"
 async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
     """Return the lift over the control group, computed in a thread from a copy of the placement."""
     query: LiftOf = call.request
-    placement = engine.placement(call.placement)
+    placement = engine.merged.placement(call.placement)
     plan_fields = {name: value for name in PLAN_FIELDS if (value := getattr(query, name)) is not None}
     plan_query = PlanQuery(lift=PLANNED_LIFT if query.shown is None else query.shown, **plan_fields)
     return await asyncio.to_thread(
