@@ -44,7 +44,6 @@ from tacit.service.engine import fold as fold_module
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import apply_rows, fold, load_placement, store_start_learner
 from tacit.service.engine.reports import count_rounds, find_counts, get_beliefs
-from tacit.service.engine.service import Service
 from tacit.service.engine.shard_layout import (
     FencedStore,
     Layout,

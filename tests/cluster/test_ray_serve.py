@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
@@ -154,6 +155,20 @@ def key_in(placement, shard, number=0, shards=SHARDS):
     keys = (f"key {i}" for i in range(10_000))
     found = [key for key in keys if find_shard(hash_partition(placement, key), shards) == shard]
     return found[number]
+
+
+def seconds_used(pid):
+    """Return the processor time of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_requests_hardly_anything_is_computed(service):
+    pids = [service.process.pid, *(shard["pid"] for shard in eventually(lambda: read_shards_up(service)))]
+    began, used = time.monotonic(), [seconds_used(pid) for pid in pids]
+    eventually(lambda: time.monotonic() > began + 3.0)
+    seconds = time.monotonic() - began
+    assert max(seconds_used(pid) - before for pid, before in zip(pids, used, strict=True)) < 0.15 * seconds
 
 
 def test_ids_of_clients_lead_to_their_shard_too(service):

@@ -15,6 +15,8 @@ import signal
 import threading
 import time as clocks
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -23,7 +25,7 @@ import msgspec
 
 from tacit.cluster.tasks import connect, import_ray
 from tacit.core import checks
-from tacit.errors import ConfigError, undo_on_error
+from tacit.errors import ConfigError, TacitError
 from tacit.service.log.ids import MOST_SHARDS, Shard
 
 if TYPE_CHECKING:
@@ -101,8 +103,7 @@ def open_shard(
     """
     from tacit.cluster.peers import Link, make_token
     from tacit.cluster.shards import ShardCalls, ShardService
-    from tacit.service.app.server import news_since
-    from tacit.service.engine.engine import Engine
+    from tacit.service.app.server import open_engine
     from tacit.service.engine.shard_layout import FencedStore, shard_store
 
     layout, salt, _ = read_layout(config, shard.shards)
@@ -113,11 +114,7 @@ def open_shard(
         return msgspec.structs.replace(seeded, store=shard_store(config.store, layout, shard.number))
 
     config = complete_config(config)
-    store = FencedStore(str(config.store.url), config.store.schema)
-    with undo_on_error(store.close):
-        say_news = news_since(store, config)
-        engine = Engine(config, store, shard=shard)
-    say_news()
+    engine = open_engine(config, FencedStore(str(config.store.url), config.store.schema), shard)
     token = make_token(salt)
     shards = [Shard(number, shard.shards) for number in range(shard.shards)]
     links = {one.number: Link(one, lambda: service.table.shards, token) for one in shards if one != shard}
@@ -163,30 +160,6 @@ def read_peers(path: Path, shards: int) -> list[str]:
     return addresses
 
 
-def watch_peers(path: Path, shards: int) -> Callable[[], list[str]]:
-    """Return a function that reads the addresses in a file again; while it has an error, they stay.
-
-    Raises
-    ------
-    ConfigError
-        As :func:`read_peers`, for the first time.
-    """
-    addresses, last_error = read_peers(path, shards), ""
-
-    def read() -> list[str]:
-        """Return the addresses of all shards; a new error is logged."""
-        nonlocal addresses, last_error
-        try:
-            addresses, last_error = read_peers(path, shards), ""
-        except ConfigError as error:
-            if str(error) != last_error:
-                logger.error("the addresses of shards stay as they were: %s", error)
-            last_error = str(error)
-        return addresses
-
-    return read
-
-
 def serve_shard(
     config: Config, shard: Shard, peers: Path, *, merge_seconds: float = MERGE_SECONDS, **options: Any
 ) -> None:
@@ -213,12 +186,14 @@ def serve_shard(
     from tacit.service.app.server import serve as run
 
     check_shards(config)
-    addresses = watch_peers(peers, shard.shards)
-    run(config, engine=lambda given: open_shard(given, shard, merge_seconds, addresses), **options)
+    read_addresses = partial(read_peers, peers, shard.shards)
+    read_addresses()
+    run(config, engine=lambda given: open_shard(given, shard, merge_seconds, read_addresses), **options)
 
 
 # ---- All shards on a Ray cluster
 
+LOOK_SECONDS = 0.5
 PULSE_SECONDS = 40.0
 """Seconds without an answer after which a shard counts as lost."""
 
@@ -231,7 +206,7 @@ class ShardActor:
     _stopping = False
 
     def look(
-        self, config: Config, shard: Shard, merge_seconds: float, place: tuple[str, int], addresses: list[str]
+        self, config: Config, shard: Shard, merge_seconds: float, host: str, port: int, addresses: list[str]
     ) -> str:
         """Start the server, or apply another configuration, and use these addresses of all shards.
 
@@ -244,28 +219,27 @@ class ShardActor:
         """
         before, self._addresses = self._addresses, addresses
         if self._config is None:
-            self._start(config, shard, merge_seconds, place)
-        elif before != addresses:
-            asyncio.run_coroutine_threadsafe(self._service.look(), self._loop).result()
-        if self._config not in (None, config):
-            applying = self._server.apply_configuration(config)
-            asyncio.run_coroutine_threadsafe(applying, self._loop).result()
+            self._loop, self._address = self._start(config, shard, merge_seconds, host, port)
+        else:
+            for is_due, work in (
+                (before != addresses, self._service.look),
+                (self._config != config, partial(self._server.apply_configuration, config)),
+            ):
+                if is_due:
+                    asyncio.run_coroutine_threadsafe(work(), self._loop).result()
         self._config = config
         return self._address
 
-    def _start(self, config: Config, shard: Shard, merge_seconds: float, place: tuple[str, int]) -> None:
-        """Start the server in a thread, and wait until it accepts requests."""
+    def _start(self, config: Config, *place: Any) -> tuple[asyncio.AbstractEventLoop, str]:
+        """Start the server in a thread; return its event loop and its address when it accepts requests."""
         from tacit.service.app.logging_setup import set_up
         from tacit.service.app.server import open_server, settle_memory
 
+        shard, merge_seconds, host, port = place
         # Only the main process notifies systemd.
         os.environ.pop("NOTIFY_SOCKET", None)
         set_up(config.server.log)
-        answering = threading.Event()
-
-        def ready(address: str) -> None:
-            self._loop, self._address = asyncio.get_running_loop(), address
-            answering.set()
+        answering: Future[tuple[asyncio.AbstractEventLoop, str]] = Future()
 
         def run() -> None:
             """Run the server; if nobody stopped it, the process ends with it."""
@@ -278,14 +252,21 @@ class ShardActor:
             self._service = open_shard(given, shard, merge_seconds, lambda: self._addresses)
             return self._service
 
-        self._server, listener = open_server(config, *place, ready, opening=opening)
+        self._server, listener = open_server(
+            config,
+            host,
+            port,
+            lambda address: answering.set_result((asyncio.get_running_loop(), address)),
+            opening=opening,
+        )
         settle_memory()
         self._thread = threading.Thread(target=run, name="tacit-shard", daemon=True)
         self._thread.start()
-        answering.wait()
-        bound = urlsplit(self._address)
+        loop, address = answering.result()
+        bound = urlsplit(address)
         if bound.hostname in ("0.0.0.0", "::"):  # noqa: S104
-            self._address = f"http://{import_ray().util.get_node_ip_address()}:{bound.port}"
+            address = f"http://{import_ray().util.get_node_ip_address()}:{bound.port}"
+        return loop, address
 
     def stop(self) -> None:
         """Stop the server, and wait until pending requests are answered."""
@@ -304,60 +285,78 @@ class Launcher:
     merge_seconds : float
     host, port
         Shard number i listens at the port plus i; at any free port if it is 0.
-
-    Attributes
-    ----------
-    config : Config
-        Applied by all shards with the next :meth:`watch`.
-    addresses : list of str
-        Addresses of the shards; empty for one that has not started yet.
     """
 
     def __init__(self, config: Config, shards: int, merge_seconds: float, host: str, port: int) -> None:
-        self.config, self.addresses = config, [""] * shards
+        self._config, self._addresses = config, [""] * shards
         options = {"max_restarts": -1, "max_task_retries": 0, "max_concurrency": 2}
         actor = import_ray().remote(ShardActor).options(**options, scheduling_strategy="SPREAD")
         self._actors = [actor.remote() for _ in range(shards)]
         self._arguments = [
-            (Shard(number, shards), merge_seconds, (host, port and port + number)) for number in range(shards)
+            (Shard(number, shards), merge_seconds, host, port and port + number) for number in range(shards)
         ]
-        self._looks: dict[Any, tuple[int, float]] = {}
-        self._lost: set[int] = set()
 
-    def watch(self, seconds: float) -> None:
-        """Look at all shards, and wait for so long for what they say.
+    async def run(self, ready: Callable[[str], None], reread: Callable[[], Config] | None) -> None:
+        """Start all shards, and those again that are lost, until SIGTERM or SIGINT; then stop them.
+
+        Parameters
+        ----------
+        ready : function
+            Called with the address of the first shard, once each shard knows the addresses of all.
+        reread : function, optional
+            Reads the configuration again on SIGHUP.
 
         Raises
         ------
         TacitError
             If a shard does not start that never has.
         """
-        ray = import_ray()
-        watched = {number for number, _ in self._looks.values()}
-        for number, actor in enumerate(self._actors):
-            if number not in watched:
-                look = actor.look.remote(self.config, *self._arguments[number], self.addresses)
-                self._looks[look] = number, clocks.monotonic()
-        ended, silent = ray.wait(list(self._looks), num_returns=len(self._looks), timeout=seconds)
-        for look in ended:
-            number, _ = self._looks.pop(look)
+        loop, informed = asyncio.get_running_loop(), asyncio.Barrier(len(self._actors))
+        watching = asyncio.gather(*(self._watch(i, informed, ready) for i in range(len(self._actors))))
+        for number in signal.SIGTERM, signal.SIGINT:
+            loop.add_signal_handler(number, watching.cancel)
+        if reread is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._reload, reread)
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+        finally:
+            self._stop()
+
+    async def _watch(self, number: int, informed: asyncio.Barrier, ready: Callable[[str], None]) -> None:
+        """Look at a shard again and again, and note its address; kill one that is silent for long."""
+        ray, actor, is_informed, is_lost = import_ray(), self._actors[number], False, False
+        while True:
+            addresses = list(self._addresses)
             try:
-                self.addresses[number] = ray.get(look)
-                self._lost.discard(number)
+                async with asyncio.timeout(PULSE_SECONDS if addresses[number] else None):
+                    look = actor.look.remote(self._config, *self._arguments[number], addresses)
+                    self._addresses[number] = await look
+                is_lost = False
+                if all(addresses) and not is_informed:
+                    is_informed = True
+                    if await informed.wait() == 0:
+                        ready(addresses[0])
             except ray.exceptions.RayTaskError as error:
-                if not self.addresses[number]:
+                if not addresses[number]:
                     raise error.cause from error
                 logger.error("shard %d: %s", number, error.cause)
             except ray.exceptions.RayActorError as error:
-                if number not in self._lost:
+                if not is_lost:
                     logger.error("shard %d is lost: %s", number, str(error).partition("\n")[0])
-                self._lost.add(number)
-        for look in silent:
-            number, since = self._looks[look]
-            if self.addresses[number] and clocks.monotonic() - since > PULSE_SECONDS:
-                ray.kill(self._actors[number], no_restart=False)
+                is_lost = True
+            except TimeoutError:
+                ray.kill(actor, no_restart=False)
+            await asyncio.sleep(LOOK_SECONDS)
 
-    def stop(self) -> None:
+    def _reload(self, reread: Callable[[], Config]) -> None:
+        """Read the configuration again; if it is wrong, log an error and keep the present one."""
+        try:
+            self._config = reread()
+        except TacitError as error:
+            logger.error("the configuration stays as it was: %s", error)
+
+    def _stop(self) -> None:
         """Let all shards answer pending requests and close their logs; then end their actors."""
         ray = import_ray()
         ending = [actor.stop.remote() for actor in self._actors]
@@ -408,46 +407,11 @@ def serve(
         checks.integer("shards", shards, 1, MOST_SHARDS)
     checks.number("merge_seconds", merge_seconds, 0.0, 86_400.0, open_low=True)
     check_shards(config)
-    received: list[int] = []
-    signals = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if reread is not None else [])]
     # Ray starts workers at low priority (nice 15): on a busy machine shards would answer late or never start.
     os.environ.setdefault("RAY_worker_niceness", "0")
     with connect(address):
-        before = {number: signal.signal(number, lambda got, _: received.append(got)) for number in signals}
         cores = int(import_ray().cluster_resources().get("CPU", 1))
         layout, _, _ = read_layout(config, shards, max(cores, 1))
-        server = config.server
-        launcher = Launcher(
-            config,
-            layout.shards,
-            merge_seconds,
-            server.host if host is None else host,
-            server.port if port is None else port,
-        )
-        try:
-            is_ready = False
-            while not {signal.SIGTERM, signal.SIGINT}.intersection(received):
-                launcher.watch(0.5)
-                if not is_ready and all(launcher.addresses):
-                    # Another time, so that all shards know the addresses.
-                    launcher.watch(PULSE_SECONDS)
-                    is_ready = True
-                    (ready or print_address)(launcher.addresses[0])
-                if received and reread is not None:
-                    received.clear()
-                    launcher.config = _reread(reread, launcher.config)
-        finally:
-            launcher.stop()
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _reread(reread: Callable[[], Config], present: Config) -> Config:
-    """Return the configuration that is read again, or the present one if that is wrong, which is logged."""
-    from tacit.errors import TacitError
-
-    try:
-        return reread()
-    except TacitError as error:
-        logger.error("the configuration stays as it was: %s", error)
-        return present
+        place = config.server.host if host is None else host, config.server.port if port is None else port
+        launcher = Launcher(config, layout.shards, merge_seconds, *place)
+        asyncio.run(launcher.run(ready or print_address, reread))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import itertools
@@ -46,7 +47,6 @@ from tacit.service.log.rows import DecisionRow
 from tacit.service.log.search_records import Subject
 from tacit.service.log.store import BlankedRows, sum_blanked_rows
 from tacit.service.placements.changes import EFFECTS
-from tacit.service.placements.placement import Placement
 from tacit.service.projections.shared_learning import SharedUpdate
 from tacit.wire import verbs
 from tacit.wire.lift import LATEST, ForWhom
@@ -131,22 +131,11 @@ class Sharing:
     calls : ShardCalls
         Of this shard.
     others : sequence of Peer
-    seconds : float
-        Seconds between two times.
     """
 
-    def __init__(self, calls: ShardCalls, others: Sequence[Peer], seconds: float) -> None:
-        self._calls, self._others, self._seconds = calls, others, seconds
+    def __init__(self, calls: ShardCalls, others: Sequence[Peer]) -> None:
+        self._calls, self._others = calls, others
         self._current: set[Peer] = set()
-
-    async def run(self) -> None:
-        """Share what was learned for all keys at the interval, forever; errors are logged."""
-        while self._others:
-            await asyncio.sleep(self._seconds)
-            try:
-                await self.share()
-            except Exception:
-                logger.exception("what was learned could not be shared")
 
     async def share(self) -> None:
         """Send all other shards what this one has learned since; everything if one may lack a part.
@@ -233,7 +222,7 @@ class ShardService(Verbs):
         self.engine, self.calls, self.number = calls.engine, calls, calls.shard.number
         self.links: list[Peer] = [calls if i == self.number else links[i] for i in range(calls.shard.shards)]
         self.others = [link for link in self.links if link is not calls]
-        self._token, self.sharing = token, Sharing(calls, self.others, merge_seconds)
+        self._token, self._merge_seconds, self.sharing = token, merge_seconds, Sharing(calls, self.others)
         self._read_addresses, self._complete_config = read_addresses, complete_config
         self.merged = MergedService(self)
         self._round_robin = itertools.cycle(range(len(self.links)))
@@ -258,9 +247,10 @@ class ShardService(Verbs):
         Arms that changed while this shard was down have changed before it serves.
         """
         await self.engine.start()
-        await self.look()
-        for task in self._watch(), self.sharing.run():
-            self._keep(task)
+        with contextlib.suppress(TacitError):
+            await self.look()
+        self._keep(self._repeat(REFRESH_SECONDS, self.look))
+        self._keep(self._repeat(self._merge_seconds, self.sharing.share))
 
     def _keep(self, work: Any) -> asyncio.Task[Any]:
         """Start a task, and keep a reference to it while it runs."""
@@ -332,7 +322,7 @@ class ShardService(Verbs):
         shards: dict[str, int | TacitError] = dict.fromkeys(known, self.number)
         if unknown := [id for id in ids if id not in shards]:
             calls = (link.call("find_decisions", placement, unknown) for link in self.others)
-            answers = await asyncio.gather(*calls, return_exceptions=True)
+            answers = await _gather_all(calls, NotDurable)
             numbers = [link.shard.number for link in self.others]
             for id in unknown:
                 shards[id] = _select_home(placement, id, numbers, answers)
@@ -459,11 +449,9 @@ class ShardService(Verbs):
         answer = await first.call(*arguments)
         if leads:
             arms = await first.call("arms")
-            calls = [link.call("follow", arms, who) for link in followers if link.up]
-            # A shard that is lost meanwhile follows when it is back.
-            for result in await asyncio.gather(*calls, return_exceptions=True):
-                if isinstance(result, BaseException) and not isinstance(result, NotDurable):
-                    raise result
+            # A shard that is lost follows when it is back.
+            calls = (link.call("follow", arms, who) for link in followers if link.up)
+            await _gather_all(calls, NotDurable)
         else:
             await _gather_all(link.call(*arguments) for link in followers)
         self.merged.expire()
@@ -526,12 +514,8 @@ class ShardService(Verbs):
         """Return the log position of a placement in each shard; None for a shard that is down."""
         self.engine.placement(placement)
         calls = (link.call("list_replica_rows", placement) for link in self.links)
-        rows: list[int | None] = []
-        for result in await asyncio.gather(*calls, return_exceptions=True):
-            if isinstance(result, BaseException) and not isinstance(result, NotDurable):
-                raise result
-            rows += [None] if isinstance(result, BaseException) else result
-        return rows
+        results = await _gather_all(calls, NotDurable)
+        return [None if isinstance(result, NotDurable) else result[0] for result in results]
 
     def shards(self) -> list[ShardHealth]:
         """Return the health and connection state of every shard, by number."""
@@ -543,26 +527,38 @@ class ShardService(Verbs):
 
     # Background tasks ------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        """Every second, look for lost shards and follow the first one's arms, forever; errors are logged."""
+    async def _repeat(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a piece of work at an interval, forever; log its errors, but the same one only once."""
+        last_error = ""
         while True:
-            await asyncio.sleep(REFRESH_SECONDS)
-            if isinstance(self.engine.writer.failure, Fenced):
-                logger.error("another process serves shard %d: this one ends", self.number)
-                signal.raise_signal(signal.SIGTERM)
-            await self.look()
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+                last_error = ""
+            except TacitError as error:
+                if str(error) != last_error:
+                    logger.warning("shard %d: %s", self.number, error)
+                last_error = str(error)
+            except Exception:
+                logger.exception("shard %d", self.number)
 
     async def look(self) -> None:
-        """Read the table again, look for lost shards, and follow the first one's arms; errors are logged."""
+        """Read the table again, look for lost shards, and follow the first one's arms.
+
+        Raises
+        ------
+        ConfigError, NotDurable
+            If addresses cannot be read, or the first shard does not answer.
+        """
+        if isinstance(self.engine.writer.failure, Fenced):
+            logger.error("another process serves shard %d: this one ends", self.number)
+            signal.raise_signal(signal.SIGTERM)
         try:
             self.read_table()
-            await asyncio.gather(
-                *(link.call("arms") for link in self.others if not link.up), return_exceptions=True
-            )
+        finally:
+            await _gather_all((link.call("arms") for link in self.others if not link.up), NotDurable)
             if self.number:
                 await self.calls.call("follow", await self.links[0].call("arms"), None)
-        except TacitError as error:
-            logger.debug("shard %d could not look at the others: %s", self.number, error)
 
 
 class MergedService(Verbs):
@@ -574,20 +570,12 @@ class MergedService(Verbs):
     """
 
     def __init__(self, service: ShardService) -> None:
-        self._service = service
-        self._merged: dict[str, Placement] = {}
-        self._read_at = float("-inf")
+        self._service, self.placements = service, service.engine.placements
         self._reading: asyncio.Task[None] | None = None
+        self.expire()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._service, name)
-
-    @property
-    def placements(self) -> Mapping[str, Placement]:
-        """The placements, with merged statistics if they were read since the configuration changed."""
-        return {
-            name: self._merged.get(name, placement) for name, placement in self._service.placements.items()
-        }
 
     def expire(self) -> None:
         """Read the statistics again before the next read."""
@@ -604,24 +592,26 @@ class MergedService(Verbs):
     async def _read(self) -> None:
         """Read the states of the other shards, and merge the statistics of all."""
         links = self._service.links
-        results = await asyncio.gather(*(link.call("look") for link in links), return_exceptions=True)
+        results = await _gather_all((link.call("look") for link in links), NotDurable)
         for link, result in zip(links, results, strict=True):
-            if not isinstance(result, BaseException):
+            if not isinstance(result, NotDurable):
                 link.state = result
         states = [link.state for link in links if link.state is not None]
-        placements = self._service.engine.placements
-        self._merged = {
+        self.placements = {
             name: merge_parts(placement, [state.parts[name] for state in states if name in state.parts])
-            for name, placement in placements.items()
+            for name, placement in self._service.engine.placements.items()
         }
         self._read_at = clocks.monotonic()
 
 
-async def _gather_all(calls: Iterable[Awaitable[Any]]) -> list[Any]:
-    """Wait for all calls, even if one fails; return their results in order, or raise the first error."""
+async def _gather_all(calls: Iterable[Awaitable[Any]], *allowed: type[TacitError]) -> list[Any]:
+    """Wait for all calls, even if one fails; return their results in order, or raise the first error.
+
+    Errors of the allowed types are returned in the place of results.
+    """
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:
-        if isinstance(result, BaseException):
+        if isinstance(result, BaseException) and not isinstance(result, allowed):
             raise result
     return list(results)
 

@@ -26,7 +26,7 @@ from tacit.errors import TacitError
 from tacit.service.app.guard import Guard, new_ids
 from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
 from tacit.service.config.keys import Caller
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.http import messages
 from tacit.service.http.endpoint import ROUTE_MATCH, Endpoint, Live, make_answer
 from tacit.service.http.feeds import Feeds, Hooks
@@ -59,7 +59,7 @@ class UsualAnswers:
     ----------
     guard : Guard
     endpoints : mapping of Path to Endpoint
-    engine : Service
+    engine : Engine
         Serves the requests, and holds the current configuration.
 
     Attributes
@@ -70,7 +70,7 @@ class UsualAnswers:
 
     heads: Mapping[bytes, AdmittedHead]
 
-    def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Service) -> None:
+    def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Engine) -> None:
         self.guard, self.endpoints, self.engine = guard, endpoints, engine
         self.heads = guard.heads
         self._paths = [PLACEMENTS.paths[name] for name in USUAL]
@@ -232,14 +232,14 @@ class UsualRequest(PendingAnswer):
 STATIC = pathlib.Path(__file__).parent.parent / "page" / "static"
 
 
-def create_application(engine: Service, connections: Connections | None = None) -> Guard:
+def create_application(engine: Engine, connections: Connections | None = None) -> Guard:
     """Return the ASGI application of an engine, behind its guard; its lifespan starts and stops the engine.
 
     With ``connections``, usual requests are answered without a framework.
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
         Opened, not yet started.
     connections : Connections, optional
         Connections of the server, for metrics.
@@ -284,7 +284,7 @@ def create_application(engine: Service, connections: Connections | None = None) 
     return guard
 
 
-def _make_lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _make_lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Return the lifespan of an application, which starts the engine and stops it at the end."""
 
     @asynccontextmanager

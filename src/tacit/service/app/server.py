@@ -40,11 +40,12 @@ from tacit.service.config.file import (
 )
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
 if TYPE_CHECKING:
+    from tacit.service.log.ids import Shard
     from tacit.service.log.sql import Store
 
 # ---- Notifying systemd, if systemd has started the service (``Type=notify``)
@@ -78,10 +79,10 @@ class Progress:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     """
 
-    def __init__(self, engine: Service) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._events = -1
 
@@ -96,7 +97,7 @@ class Progress:
         return not (waiting and health.ready and health.events == before)
 
 
-async def watch(engine: Service) -> None:
+async def watch(engine: Engine) -> None:
     """Ping systemd's watchdog regularly, until cancelled, as long as the engine makes progress.
 
     Returns at once if there is no watchdog.
@@ -189,7 +190,7 @@ class Server(uvicorn.Server):
     Parameters
     ----------
     config : Config
-    engine : Service
+    engine : Engine
         Decides and learns.
     ready : function
         Called once requests are answered.
@@ -206,13 +207,13 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: Config,
-        engine: Service,
+        engine: Engine,
         ready: Callable[[], None],
         *,
         early_answers: EarlyAnswers | None = None,
         reread: Callable[[], Config] | None = None,
         missed: Sequence[int] = (),
-        traced: Callable[[Guard, Service], Any] | None = None,
+        traced: Callable[[Guard, Engine], Any] | None = None,
     ) -> None:
         self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
         self._first_config, self._early_answers = config, early_answers
@@ -367,7 +368,7 @@ UNSENT = 131_072
 """Unsent bytes of an answer that the system buffers for each connection."""
 
 Ready = Callable[[str], None]
-Opening = Callable[[Config], Service]
+Opening = Callable[[Config], Engine]
 
 
 def serve(
@@ -523,7 +524,7 @@ def open_server(
     listener = _open_allowed_listener(config, host, port)
     early_answers = EarlyAnswers(listener)
     with undo_on_error(listener.close), undo_on_error(early_answers.close):
-        engine = (opening or _open_engine)(config)
+        engine = (opening or _open_configured_engine)(config)
     server = Server(
         config,
         engine,
@@ -536,7 +537,7 @@ def open_server(
     return server, listener
 
 
-def _make_tracing(config: Config) -> Callable[[Guard, Service], Any] | None:
+def _make_tracing(config: Config) -> Callable[[Guard, Engine], Any] | None:
     """Return a function that wraps an application to trace requests and commits; None if not configured.
 
     Raises MissingExtra if OpenTelemetry is not installed.
@@ -550,12 +551,8 @@ def _make_tracing(config: Config) -> Callable[[Guard, Service], Any] | None:
     return lambda app, engine: TracedApplication(app, engine, provider)
 
 
-def _open_engine(config: Config) -> Service:
-    """Open the store and an engine over it, and return the engine; the store is closed if that fails.
-
-    Logs that a log file is new, and how the configuration differs from the stored one.
-    """
-    from tacit.service.engine.engine import Engine
+def _open_configured_engine(config: Config) -> Engine:
+    """Open the configured store and an engine over it; log that a log file is new."""
     from tacit.service.engine.stores import open_store
 
     path = Path(config.store.path).absolute()
@@ -566,22 +563,21 @@ def _open_engine(config: Config) -> Service:
             (logging.INFO, "") if folder_existed else (logging.WARNING, ", in a folder that was not there")
         )
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
-    with undo_on_error(store.close):
-        # Before the engine creates new placements.
-        say_news = news_since(store, config)
-        engine = Engine(config, store)
-    say_news()
-    return engine
+    return open_engine(config, store)
 
 
-def news_since(store: Store, config: Config) -> Callable[[], None]:
-    """Return a function that logs how a configuration differs from the one now stored.
+def open_engine(config: Config, store: Store, shard: Shard | None = None) -> Engine:
+    """Return an engine over a store, which is closed if that fails.
 
-    The stored one is read at once, because the engine replaces it.
+    Logs how the configuration differs from the stored one.
     """
-    notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
+    with undo_on_error(store.close):
+        # The engine replaces the notes.
+        notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
+        engine = Engine(config, store, shard=shard)
     noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
-    return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
+    _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
+    return engine
 
 
 def _open_allowed_listener(config: Config, host: str | None, port: int | None) -> socket.socket:

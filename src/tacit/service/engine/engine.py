@@ -33,7 +33,7 @@ from tacit.service.engine.fold import load_placements
 from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.engine.rebuilding import Rebuilder, Replacement, State, parse_requested_policy
 from tacit.service.engine.segments import SegmentReports
-from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Service, Verbs
+from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
 from tacit.service.engine.writer import Commits, Waiter, Writer
@@ -126,7 +126,7 @@ class Engine(Verbs):
         self._start_times = (store.end().time, wall()) if wall is not None else (0, 0)
         jumped = check_clock(config, *self._start_times)
         self.config = config
-        self.merged: Service = self
+        self.merged: Engine = self
         self.shard = shard
         self.store = store
         self.clock = clock or LogClock()

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.errors import Busy, Overloaded
 from tacit.service.http import messages
 from tacit.service.http.route import Answer, Error, Path, Route, RouteCall, RouteMatch
@@ -211,12 +211,12 @@ class Live:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     headers : dict
         Headers of the answers.
     """
 
-    def __init__(self, engine: Service, headers: dict[str, str]) -> None:
+    def __init__(self, engine: Engine, headers: dict[str, str]) -> None:
         self._engine, self._headers = engine, headers
         self._closed = asyncio.Event()
 

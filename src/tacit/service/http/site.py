@@ -17,8 +17,8 @@ from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
 from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.reports import ShardHealth
-from tacit.service.engine.service import Service
 from tacit.service.errors import Forbidden, NotDurable
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.feeds import Feeds, Hooks
@@ -42,7 +42,7 @@ class Site(NamedTuple):
 
     Attributes
     ----------
-    engine : Service
+    engine : Engine
     pages : Pages
     metrics : Metrics
     document : bytes
@@ -51,7 +51,7 @@ class Site(NamedTuple):
     hooks : Hooks
     """
 
-    engine: Service
+    engine: Engine
     pages: Pages
     metrics: Metrics
     document: bytes

@@ -268,12 +268,6 @@ class Store(SqlDatabase):
             raise Damaged(f"{self.location}: the policy of placement {name!r} is not there; {RESTORE}")
         return _parse_placement(self, row)
 
-    def adopt_salt(self, salt: str) -> None:
-        """Hash users and sessions from now on as another store does, whose log is imported."""
-        with self.transaction() as writer:
-            self.run(writer, "UPDATE store SET salt = ?", (salt,))
-        self.salt = salt
-
     def probe(self, time: int) -> None:
         """Test whether commits work, by a small change that stores ``time``.
 

@@ -258,7 +258,10 @@ def _import_rows(store: Store, folder: Path) -> int:
     # In their order placements get the same numbers, which, with the salt, are in the hashes of users.
     ordered = sorted(placements.items(), key=lambda entry: entry[1]["id"])
     if salt := next((old["salt"] for _, old in ordered if old.get("salt")), ""):
-        store.adopt_salt(salt)
+        # Users and sessions get the hashes that they had there.
+        with store.transaction() as writer:
+            store.run(writer, "UPDATE store SET salt = ?", (salt,))
+        store.salt = salt
     for name, old in ordered:
         new = store.placement(name, old["spec"], old["seed"])
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy
