@@ -1,6 +1,6 @@
 """The two clients, blocking and asynchronous, with the same calls."""
 
-# 1. The transports, blocking and asynchronous: the loop of tries of each part of a call.
+# 1. The transports, blocking and asynchronous, which share the loop of tries of each part of a call.
 # 2. ``_add_calls``: gives a client each call as a method.
 # 3. ``Client`` and ``AsyncClient``.
 
@@ -12,10 +12,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
-from typing import Any, Generic, Never, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Never, TypeVar, cast, get_args, get_type_hints
 
 import httpx
 import numpy as np
@@ -47,6 +47,10 @@ logger = logging.getLogger("tacit.client")
 class _Transport(Generic[H]):
     """Base of both transports: everything except sending and waiting."""
 
+    request: Callable[[str, str, bytes | None], Awaitable[httpx.Response]]
+    pause: Callable[[float], Awaitable[None]]
+    gather: Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
+
     def __init__(
         self, connect: Callable[..., H], url: str, key: str | None, timeout: float, retries: int, rng: Any
     ) -> None:
@@ -64,84 +68,73 @@ class _Transport(Generic[H]):
             ),
         )
 
-    def iterate_pauses(self, part: CallPart, replies: list[Reply]) -> Iterator[tuple[float, str]]:
-        """Yield the seconds to wait before each try of a call and its address, until no further try is due.
-
-        The consumer appends the reply of each try to ``replies``; each retry is logged. Raises
-        ``InvalidValue`` if the client is closed.
-        """
-        if self.http.is_closed:
-            raise InvalidValue("client", "closed", "make another: its connections are gone")
-        seconds = 0.0
-        while seconds < math.inf:
-            address = self.routes.choose_address(part.shard, len(replies))
-            yield seconds, address
-            reply = replies[-1]
-            self.routes.note_reply(address, reply)
-            seconds = compute_pause(reply, len(replies), self._retries, time.time(), self._rng)
-            if seconds < math.inf:
-                logger.info(
-                    "%s: %s on try %d, again in %.2f s",
-                    part.call.path, reply.failure or reply.status, len(replies), seconds,
-                )  # fmt: skip
-
-
-class _BlockingTransport(_Transport[httpx.Client]):
-    """Sends calls, one try after another."""
-
-    def send(self, call: Call[A]) -> A:
-        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
-        if self.routes.is_outdated:
-            self.routes.read_table(self._try("GET", self.routes.table_url, None))
-        parts = self.routes.split_call(call)
-        replies = [self._send_part(part) for part in parts]
-        if is_refused(parts, replies):
-            replies = [self._send_part(CallPart(None, (), call))]
-        return read_answer(call, join_replies(call, parts, replies), self.url)
-
-    def _send_part(self, part: CallPart) -> list[Reply]:
-        """Send a part of a call, with retries after pauses; return the replies to all tries."""
-        replies: list[Reply] = []
-        call, body = part.call, part.call.body
-        for seconds, address in self.iterate_pauses(part, replies):
-            time.sleep(seconds)
-            replies.append(self._try(call.method, address + call.path, body))
-        return replies
-
-    def _try(self, method: str, url: str, body: bytes | None) -> Reply:
-        try:
-            return _make_reply(self.http.request(method, url, content=body))
-        except httpx.RequestError as error:
-            return _make_failure(error)
-
-
-class _AsynchronousTransport(_Transport[httpx.AsyncClient]):
-    """Sends calls in an event loop; the parts of one at the same time."""
-
     async def send(self, call: Call[A]) -> A:
         """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
         if self.routes.is_outdated:
             self.routes.read_table(await self._try("GET", self.routes.table_url, None))
         parts = self.routes.split_call(call)
-        replies = await asyncio.gather(*map(self._send_part, parts))
+        replies = await self.gather([self._send_part(part) for part in parts])
         if is_refused(parts, replies):
             replies = [await self._send_part(CallPart(None, (), call))]
         return read_answer(call, join_replies(call, parts, replies), self.url)
 
     async def _send_part(self, part: CallPart) -> list[Reply]:
-        """Send a part of a call, with retries after pauses; return the replies to all tries."""
+        """Send a part of a call until no further try is due; return the replies to all tries.
+
+        Each retry is logged. Raises ``InvalidValue`` if the client is closed.
+        """
+        if self.http.is_closed:
+            raise InvalidValue("client", "closed", "make another: its connections are gone")
         replies: list[Reply] = []
-        call, body = part.call, part.call.body
-        for seconds, address in self.iterate_pauses(part, replies):
-            await asyncio.sleep(seconds)
-            replies.append(await self._try(call.method, address + call.path, body))
+        call, body, seconds = part.call, part.call.body, 0.0
+        while seconds < math.inf:
+            await self.pause(seconds)
+            address = self.routes.choose_address(part.shard, len(replies))
+            reply = await self._try(call.method, address + call.path, body)
+            replies.append(reply)
+            self.routes.note_reply(address, reply)
+            seconds = compute_pause(reply, len(replies), self._retries, time.time(), self._rng)
+            if seconds < math.inf:
+                logger.info(
+                    "%s: %s on try %d, again in %.2f s",
+                    call.path, reply.failure or reply.status, len(replies), seconds,
+                )  # fmt: skip
         return replies
 
     async def _try(self, method: str, url: str, body: bytes | None) -> Reply:
+        """Send a request once; return the response, or the error as text if there is none."""
         try:
-            return _make_reply(await self.http.request(method, url, content=body))
+            response = await self.request(method, url, body)
         except httpx.RequestError as error:
-            return _make_failure(error)
+            return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
+        retry_after, shards = (response.headers.get(name, "") for name in ("retry-after", VERSION))
+        return Reply(response.status_code, response.content, retry_after, shards=shards)
+
+
+class _AsynchronousTransport(_Transport[httpx.AsyncClient]):
+    """Sends calls in an event loop; the parts of one at the same time."""
+
+    async def request(self, method: str, url: str, body: bytes | None) -> httpx.Response:
+        return await self.http.request(method, url, content=body)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def gather(self, sends: Iterable[Awaitable[A]]) -> list[A]:
+        return await asyncio.gather(*sends)
+
+
+class _BlockingTransport(_Transport[httpx.Client]):
+    """Sends calls one after another, in coroutines that never suspend."""
+
+    async def request(self, method: str, url: str, body: bytes | None) -> httpx.Response:
+        return self.http.request(method, url, content=body)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def gather(self, sends: Iterable[Awaitable[A]]) -> list[A]:
+        return [await send for send in sends]
 
 
 def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
@@ -171,7 +164,11 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     """Return a method that makes a call, sends it, and returns its answer."""
 
     def method(self: Client, *args: Any, **options: Any) -> A:
-        return self._transport.send(make(self, *args, **options))
+        try:
+            self._transport.send(make(self, *args, **options)).send(None)
+        except StopIteration as end:
+            return cast(A, end.value)
+        raise AssertionError("it suspended")
 
     return method
 
@@ -331,18 +328,6 @@ class AsyncClient(
         await self.close()
 
     __enter__ = __exit__ = _refuse_plain_with
-
-
-def _make_reply(response: httpx.Response) -> Reply:
-    """Return status, body, pause before a retry and version of the table of shards of an HTTP response."""
-    headers = response.headers
-    retry_after, shards = headers.get("retry-after", ""), headers.get(VERSION, "")
-    return Reply(response.status_code, response.content, retry_after, shards=shards)
-
-
-def _make_failure(error: httpx.RequestError) -> Reply:
-    """Return the reply for a try that got no response, with the error as text."""
-    return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
 
 
 def _make_headers(key: str | None) -> dict[str, str]:
