@@ -18,9 +18,8 @@ from tacit.client.call import Call, Reply
 from tacit.service.log.ids import (
     PARTITIONS,
     create_partition_id,
-    find_id_partition,
+    find_request_partition,
     find_shard,
-    hash_partition,
     parse_partition,
 )
 from tacit.wire.site import ShardTable
@@ -126,12 +125,10 @@ class Routes:
         key, id, spread = item.get("key"), item.get("decision_id"), placement in self._table.spread
         if key is None:
             partition = None if id is None else parse_partition(id)
-        elif not spread:
-            partition = hash_partition(placement, key)
-        elif isinstance(id, NewId):
+        elif spread and isinstance(id, NewId):
             partition = int(self._rng.integers(PARTITIONS))
         else:
-            partition = None if id is None else find_id_partition(placement, id)
+            partition = find_request_partition(placement, key, id, spread)
         if partition is None:
             return None
         if key is not None and isinstance(id, NewId):

@@ -69,31 +69,25 @@ class ShardState(NamedTuple):
     shared_seconds: dict[str, float]
 
 
-class PeerMethod(NamedTuple):
-    """Types of the arguments and of the result of what a shard asks of another one."""
-
-    arguments: Any
-    result: Any
-
-
-METHODS = {
-    "decide_many": PeerMethod(tuple[str, list[Impression]], list[DecisionRow]),
-    "record_many": PeerMethod(tuple[str, list[FeedbackRequest]], list[Any]),
-    "find_decisions": PeerMethod(tuple[str, list[str]], list[str]),
-    "ask": PeerMethod(tuple[str, str, Any, str | None], Any),
-    "forget": PeerMethod(tuple[Subject, str | None], dict[str, BlankedRows]),
-    "key": PeerMethod(tuple[str, str], KeyFacts),
-    "busiest": PeerMethod(tuple[str], list[KeyFacts]),
-    "find_keys": PeerMethod(tuple[str, str], KeyMatches),
-    "report_segments": PeerMethod(tuple[str, int], ForWhom),
-    "list_replica_rows": PeerMethod(tuple[str], list[int | None]),
-    "history": PeerMethod(tuple[str], list[LoggedChange]),
-    "lend": PeerMethod(tuple[str], tuple[int, bytes]),
-    "arms": PeerMethod(tuple[()], dict[str, str]),
-    "follow": PeerMethod(tuple[dict[str, str], str | None], None),
-    "learn": PeerMethod(tuple[str, SharedUpdate], None),
-    "look": PeerMethod(tuple[()], ShardState),
+METHODS: dict[str, tuple[Any, Any]] = {
+    "decide_many": (tuple[str, list[Impression]], list[DecisionRow]),
+    "record_many": (tuple[str, list[FeedbackRequest]], list[Any]),
+    "find_decisions": (tuple[str, list[str]], list[str]),
+    "ask": (tuple[str, str, Any, str | None], Any),
+    "forget": (tuple[Subject, str | None], dict[str, BlankedRows]),
+    "key": (tuple[str, str], KeyFacts),
+    "busiest": (tuple[str], list[KeyFacts]),
+    "find_keys": (tuple[str, str], KeyMatches),
+    "report_segments": (tuple[str, int], ForWhom),
+    "list_replica_rows": (tuple[str], list[int | None]),
+    "history": (tuple[str], list[LoggedChange]),
+    "lend": (tuple[str], tuple[int, bytes]),
+    "arms": (tuple[()], dict[str, str]),
+    "apply_arms": (tuple[dict[str, str], str | None], None),
+    "import_learning": (tuple[str, SharedUpdate], None),
+    "look": (tuple[()], ShardState),
 }
+"""What shards ask of each other, with the types of arguments and result."""
 
 # ---- Calls as MessagePack
 

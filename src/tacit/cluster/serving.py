@@ -217,16 +217,13 @@ class ShardActor:
         TacitError
             If the server does not start, or cannot apply the configuration.
         """
-        before, self._addresses = self._addresses, addresses
+        self._addresses = addresses
         if self._config is None:
             self._loop, self._address = self._start(config, shard, merge_seconds, host, port)
-        else:
-            for is_due, work in (
-                (before != addresses, self._service.look),
-                (self._config != config, partial(self._server.apply_configuration, config)),
-            ):
-                if is_due:
-                    asyncio.run_coroutine_threadsafe(work(), self._loop).result()
+        elif self._config != config:
+            applying = self._server.apply_configuration(config)
+            asyncio.run_coroutine_threadsafe(applying, self._loop).result()
+        self._service.read_table()
         self._config = config
         return self._address
 

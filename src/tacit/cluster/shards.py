@@ -108,16 +108,10 @@ class ShardCalls:
                 return file.seq, b"".join(file)
             case "arms":
                 return engine.exchange.arms()
-            case "follow":
-                arms, who = arguments
-                present = engine.exchange.arms()
-                news = {name: value for name, value in arms.items() if present.get(name) != value}
-                return await engine.exchange.apply_arms(news, who)
-            case "learn":
-                return await engine.exchange.import_learning(*arguments)
             case "look":
                 return self.read_state()
-        return await getattr(engine, method)(*arguments)
+        target = engine.exchange if hasattr(engine.exchange, method) else engine
+        return await getattr(target, method)(*arguments)
 
 
 Peer = Link | ShardCalls
@@ -163,7 +157,7 @@ class Sharing:
                 keys = list(update.parts)
                 for i in range(0, len(keys), MOST_KEYS):
                     parts = {key: update.parts[key] for key in keys[i : i + MOST_KEYS]}
-                    await link.call("learn", name, SharedUpdate(update.shard, update.time, parts))
+                    await link.call("import_learning", name, SharedUpdate(update.shard, update.time, parts))
             self._current.add(link)
         except TacitError as error:
             logger.debug("shard %d did not learn: %s", link.shard.number, error)
@@ -317,15 +311,27 @@ class ShardService(Verbs):
         return find_shard(partition, len(self.links))
 
     async def _locate(self, placement: str, ids: Sequence[str]) -> dict[str, int | TacitError]:
-        """Return the shard, or the error, for each id of a client; ask this shard first, then the others."""
+        """Return the shard, or the error, for each id of a client; ask this shard first, then the others.
+
+        Raises
+        ------
+        NotDurable
+            If an id is not found, and a shard is down.
+        """
         known = await self.calls.call("find_decisions", placement, ids)
         shards: dict[str, int | TacitError] = dict.fromkeys(known, self.number)
         if unknown := [id for id in ids if id not in shards]:
             calls = (link.call("find_decisions", placement, unknown) for link in self.others)
             answers = await _gather_all(calls, NotDurable)
-            numbers = [link.shard.number for link in self.others]
             for id in unknown:
-                shards[id] = _select_home(placement, id, numbers, answers)
+                homes = [
+                    link.shard.number
+                    for link, answer in zip(self.others, answers, strict=True)
+                    if not isinstance(answer, NotDurable) and id in answer
+                ]
+                if not homes and any(isinstance(answer, NotDurable) for answer in answers):
+                    raise NotDurable("shard: one that may know the decision is down; try again later")
+                shards[id] = homes[0] if len(homes) == 1 else _make_error(placement, id, homes)
         return shards
 
     # Requests --------------------------------------------------------------------------------
@@ -371,8 +377,6 @@ class ShardService(Verbs):
             shards = [find_shard(hash_partition(placement, key), count) for key in keys]
         else:
             shards = [self._find_shard(placement, impression) for impression in impressions]
-        if set(shards) == {self.number}:
-            return await self.engine.decide_many(placement, impressions)
         return await self._dispatch("decide_many", placement, impressions, shards)
 
     async def record_many(
@@ -389,37 +393,32 @@ class ShardService(Verbs):
             again.
         """
         check_feedback(feedback, self.engine.placement(placement))
-        homes = {row.decision: self._find_home(placement, row.decision) for row in feedback}
-        if set(homes.values()) == {self.number}:
-            return await self.engine.record_many(placement, feedback)
-        unknown = [id for id, home in homes.items() if home is None]
-        located = homes | (await self._locate(placement, unknown) if unknown else {})
-        outcomes: list[Any] = [located[row.decision] for row in feedback]
-        if unavailable := [home for home in outcomes if isinstance(home, NotDurable)]:
-            raise unavailable[0]
-        indices = [i for i, home in enumerate(outcomes) if isinstance(home, int)]
-        rows, shards = [feedback[i] for i in indices], [outcomes[i] for i in indices]
-        for i, outcome in zip(
-            indices, await self._dispatch("record_many", placement, rows, shards), strict=True
-        ):
-            outcomes[i] = outcome
-        return outcomes
+        homes: dict[str, Any] = {row.decision: self._find_home(placement, row.decision) for row in feedback}
+        if unknown := [id for id, home in homes.items() if home is None]:
+            homes |= await self._locate(placement, unknown)
+        shards = [homes[row.decision] for row in feedback]
+        return await self._dispatch("record_many", placement, feedback, shards)
 
     async def _dispatch(
-        self, method: str, placement: str, requests: Sequence[Any], shards: Sequence[int]
+        self, method: str, placement: str, requests: Sequence[Any], shards: Sequence[int | TacitError]
     ) -> list[Any]:
         """Send requests to their shards, one batch per shard; return the answers in the requests' order.
 
-        If a shard fails, wait for the others, then raise the first error.
+        An error in the place of a shard is the answer. If a shard fails, wait for the others, then raise the
+        first error.
         """
+        results: list[Any] = list(shards)
+        if set(shards) == {self.number}:
+            results = await getattr(self.engine, method)(placement, requests)
+            return results
         groups: dict[int, list[int]] = {}
         for index, shard in enumerate(shards):
-            groups.setdefault(shard, []).append(index)
+            if isinstance(shard, int):
+                groups.setdefault(shard, []).append(index)
         answers = await _gather_all(
             self.links[shard].call(method, placement, [requests[index] for index in indices])
             for shard, indices in groups.items()
         )
-        results: list[Any] = [None] * len(requests)
         for indices, answer in zip(groups.values(), answers, strict=True):
             for index, result in zip(indices, answer, strict=True):
                 results[index] = result
@@ -450,7 +449,7 @@ class ShardService(Verbs):
         if leads:
             arms = await first.call("arms")
             # A shard that is lost follows when it is back.
-            calls = (link.call("follow", arms, who) for link in followers if link.up)
+            calls = (link.call("apply_arms", arms, who) for link in followers if link.up)
             await _gather_all(calls, NotDurable)
         else:
             await _gather_all(link.call(*arguments) for link in followers)
@@ -558,7 +557,7 @@ class ShardService(Verbs):
         finally:
             await _gather_all((link.call("arms") for link in self.others if not link.up), NotDurable)
             if self.number:
-                await self.calls.call("follow", await self.links[0].call("arms"), None)
+                await self.calls.call("apply_arms", await self.links[0].call("arms"), None)
 
 
 class MergedService(Verbs):
@@ -616,19 +615,10 @@ async def _gather_all(calls: Iterable[Awaitable[Any]], *allowed: type[TacitError
     return list(results)
 
 
-def _select_home(placement: str, id: str, numbers: Sequence[int], answers: Sequence[Any]) -> int | TacitError:
-    """Return the shard whose answer has an id; return (not raise) an error if none or several have it.
-
-    A failed answer means that a shard is down, which makes the error NotDurable.
-    """
-    failed = [answer for answer in answers if isinstance(answer, BaseException)]
-    homes = [n for n, answer in zip(numbers, answers, strict=True) if answer not in failed and id in answer]
-    if len(homes) > 1:
-        return InConflict(f"decision_id: {id!r} stands for decisions of several keys")
+def _make_error(placement: str, id: str, homes: Sequence[int]) -> TacitError:
+    """Return the error for an id of a client that several shards have, or none."""
     if homes:
-        return homes[0]
-    if failed:
-        return NotDurable("shard: one that may know the decision is down; try again later")
+        return InConflict(f"decision_id: {id!r} stands for decisions of several keys")
     return UnknownDecision(
         f"decision_id: placement {placement!r} made no decision {id!r}; send the id that its answer gave"
     )

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from tacit.service.placements.learning import DecisionCounts
 from tacit.service.placements.placement import Placement, ShardTotals
 from tacit.service.projections.arm_results import ArmResults
-from tacit.service.projections.series import ARMS, MAX_SHIFTS, KeyRestart, Series
+from tacit.service.projections.series import ARMS, MAX_SHIFTS, Series
 
 
 class PlacementPart(NamedTuple):
@@ -23,20 +21,15 @@ class PlacementPart(NamedTuple):
     keys: int
     pending: int
     last_deadline: int | None
-    table: list[list[float]]
-    start: int
-    width: int
-    restarts: int
-    shifts: list[KeyRestart]
+    series: bytes
+    arm_results: dict[str, Any]
     snapshot_time: int | None
     counts: Any
-    results: dict[str, Any]
     aspects: dict[str, Any]
 
 
 def export_part(placement: Placement) -> PlacementPart:
     """Return a shard's statistics of a placement."""
-    series = placement.series
     parts = {name: aspect.export_part() for name, aspect in placement.aspects.items()}
     return PlacementPart(
         placement.decisions,
@@ -45,14 +38,10 @@ def export_part(placement: Placement) -> PlacementPart:
         placement.key_count,
         placement.pending,
         placement.last_deadline,
-        series.table.tolist(),
-        series.start,
-        series.width,
-        series.restarts,
-        list(series.shifts),
+        placement.series.to_bytes(),
+        placement.series.results.save_state(),
         placement.snapshot_time,
         placement.results.export_counts(),
-        series.results.save_state(),
         {name: part for name, part in parts.items() if part is not None},
     )
 
@@ -88,16 +77,17 @@ def merge_parts(placement: Placement, parts: Sequence[PlacementPart]) -> Placeme
 
 def _merge_series(series: Series, parts: Sequence[PlacementPart]) -> Series:
     """Return a new series with the sums of all shards and the latest restarts of keys."""
+    shards = sorted((Series.from_bytes(part.series) for part in parts), key=lambda shard: shard.start)
     # Shards may differ in their arms while a change propagates.
-    columns = max(series.table.shape[1], *(len(part.table[0]) for part in parts))
-    merged = Series(columns - ARMS)
-    for part in sorted(parts, key=lambda part: part.start):
-        if part.start >= 0:
-            merged.add_table(np.array(part.table), part.start, part.width)
+    arms = max(each.table.shape[1] for each in (series, *shards)) - ARMS
+    merged = Series(arms)
+    for shard in shards:
+        if shard.start >= 0:
+            merged.add_table(shard.table, shard.start, shard.width)
     for part in parts:
-        results = ArmResults(columns - ARMS)
-        results.restore(part.results)
+        results = ArmResults(arms)
+        results.restore(part.arm_results)
         merged.results.merge(results)
-    merged.restarts = sum(part.restarts for part in parts)
-    merged.shifts.extend(sorted(shift for part in parts for shift in part.shifts)[-MAX_SHIFTS:])
+    merged.restarts = sum(shard.restarts for shard in shards)
+    merged.shifts.extend(sorted(shift for shard in shards for shift in shard.shifts)[-MAX_SHIFTS:])
     return merged

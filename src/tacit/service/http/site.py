@@ -250,16 +250,7 @@ ROUTES = (
 )  # fmt: skip
 
 PEER_ROUTES = (
-    Route(
-        "POST",
-        "calls",
-        "",
-        "",
-        _answer_calls,
-        scope=None,
-        limit="peer_limit",
-        placement_source="none",
-        check_head=_check_peer,
-    ),
-)
+    Route("POST", "calls", "", "", _answer_calls, scope=None, limit="peer_limit", placement_source="none",
+          check_head=_check_peer),
+)  # fmt: skip
 """Routes for other shards, which know each other by a secret of their log."""
