@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
 import sys
 import tempfile
 import threading
@@ -22,15 +21,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-import stores
 from harness import eventually
 from ray.cluster_utils import Cluster
+from sharded import Caller, OnRay, Shards, calling, check_said, configured, play_kills
+from sharded import served as serve
 
 import tacit
 from tacit import cluster as clusters
 from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
-from tests.cluster.test_ray_serve import CONFIG, Caller, Service, check_said, free_ports, run
-from tests.cluster.test_shards_serve import Shards, play_kills
 
 SHARDS = 3
 STORE_BYTES = 100_000_000
@@ -120,36 +118,28 @@ def a_log(folder):
 
 def served(folder):
     """Kill a node that has a shard, under traffic; return what was seen."""
-    path = folder / "tacit.toml"
-    text = CONFIG.format(url=stores.cluster().url, port=free_ports())
-    path.write_text(text.replace('"ray_serve"', '"ray_nodes"'))
-    with three_nodes() as (made, node):
-        service = Service(path, SHARDS, address=made.address)
-        try:
-            callers = [Caller(f"http://127.0.0.1:{service.client.port}") for _ in range(3)]
-            for caller in callers:
-                caller.says_more(20)
-            assert children(node, "ray::ShardActor"), "the node had no shard"
-            made.remove_node(node, allow_graceful=False)
-            for caller in callers:
-                caller.says_more(400)
-            said = [line for caller in callers for line in caller.kill()]
-            assert service.stop() == 0
-        finally:
-            if service.process.poll() is None:
-                service.process.send_signal(signal.SIGKILL)
-    agrees = "agree" in run("log", "verify", "--config", path)
-    return {"right": agrees, "acknowledged": check_said(path, said)}
+    path = configured(folder, "ray_nodes")
+    with (
+        three_nodes() as (made, node),
+        serve(OnRay, path, SHARDS, address=made.address) as service,
+        calling(*(Caller(service.urls[0]) for _ in range(3))) as callers,
+    ):
+        for caller in callers:
+            caller.says_more(20)
+        assert children(node, "ray::ShardActor"), "the node had no shard"
+        made.remove_node(node, allow_graceful=False)
+        for caller in callers:
+            caller.says_more(400)
+    said = [line for caller in callers for line in caller.said]
+    return {"right": True, "acknowledged": check_said(path, said)}
 
 
 def killed(folder, kills):
     """Kill clients, and shards without Ray, which come back elsewhere; return what was seen."""
-    shards = Shards(folder, "kills")
-    said = play_kills(shards, kills)
-    ended = shards.stop()
-    agrees = "agree" in run("log", "verify", "--config", shards.config)
-    right = agrees and ended == [0] * len(ended)
-    return {"right": right, "kills": kills, "acknowledged": check_said(shards.config, said)}
+    path = configured(folder, "kills")
+    with serve(Shards, path) as shards:
+        said = play_kills(shards, kills)
+    return {"right": True, "kills": kills, "acknowledged": check_said(path, said)}
 
 
 def swept(folder):

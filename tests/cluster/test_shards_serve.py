@@ -2,132 +2,65 @@
 
 from __future__ import annotations
 
-import contextlib
+import collections
+import json
 import os
-import random
-import subprocess
+import time
+from urllib.parse import quote
 
 import httpx
 import pytest
 import stores
 from drawn import is_long
-from forked import Forked, ran
-from harness import PATIENCE, Client, with_home
+from forked import ran
+from harness import eventually, with_home
 from harness import served as engine_served
 from placement_access import NearLink, ShardCalls
+from sharded import (
+    SHARDS,
+    Shards,
+    check_changes_of_arms,
+    check_said,
+    configured,
+    key_in,
+    logged,
+    play_kills,
+    run,
+    served,
+    shard_of,
+)
 
 from tacit import client as clients
 from tacit.service.config.keys import new_key
 from tacit.service.errors import NotDurable
 from tacit.service.log.ids import Shard, find_shard, hash_partition, parse_partition
-from tests.cluster.test_ray_serve import Caller, check_said, drop_schemas, key_in, run
 
-SHARDS = 2
-CONFIG = """
-[store]
-url = "{url}"
-schema = "{schema}"
-[placements.home]
-arms = ["a", "b", "c"]
-policy = "thompson"
-snapshot_every = 200
-attribution_window = 600
-[placements.video]
-arms = ["a", "b"]
-policy = "ucb1"
-spread = true
-[placements.lists]
-kind = "slates"
-relevance_dim = 2
-positions = 2
-[placements.scores]
-kind = "features"
-policy = "laplace-ec(relevance_dim=1, examination_dim=1, relevance_intercept=True)"
-[placements.rankers]
-kind = "duels"
-rankers = ["old", "new"]
-"""
 KILLS = int(os.environ.get("TACIT_TEST_KILLS", "12" if is_long() else "4"))
 """Of shards and clients, in turn; each shard is started again at another address."""
-
-
-class Shards:
-    """Processes that serve a log's shards, which are started again when they are killed."""
-
-    def __init__(self, folder, schema, more=""):
-        self.config, self.peers = folder / "tacit.toml", folder / "peers"
-        self.config.write_text(CONFIG.format(url=stores.cluster().url, schema=schema) + more)
-        drop_schemas(schema)
-        self.ports = [stores.free_port() for _ in range(SHARDS)]
-        self._write()
-        self.processes = [self.start(number) for number in range(SHARDS)]
-        for process in self.processes:
-            self.wait(process)
-
-    def _write(self):
-        fresh = self.peers.with_suffix(".new")
-        fresh.write_text("".join(f"{url}\n" for url in self.urls))
-        fresh.rename(self.peers)
-
-    @property
-    def urls(self):
-        return [f"http://127.0.0.1:{port}" for port in self.ports]
-
-    def start(self, number):
-        command = ["-m", "tacit", "serve", "--config", self.config, "--merge-seconds", "0.2"]
-        command += ["--shard", f"{number}/{SHARDS}", "--peers", self.peers, "--port", self.ports[number]]
-        return Forked(list(map(str, command)), stdout=subprocess.PIPE, text=True)
-
-    def wait(self, process):
-        line = process.stdout.readline()
-        assert line.startswith("tacit serves at"), line
-
-    def move(self, number):
-        """Kill a shard, and start it again at another address; return once it answers."""
-        self.processes[number].kill()
-        self.processes[number].wait()
-        self.ports[number] = stores.free_port()
-        self._write()
-        self.processes[number] = self.start(number)
-        self.wait(self.processes[number])
-
-    def client(self, number):
-        return Client(self.urls[number])
-
-    def stop(self):
-        for process in self.processes:
-            process.terminate()
-        return [process.wait(timeout=PATIENCE) for process in self.processes]
-
-
-@contextlib.contextmanager
-def served(folder, schema, more=""):
-    shards = Shards(folder, schema, more)
-    try:
-        yield shards
-    finally:
-        ended = shards.stop()
-    assert ended == [0] * SHARDS
-    assert "agree" in run("log", "verify", "--config", shards.config)
+# Another test may have left a decision of the same key that waits.
+LEARNED_OR_WAITS = "learned", "pending"
 
 
 @pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("shards"), "shards_serve") as made:
+def config(tmp_path_factory):
+    return configured(tmp_path_factory.mktemp("shards"), "shards_serve")
+
+
+@pytest.fixture(scope="module")
+def shards(config):
+    with served(Shards, config) as made:
         yield made
 
 
-def done(answer):
-    status, _, content = answer
-    assert status == 200, content
-    return content
+def count_decisions(shards, number):
+    return sum(placement["decisions"] for placement in shards.read(number=number)["placements"])
 
 
 def test_any_shard_answers_for_all_keys_of_each_kind(shards):
     features = {"relevance": [[0.9], [0.1]], "examination": [[0.5], [0.7]]}
     items = [{"id": f"doc-{i}", "vector": [i / 4, 1.0], "segment": "news"} for i in range(5)]
     put = shards.client(1).ask("PUT", "/v1/placements/lists/items", {"items": items})
-    assert done(put)["count"] == 5
+    assert put[2]["count"] == 5
     rankings = {"old": ["x", "y"], "new": ["y", "z"]}
     asked = {
         "home": ("decide", {}, "feedback", {"reward": 1.0}),
@@ -135,33 +68,30 @@ def test_any_shard_answers_for_all_keys_of_each_kind(shards):
         "lists": ("slate", {"arms": ["doc-1", "doc-9"], "unknown": "skip"}, "clicks", {"clicks": [0]}),
         "rankers": ("duel", {"rankings": rankings}, "clicks", {"clicks": [1]}),
     }
+    before = count_decisions(shards, 0)
     for name, (decide, request, tell, sent) in asked.items():
         for shard in range(SHARDS):
             key = key_in(name, shard)
             for number in range(SHARDS):
-                client = shards.client(number)
-                made = done(client.post(f"{name}/{decide}", {"key": key} | request))
-                assert find_shard(parse_partition(made["decision_id"]), SHARDS) == shard
+                made = shards.done(name, decide, {"key": key} | request, number=number)
+                assert shard_of(made) == shard
                 told = {"decision_id": made["decision_id"], "feedback_id": "f"} | sent
-                assert done(shards.client(1 - number).post(f"{name}/{tell}", told))["outcome"] != "duplicate"
-                assert done(client.post(f"{name}/{tell}", told))["outcome"] == "duplicate"
+                assert shards.done(name, tell, told, number=1 - number)["outcome"] != "duplicate"
+                assert shards.done(name, tell, told, number=number)["outcome"] == "duplicate"
     wrong = {"key": key_in("home", 0), "arms": ["d"]}
-    answers = [shards.client(number).post("home/decide", wrong) for number in range(SHARDS)]
-    assert answers[0][0] == answers[1][0] == 422
-    assert answers[0][2] == answers[1][2]
-    total = sum(placement["decisions"] for placement in read_placements(shards, 0))
-    assert total == sum(placement["decisions"] for placement in read_placements(shards, 1)) == 16
-
-
-def read_placements(shards, number):
-    return done(shards.client(number).ask("GET", "/v1/placements"))["placements"]
+    answers = [shards.post("home", "decide", wrong, number) for number in range(SHARDS)]
+    assert answers[0][0] == 422
+    assert answers[0] == answers[1]
+    eventually(
+        lambda: [count_decisions(shards, number) for number in range(SHARDS)] == [before + 16] * SHARDS
+    )
 
 
 def test_a_flag_is_evaluated_at_any_shard(shards):
     for shard in range(SHARDS):
         context = {"context": {"key": key_in("home", shard), "targetingKey": "ann"}}
-        answer = shards.client(0).ask("POST", "/ofrep/v1/evaluate/flags/home", context)
-        assert find_shard(parse_partition(done(answer)["metadata"]["decision_id"]), SHARDS) == shard
+        _, _, answer = shards.client().ask("POST", "/ofrep/v1/evaluate/flags/home", context)
+        assert shard_of(answer["metadata"]) == shard
 
 
 def test_clients_ask_the_shard_of_a_key_and_of_a_decision_and_split_batches(shards, monkeypatch):
@@ -189,7 +119,7 @@ def test_clients_ask_the_shard_of_a_key_and_of_a_decision_and_split_batches(shar
             ]
             with pytest.raises(clients.InvalidRequest, match=rf"decisions\[{wrong}\].arms"):
                 client.decide_many("home", impressions)
-        spread = client.decide_many("video", [clients.Impression("all")] * 40)
+        spread = client.decide_many("all", [clients.Impression("k")] * 40)
         assert {find_shard(parse_partition(one.decision_id), SHARDS) for one in spread} == {0, 1}
     places = [(shards.urls.index(url[: url.index("/v1")]), url.rpartition("/")[2]) for url in asked]
     single = [(0, "decide"), (0, "shards"), (0, "decide"), (0, "feedback"), (1, "decide"), (1, "feedback")]
@@ -197,12 +127,116 @@ def test_clients_ask_the_shard_of_a_key_and_of_a_decision_and_split_batches(shar
     assert sorted(places[6:10]) == [(0, "batch")] * 2 + [(1, "batch")] * 2
 
 
+def test_ids_of_clients_lead_to_their_shard_too(shards):
+    key = key_in("home", 1)
+    asked = {"key": key, "decision_id": "order 66"}
+    first = shards.done("home", "decide", asked)
+    assert shards.done("home", "decide", asked) == first
+    status, problem = shards.post("home", "decide", asked | {"key": key_in("home", 0)})
+    assert (status, problem["field"]) == (409, "decision_id")
+    told = {"decision_id": "order 66", "reward": 1.0}
+    assert shards.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
+    status, problem = shards.post("home", "feedback", told | {"decision_id": "order 67"})
+    assert (status, problem["field"]) == (404, "decision_id")
+
+
+def test_a_batch_is_dealt_out_and_put_together_again(shards):
+    keys = [key_in("home", i % SHARDS, i) for i in range(6)]
+    made = shards.done("home", "decide/batch", {"decisions": [{"key": key} for key in keys]})["decisions"]
+    assert list(map(shard_of, made)) == [0, 1, 0, 1, 0, 1]
+    told = [{"decision_id": id, "reward": 0.5} for id in [*(one["decision_id"] for one in made), "nobody's"]]
+    outcomes = shards.done("home", "feedback/batch", {"feedback": told})["feedback"]
+    assert {one["outcome"] for one in outcomes[:6]} <= set(LEARNED_OR_WAITS)
+    assert outcomes[6]["outcome"] == "unknown-decision"
+
+
+def test_the_lift_is_that_of_all_shards(shards):
+    users = [{"key": f"query {i}", "user": f"u{i % 40}"} for i in range(200)]
+    made = shards.done("held", "decide/batch", {"decisions": users})["decisions"]
+    told = [{"decision_id": one["decision_id"], "metrics": {"revenue": 5.0}} for one in made[::2]]
+    outcomes = shards.done("held", "feedback/batch", {"feedback": told})["feedback"]
+    assert {one["outcome"] for one in outcomes} <= {"pending", "late"}
+    in_time = sum(one["outcome"] == "pending" for one in outcomes)
+
+    def lift():
+        found = shards.read("/v1/placements/held/lift")
+        counts = [group["decisions"] for group in found["groups"].values()]
+        return found if sum(counts) == len(made) else None
+
+    found = eventually(lift)
+    assert min(group["decisions"] for group in found["groups"].values()) > 20
+    earned = sum(group["rewards"] for group in found["groups"].values())
+    assert earned == pytest.approx(in_time * 5.0)
+    assert [one["name"] for one in found["metrics"]] == ["revenue"]
+    assert set(map(shard_of, made)) == set(range(SHARDS))
+
+
+def test_what_is_learned_for_all_keys_is_shared(shards):
+    def search(key):
+        made = shards.done("news", "decide", {"key": key, "context": [0.5]})
+        told = {"decision_id": made["decision_id"], "reward": float(made["arm"] == "b")}
+        shards.done("news", "feedback", told)
+        return made["epoch"]
+
+    # Tests that show no change teach shard 0 that 0.5 announces nothing.
+    here, there = key_in("news", 0), key_in("news", 1)
+    assert max(search(here) for _ in range(16)) > 0
+
+    def shared_seconds(name):
+        return next(one for one in shards.read()["placements"] if one["name"] == name)["shared_seconds"]
+
+    def shared_after(moment):
+        asked, seconds = time.monotonic(), shared_seconds("news")
+        return seconds is not None and asked - seconds > moment
+
+    # The age is that of a round's beginning: of one that began after this and has ended.
+    taught = time.monotonic()
+    eventually(lambda: shared_after(taught))
+    assert max(search(there) for _ in range(16)) == 0
+    eventually(lambda: shared_seconds("news") < 5.0)
+    assert shared_seconds("home") is None
+
+
+def test_impressions_of_a_spread_key_go_to_all_shards_and_count_once(shards):
+    features = {"relevance": [[0.9], [0.1]], "examination": [[0.5], [0.7]]}
+    counts = collections.Counter()
+    for i in range(10):
+        made = shards.done("video", "decide", {"key": "all", **features})
+        counts[shard_of(made)] += 1
+        told = {"decision_id": made["decision_id"], "reward": float(i % 3 == 0)}
+        assert shards.done("video", "feedback", told)["outcome"] in LEARNED_OR_WAITS
+    assert sorted(counts.values()) == [5, 5]
+
+    def known():
+        (one,) = (one for one in shards.read()["placements"] if one["name"] == "video")
+        return (one["decisions"], one["feedback"], one["keys"]) == (10, 10, 1)
+
+    eventually(known)
+
+
+def test_keys_of_all_shards_have_their_pages(shards):
+    keys = [key_in("home", shard) for shard in range(SHARDS)]
+    for key in keys:
+        shards.done("home", "decide", {"key": key})
+        assert 'data-table="arms"' in shards.read(f"/key?placement=home&key={quote(key)}")
+    status, _, problem = shards.client().ask("GET", "/key?placement=home&key=nobody")
+    assert (status, problem["field"]) == (422, "key")
+    page = shards.read("/placements/home?find=key")
+    for key in keys:
+        assert f'data-key="{key}"' in page
+        assert f">{key}</a></li>" in page
+
+
+def test_arms_change_in_all_shards(shards, config):
+    check_changes_of_arms(shards, config)
+
+
 def test_only_shards_of_the_log_call_each_other_and_nothing_is_forwarded_twice(shards):
     """Whoever has no secret of the log is refused before the body is read."""
     for headers in ({}, {"authorization": "Bearer guess"}):
-        assert shards.client(0).ask("POST", "/v1/shards/calls", {}, headers)[0] == 403
-    status, _, table = shards.client(0).ask("GET", "/v1/shards")
-    assert (status, table["shards"], table["spread"]) == (200, shards.urls, ["video"])
+        assert shards.client().ask("POST", "/v1/shards/calls", {}, headers)[0] == 403
+    table = shards.read("/v1/shards")
+    assert (table["shards"], table["spread"]) == (shards.urls, ["all", "video"])
 
 
 async def test_a_shard_that_is_asked_for_another_one_refuses(tmp_path):
@@ -217,43 +251,31 @@ def test_keys_count_at_the_shard_that_is_asked(tmp_path):
     (key, sha256), (_, other) = new_key(), new_key()
     more = f'\n[keys.shop]\nsha256 = "{sha256}"\nscopes = ["decide"]\nplacements = ["home"]\n'
     more += f'[keys.operator]\nsha256 = "{other}"\nscopes = ["admin"]\n'
-    with served(tmp_path, "shards_keys", more) as shards:
-        bearer = {"authorization": f"Bearer {key}"}
+    with served(Shards, configured(tmp_path, "shards_keys", more)) as shards:
+        bearer, client = {"authorization": f"Bearer {key}"}, shards.client()
         for shard in range(SHARDS):
             asked = {"key": key_in("home", shard)}
-            assert shards.client(0).post("home/decide", asked, **bearer)[0] == 200
-            assert shards.client(0).post("home/decide", asked)[0] == 401
-            assert shards.client(0).post("lists/slate", asked, **bearer)[0] == 403
+            assert client.post("home/decide", asked, **bearer)[0] == 200
+            assert client.post("home/decide", asked)[0] == 401
+            assert client.post("lists/slate", asked, **bearer)[0] == 403
             told = {"decision_id": "x", "reward": 1.0}
-            assert shards.client(0).post("home/feedback", told, **bearer)[0] == 403
+            assert client.post("home/feedback", told, **bearer)[0] == 403
 
 
-# Kills ---------------------------------------------------------------------------------------
-
-
-def play_kills(shards, kills):
-    """Kill shards, which come back elsewhere, and clients, in turn, under load; return what clients said."""
-    said, rng = [], random.Random(1)
-    callers = [Caller(shards.urls[i % SHARDS]) for i in range(2)]
-    for turn in range(kills):
-        for caller in callers:
-            caller.says_more(20)
-        if turn % 2 == 0:
-            shards.move(rng.randrange(SHARDS))
-        else:
-            number = rng.randrange(len(callers))
-            said += callers[number].kill()
-            callers[number] = Caller(shards.urls[rng.randrange(SHARDS)])
-    for caller in callers:
-        caller.says_more(20)
-        said += caller.kill()
-    return said
-
-
-def test_kills_of_shards_that_move_and_of_clients_lose_and_double_nothing(tmp_path):
-    with served(tmp_path, "shards_kills") as shards:
+def test_kills_lose_and_double_nothing_and_the_log_can_be_dealt_out_to_more_shards(tmp_path):
+    config = configured(tmp_path, "shards_kills")
+    with served(Shards, config) as shards:
         said = play_kills(shards, KILLS)
-    assert min(check_said(shards.config, said)) > 0
+    assert min(check_said(config, said)) > 0
+    before = decided, told = logged(config, "home")
+    assert json.loads(run("log", "reshard", "--shards", 3, "--config", config, "--json"))
+    assert logged(config, "home") == before
+    ids = [id for id in decided if id not in told]
+    partitions = {parse_partition(id) for id in ids} - {None}
+    assert {find_shard(partition, 3) for partition in partitions} == {0, 1, 2}
+    with served(Shards, config, 3) as more:
+        for id in ids:
+            more.done("home", "feedback", {"decision_id": id, "reward": 1.0})
 
 
 @pytest.mark.parametrize(
@@ -269,17 +291,7 @@ def test_kills_of_shards_that_move_and_of_clients_lose_and_double_nothing(tmp_pa
 def test_what_is_wrong_with_shards_and_peers_is_said(tmp_path, peers, shard, wrong):
     path = tmp_path / "peers"
     path.write_text(peers)
-    command = [
-        "-m",
-        "tacit",
-        "serve",
-        "--store",
-        stores.cluster().url,
-        "--shard",
-        shard,
-        "--peers",
-        str(path),
-    ]
-    finished = ran(command)
+    asked = ["--store", stores.cluster().url, "--shard", shard, "--peers", str(path)]
+    finished = ran(["-m", "tacit", "serve", *asked])
     assert finished.returncode == 2, finished.stderr
     assert wrong in finished.stderr

@@ -337,8 +337,9 @@ class Link:
         return content
 
     def close(self, older: float = 0.0) -> None:
-        """Close the connections that have been idle for so many seconds."""
+        """Close the connections that have been idle for so many seconds, or that the other end has closed."""
         before = clocks.monotonic() - older
-        for connection in [connection for connection in self._idle if connection[0] <= before]:
-            self._idle.remove(connection)
-            connection[2].close()
+        for connection in tuple(self._idle):
+            if connection[0] <= before or connection[1].at_eof():
+                self._idle.remove(connection)
+                connection[2].close()

@@ -319,7 +319,7 @@ class Server(uvicorn.Server):
         logger.info("the configuration was read anew: %d placements", len(config.placements))
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
-        _log_sentences(logging.INFO, list_changes(describe_placements(before), config))
+        _log_sentences(logging.INFO, list_changes(describe_placements(before), self._engine.config))
         self._log_configuration(config)
 
     def _log_configuration(self, config: Config) -> None:
