@@ -161,14 +161,14 @@ class OnRay(Service):
         environment = {name: value for name, value in os.environ.items() if name != "RAY_worker_niceness"}
         arguments = ["--config", config, "--shards", shards, "--merge-seconds", "0.2", "--ray", address]
         process, url = started(*arguments, env=environment, **options)
-        self.processes, self.urls = [process], [url]
+        self.config, self.processes, self.urls = config, [process], [url]
 
 
 class Shards(Service):
     """Processes that serve a log's shards, which are started again when they are killed."""
 
     def __init__(self, config, shards=SHARDS):
-        self._config, self._peers = config, config.with_name("peers")
+        self.config, self._peers = config, config.with_name("peers")
         self.urls = [f"http://127.0.0.1:{stores.free_port()}" for _ in range(shards)]
         self._write()
         self.processes = [self._start(number) for number in range(shards)]
@@ -181,7 +181,7 @@ class Shards(Service):
     def _start(self, number):
         shard, port = f"{number}/{len(self.urls)}", self.urls[number].rpartition(":")[2]
         arguments = ["--shard", shard, "--peers", self._peers, "--port", port, "--merge-seconds", "0.2"]
-        return started("--config", self._config, *arguments)[0]
+        return started("--config", self.config, *arguments)[0]
 
     def move(self, number):
         """Kill a shard, and start it again at another address; return once it answers."""
@@ -337,7 +337,7 @@ def shown(service, placement="news", shard=0):
     return {one["arm"] for one in made}
 
 
-def check_changes_of_arms(service, config):
+def check_changes_of_arms(service):
     """Arms that are changed by hand, or in the file, change in all shards."""
     changed = service.done("news", "arms", {"add": ["d"], "retire": ["a"]})
     assert (changed["arms"], changed["retired"]) == (["b", "c", "d"], ["a"])
@@ -348,8 +348,8 @@ def check_changes_of_arms(service, config):
     status, problem = service.post("news", "decide", {"key": "q", "arms": ["a"], "context": [0.9]})
     assert (status, problem["field"]) == (422, "arms")
     # The file is followed, too; what was changed by hand stays.
-    head, news, tail = config.read_text().partition("[placements.news]")
-    config.write_text(head + news + tail.replace('"c"]', '"c", "e"]', 1))
+    head, news, tail = service.config.read_text().partition("[placements.news]")
+    service.config.write_text(head + news + tail.replace('"c"]', '"c", "e"]', 1))
     service.hang_up()
     eventually(lambda: "e" in shown(service, shard=1))
     assert service.done("news", "arms", {})["arms"] == ["b", "c", "d", "e"]

@@ -25,22 +25,14 @@ from sharded import (
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
-# Another test may have left a decision of the same key that waits.
-LEARNED_OR_WAITS = "learned", "pending"
-
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return configured(tmp_path_factory.mktemp("ray"), "ray_serve")
-
-
-@pytest.fixture(scope="module")
-def service(config):
-    with served(OnRay, config) as made:
+def service(tmp_path_factory):
+    with served(OnRay, configured(tmp_path_factory.mktemp("ray"), "ray_serve")) as made:
         made.said = []
         yield made
     if made.said:
-        assert min(check_said(config, made.said)) > 0
+        assert min(check_said(made.config, made.said)) > 0
 
 
 def seconds_used(pid):
@@ -58,8 +50,8 @@ def test_without_requests_hardly_anything_is_computed(service):
     assert max(seconds_used(pid) - before for pid, before in zip(pids, used, strict=True)) < 0.15 * seconds
 
 
-def test_arms_change_in_all_shards(service, config):
-    check_changes_of_arms(service, config)
+def test_arms_change_in_all_shards(service):
+    check_changes_of_arms(service)
 
 
 def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service):
@@ -78,7 +70,7 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service):
         caller.says_more(40)
     # What was decided before takes its feedback now.
     told = {"decision_id": before["decision_id"], "reward": 1.0}
-    assert service.done("home", "feedback", told)["outcome"] in LEARNED_OR_WAITS
+    assert service.done("home", "feedback", told)["outcome"] in ("learned", "pending")
     shards = eventually(service.read_shards_up)
     assert [shard["losses"] for shard in shards] == [0, 1]
     assert shards[1]["pid"] != pid

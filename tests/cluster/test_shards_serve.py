@@ -42,13 +42,8 @@ LEARNED_OR_WAITS = "learned", "pending"
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
-    return configured(tmp_path_factory.mktemp("shards"), "shards_serve")
-
-
-@pytest.fixture(scope="module")
-def shards(config):
-    with served(Shards, config) as made:
+def shards(tmp_path_factory):
+    with served(Shards, configured(tmp_path_factory.mktemp("shards"), "shards_serve")) as made:
         yield made
 
 
@@ -227,8 +222,8 @@ def test_keys_of_all_shards_have_their_pages(shards):
         assert f">{key}</a></li>" in page
 
 
-def test_arms_change_in_all_shards(shards, config):
-    check_changes_of_arms(shards, config)
+def test_arms_change_in_all_shards(shards):
+    check_changes_of_arms(shards)
 
 
 def test_only_shards_of_the_log_call_each_other_and_nothing_is_forwarded_twice(shards):
