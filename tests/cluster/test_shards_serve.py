@@ -135,6 +135,15 @@ def test_ids_of_clients_lead_to_their_shard_too(shards):
     assert (status, problem["field"]) == (404, "decision_id")
 
 
+def test_a_user_is_forgotten_whichever_shard_was_asked(shards):
+    rankings = {"old": ["x", "y"], "new": ["y", "z"]}
+    for i in range(4):
+        asked = {"key": key_in("rankers", i % 2), "user": "ann", "rankings": rankings}
+        shards.done("rankers", "duel", asked, number=i // 2)
+    _, _, forgotten = shards.client().ask("DELETE", "/v1/subjects/user/ann")
+    assert forgotten["placements"]["rankers"]["decisions"] == 4
+
+
 def test_a_batch_is_dealt_out_and_put_together_again(shards):
     keys = [key_in("home", i % SHARDS, i) for i in range(6)]
     made = shards.done("home", "decide/batch", {"decisions": [{"key": key} for key in keys]})["decisions"]

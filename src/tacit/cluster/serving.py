@@ -105,6 +105,7 @@ def open_shard(
     from tacit.cluster.shards import ShardCalls, ShardService
     from tacit.service.app.server import open_engine
     from tacit.service.engine.shard_layout import FencedStore, shard_store
+    from tacit.service.log.sql import adopt_salt
 
     layout, salt, _ = read_layout(config, shard.shards)
 
@@ -114,7 +115,10 @@ def open_shard(
         return msgspec.structs.replace(seeded, store=shard_store(config.store, layout, shard.number))
 
     config = complete_config(config)
-    engine = open_engine(config, FencedStore(str(config.store.url), config.store.schema), shard)
+    store = FencedStore(str(config.store.url), config.store.schema)
+    # A user has the same hash in all shards, whichever hashes it, so that all can forget it.
+    adopt_salt(store, salt)
+    engine = open_engine(config, store, shard)
     token = make_token(salt)
     shards = [Shard(number, shard.shards) for number in range(shard.shards)]
     links = {one.number: Link(one, lambda: service.table.shards, token) for one in shards if one != shard}

@@ -114,9 +114,6 @@ class ShardCalls:
         return await getattr(target, method)(*arguments)
 
 
-Peer = Link | ShardCalls
-
-
 class Sharing:
     """Sends all other shards what this one has learned for all keys.
 
@@ -124,12 +121,12 @@ class Sharing:
     ----------
     calls : ShardCalls
         Of this shard.
-    others : sequence of Peer
+    others : sequence of Link
     """
 
-    def __init__(self, calls: ShardCalls, others: Sequence[Peer]) -> None:
+    def __init__(self, calls: ShardCalls, others: Sequence[Link]) -> None:
         self._calls, self._others = calls, others
-        self._current: set[Peer] = set()
+        self._current: set[Link] = set()
 
     async def share(self) -> None:
         """Send all other shards what this one has learned since; everything if one may lack a part.
@@ -150,7 +147,7 @@ class Sharing:
         if self._current.issuperset(self._others):
             self._calls.shared_at = dict.fromkeys(shared, began)
 
-    async def _send_updates(self, link: Peer, updates: Mapping[str, SharedUpdate]) -> None:
+    async def _send_updates(self, link: Link, updates: Mapping[str, SharedUpdate]) -> None:
         """Send a shard updates, some keys at a time; then it is current, unless it does not answer."""
         try:
             for name, update in updates.items():
@@ -207,18 +204,18 @@ class ShardService(Verbs):
     def __init__(
         self,
         calls: ShardCalls,
-        links: Mapping[int, Peer],
+        links: Mapping[int, Link],
         token: str = "",
         merge_seconds: float = 1.0,
         read_addresses: Callable[[], Sequence[str]] = lambda: (),
         complete_config: Callable[[Config], Config] = lambda config: config,
     ) -> None:
         self.engine, self.calls, self.number = calls.engine, calls, calls.shard.number
-        self.links: list[Peer] = [calls if i == self.number else links[i] for i in range(calls.shard.shards)]
+        self.links: list[Any] = [calls if i == self.number else links[i] for i in range(calls.shard.shards)]
         self.others = [link for link in self.links if link is not calls]
         self._token, self._merge_seconds, self.sharing = token, merge_seconds, Sharing(calls, self.others)
         self._read_addresses, self._complete_config = read_addresses, complete_config
-        self.merged = MergedService(self)
+        self.sharing_seconds, self.merged = self.sharing.get_age, MergedService(self)
         self._round_robin = itertools.cycle(range(len(self.links)))
         self._shard_by_id: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -258,8 +255,7 @@ class ShardService(Verbs):
         for task in self._tasks:
             task.cancel()
         for link in self.others:
-            if isinstance(link, Link):
-                link.close()
+            link.close()
         await self.engine.stop()
 
     async def reload(self, config: Config) -> None:
@@ -355,9 +351,7 @@ class ShardService(Verbs):
             self._keep(self._record(request, reply))
         else:
             method = "decide_many" if isinstance(request, Decide) else "record_many"
-            link = self.links[shard]
-            assert isinstance(link, Link)
-            link.begin(method, (placement, list(request[1])), reply)
+            self.links[shard].begin(method, (placement, list(request[1])), reply)
 
     async def _record(self, request: Any, reply: Waiter) -> None:
         """Serve a request of feedback, and give its result or error to ``reply``."""
@@ -519,10 +513,6 @@ class ShardService(Verbs):
     def shards(self) -> list[ShardHealth]:
         """Return the health and connection state of every shard, by number."""
         return [link.report() for link in self.links]
-
-    def sharing_seconds(self, placement: str) -> float | None:
-        """Return the seconds since the least recent exchange; see :meth:`Sharing.get_age`."""
-        return self.sharing.get_age(placement)
 
     # Background tasks ------------------------------------------------------------------------
 

@@ -375,6 +375,13 @@ def _parse_placement(store: Store, row: Any) -> StoredPlacement:
     return StoredPlacement(id, policy, spec, seed, store.salt)
 
 
+def adopt_salt(store: Store, salt: str) -> None:
+    """Hash users and sessions from now on as another store does, whose log is imported or shared."""
+    with store.transaction() as writer:
+        store.run(writer, "UPDATE store SET salt = ?", (salt,))
+    store.salt = salt
+
+
 def ensure_salt(store: Store, writer: Any) -> str:
     """Return the salt of the store; create and store it if missing."""
     store.run(writer, "UPDATE store SET salt = ? WHERE salt IS NULL", (secrets.token_hex(16),))
