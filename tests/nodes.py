@@ -118,7 +118,7 @@ def a_log(folder):
 
 def served(folder):
     """Kill a node that has a shard, under traffic; return what was seen."""
-    path = configured(folder, "ray_nodes")
+    path = configured(folder)
     with (
         three_nodes() as (made, node),
         serve(OnRay, path, SHARDS, address=made.address) as service,
@@ -136,7 +136,7 @@ def served(folder):
 
 def killed(folder, kills):
     """Kill clients, and shards without Ray, which come back elsewhere; return what was seen."""
-    path = configured(folder, "kills")
+    path = configured(folder)
     with serve(Shards, path) as shards:
         said = play_kills(shards, kills)
     return {"right": True, "kills": kills, "acknowledged": check_said(path, said)}
@@ -173,7 +173,8 @@ def main():
         kinds = {"sweep": swept, "evaluation": evaluated, "service": served}
         for what, work in (kinds | {"kills": partial(killed, kills=told.kills)}).items():
             if only in (None, what):
-                seen = work(folder)
+                (folder / what).mkdir()
+                seen = work(folder / what)
                 print(f"{what}: {json.dumps(seen)}", flush=True)
                 wrong += [] if seen["right"] else [what]
     sys.exit(bool(wrong))

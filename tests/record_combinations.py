@@ -532,6 +532,11 @@ async def play(folder, traffic):
 SHARDS = 2
 
 
+async def gather_in_turn(*calls, return_exceptions=False, gather=asyncio.gather):
+    """Wait for one shard after another: their ids are drawn in one order, however long commits take."""
+    return [(await gather(call, return_exceptions=return_exceptions))[0] for call in calls]
+
+
 async def play_sharded(folder, traffic):
     """Play the traffic of a combination in two shards, which share what they learn after each round."""
     paths, clock, table = [folder / f"{i}.db" for i in range(SHARDS)], Clock(), traffic.table
@@ -589,6 +594,8 @@ def same_application():
         mock.patch.object(AnswerCounts, "count"),
         mock.patch.object(app, "document", dict),
         mock.patch.object(shards.os, "getpid", return_value=0),
+        mock.patch.object(shards, "REFRESH_SECONDS", 1e6),
+        mock.patch.object(asyncio, "gather", gather_in_turn),
         mock.patch.object(jinja2, "Environment", functools.partial(share_templates, jinja2.Environment)),
     ):
         yield

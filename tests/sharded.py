@@ -11,7 +11,6 @@ import signal
 import subprocess
 import threading
 
-import psycopg
 import stores
 from forked import Forked, ran
 from harness import PATIENCE, Client, eventually
@@ -71,17 +70,13 @@ revenue = {{ range = [0, 20] }}
 """
 
 
-def configured(folder, schema, more=""):
-    """Write a configuration, of whose log nothing is left of before; return its path."""
+def configured(folder, more=""):
+    """Write a configuration, whose log is the folder's; return its path."""
     path = folder / "tacit.toml"
     # Each shard on Ray listens at a port of its own.
     port, *_ = (stores.free_port() for _ in range(3))
+    schema = stores.schema_of(folder)
     path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=port) + more)
-    # Also of another number of shards.
-    parts = [f"{schema}_g{generation}s{i}" for generation in (1, 2) for i in range(3)]
-    with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        for name in (schema, *parts):
-            connection.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
     return path
 
 
@@ -136,11 +131,6 @@ class Service:
         with contextlib.suppress(OSError):
             shards = self.read()["shards"]
             return shards if all(shard["up"] for shard in shards) else None
-
-    def hang_up(self):
-        """Let the configuration be read again."""
-        for process in self.processes:
-            process.send_signal(signal.SIGHUP)
 
     def stop(self):
         """Stop all processes; return whether they ended well."""
@@ -350,7 +340,8 @@ def check_changes_of_arms(service):
     # The file is followed, too; what was changed by hand stays.
     head, news, tail = service.config.read_text().partition("[placements.news]")
     service.config.write_text(head + news + tail.replace('"c"]', '"c", "e"]', 1))
-    service.hang_up()
+    for process in service.processes:
+        process.send_signal(signal.SIGHUP)
     eventually(lambda: "e" in shown(service, shard=1))
     assert service.done("news", "arms", {})["arms"] == ["b", "c", "d", "e"]
     for shard in range(SHARDS):

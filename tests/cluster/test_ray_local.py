@@ -33,14 +33,9 @@ from tacit.service.log.ids import find_shard, hash_partition, parse_partition
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
 
-@pytest.fixture
-def config(tmp_path):
-    return configured(tmp_path, "ray_local")
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with served(configured(tmp_path_factory.mktemp("served"), "ray_served")) as made:
+    with served(configured(tmp_path_factory.mktemp("served"))) as made:
         yield made
 
 
@@ -111,7 +106,8 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
         assert len(outcomes) == 3
 
 
-def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
+def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(tmp_path):
+    config = configured(tmp_path)
     keys = [key_in("home", shard, shards=3) for shard in range(3)]
     with served(config) as service, local(service, tmp_path / "spool") as here:
         shown = [here.decide(key) for key in keys]
@@ -155,7 +151,8 @@ def folded(config):
     )
 
 
-def test_kills_of_shards_and_callers_lose_and_double_nothing(config, tmp_path):
+def test_kills_of_shards_and_callers_lose_and_double_nothing(tmp_path):
+    config = configured(tmp_path)
     with served(config) as service, calling() as callers:
         for turn in range(KILLS + 1):
             if turn % 2 == 0:

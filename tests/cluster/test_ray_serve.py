@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import pytest
-from forked import ran
 from harness import eventually
 from sharded import (
     SHARDS,
@@ -28,7 +27,7 @@ pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with served(OnRay, configured(tmp_path_factory.mktemp("ray"), "ray_serve")) as made:
+    with served(OnRay, configured(tmp_path_factory.mktemp("ray"))) as made:
         made.said = []
         yield made
     if made.said:
@@ -82,15 +81,3 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service):
     assert 'tacit_shard_up{shard="1"} 1.0' in metrics
     assert "tacit_shared_seconds{" in metrics
     service.said += caller.said
-
-
-def test_files_and_missing_shards_are_refused():
-    for arguments, told in (
-        (["--ray"], "shards keep their log in PostgreSQL"),
-        (["--shards", "2"], "only with --ray"),
-        (["--ray", "--ingresses", "2"], "leave it out, and send requests to any shard"),
-        (["--shard", "0/2"], "give it together with --peers"),
-    ):
-        finished = ran(["-m", "tacit", "serve", *arguments])
-        assert finished.returncode in (1, 2)
-        assert told in finished.stderr
