@@ -200,6 +200,24 @@ def make_table(kind, option, seed):
 # The script ------------------------------------------------------------------------------------
 
 
+def draw_offer(kind, arms, rng):
+    """Return the arms on offer to a request of a kind of placement, and their features."""
+    if kind == "features":
+        count = 2 + int(rng.integers(2))
+        relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
+        names = [f"x{i}" for i in range(count)]
+        return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
+    if kind in ("items", "item-lists"):
+        offers = (
+            {"arms": ["doc-0", "doc-1", "doc-2"]},
+            {"segment": "news"},
+            {},
+            {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
+        )
+        return offers[rng.integers(4)]
+    return {"arms": [arms[0], arms[-1]]} if rng.random() < 0.25 else {}
+
+
 class Script:
     """The traffic of one placement: requests and feedback that follow from the number of the round."""
 
@@ -284,26 +302,8 @@ class Script:
             lists = {str(arm): rng.permutation(list("stuvwx")).tolist() for arm in self.placement.offer.arms}
             said["rankings"] = lists if rng.random() < 0.7 or "holdout" in self.table else None
         else:
-            said |= self.make_offer(rng)
+            said |= draw_offer(self.kind, self.placement.offer.arms, rng)
         return DecisionRequest(f"key {rng.integers(2)}", **said)
-
-    def make_offer(self, rng):
-        """Return which arms are on offer, and their features."""
-        if self.kind == "features":
-            count = 2 + int(rng.integers(2))
-            relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
-            names = [f"x{i}" for i in range(count)]
-            return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
-        if self.kind in ("items", "item-lists"):
-            offers = (
-                {"arms": ["doc-0", "doc-1", "doc-2"]},
-                {"segment": "news"},
-                {},
-                {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
-            )
-            return offers[rng.integers(4)]
-        arms = self.placement.offer.arms
-        return {"arms": [arms[0], arms[-1]]} if rng.random() < 0.25 else {}
 
     def plan_feedback(self, row, i, rng):
         """Plan what comes back for a decision: at once, later, too late, twice, zero, or nothing."""
@@ -535,17 +535,16 @@ def make_folder():
 
 def read_machine():
     """Return what floats may depend on to the last bit: the processor, NumPy and numba."""
-    model, features = platform.machine(), ""
+    model = platform.machine()
     with contextlib.suppress(OSError):
-        lines = dict(
-            line.split("\t: ", 1) for line in Path("/proc/cpuinfo").read_text().splitlines() if "\t: " in line
-        )
-        model = lines.get("model name", model)
-        # NumPy has other loops for these, and one name stands for processors with and without.
-        features = " with AVX-512" if "avx512f" in lines.get("flags", "").split() else ""
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        values = {name.strip(): value.strip() for name, _, value in lines}
+        # One name stands for several generations, for which NumPy and numba have different loops.
+        names = "model name", "cpu family", "model", "stepping"
+        model = " ".join(values.get(name, "") for name in names).strip() or model
     import numba
 
-    return [model + features, np.__version__, numba.__version__]
+    return [model, np.__version__, numba.__version__]
 
 
 def find_allowed(cases):

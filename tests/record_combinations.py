@@ -288,28 +288,11 @@ class Traffic:
         if unit is not None:
             body[unit] = f"{unit} {rng.integers(6)}"
         if self.kind != "duels":
-            return body | self.make_offer(rng)
+            return body | recorder.draw_offer(self.kind, self.arms, rng)
         if "segments" in self.table:
             body["segments"] = {"market": ["de", "fr"][rng.integers(2)]}
         rankings = {arm: rng.permutation(list("stuvwx")).tolist() for arm in self.arms}
         return body | ({"rankings": rankings} if rng.random() < 0.7 or "holdout" in self.table else {})
-
-    def make_offer(self, rng):
-        """Return the arms on offer and their features."""
-        if self.kind == "features":
-            count = 2 + int(rng.integers(2))
-            relevance = (rng.integers(-4, 5, (count, 2)) / 4.0).tolist()
-            names = [f"x{i}" for i in range(count)]
-            return {"arms": names, "relevance": relevance, "examination": [[i / 2] for i in range(count)]}
-        if self.kind in ("items", "item-lists"):
-            offers = (
-                {"arms": ["doc-0", "doc-1", "doc-2"]},
-                {"segment": "news"},
-                {},
-                {"arms": ["x", "y"], "relevance": (rng.integers(-4, 5, (2, ITEM_DIM)) / 4.0).tolist()},
-            )
-            return offers[rng.integers(4)]
-        return {"arms": [self.arms[0], self.arms[-1]]} if rng.random() < 0.25 else {}
 
     def plan_feedback(self, decision, deferred, i, rng):
         """Plan the feedback on a decision: at once, later, too late, twice, zero, or none."""
@@ -658,6 +641,12 @@ def find_differences(found, recorded, exact):
     return [part for part in recorded if not is_same(found.get(part), recorded[part], exact, part == "rows")]
 
 
+def find_states_unlike_log(parts):
+    """Return the states that are not what the log alone says."""
+    states = {} if isinstance(parts, str) else parts["states"]
+    return [f"{title} is not folded" for title, text in states.items() if parts["folded"][title] != text]
+
+
 def is_same(found, recorded, exact, has_checksums):
     """True if two digests are the same, or but for rounding; checksums of rows change with that."""
     if exact or found is None:
@@ -695,7 +684,9 @@ def check(patterns):
     recorded = {kind: load(kind) for kind in KINDS}
     for name in names:
         about = recorded[name.partition(".")[0]]
-        differences = find_differences(summarize(run(name)), about["combinations"].get(name), is_exact(about))
+        parts = run(name)
+        differences = find_differences(summarize(parts), about["combinations"].get(name), is_exact(about))
+        differences += find_states_unlike_log(parts)
         if differences:
             wrong += 1
             print(f"{name}: {', '.join(differences)}", flush=True)

@@ -188,8 +188,8 @@ def test_a_dependent_click_fit_counts_reading_on_in_vain():
     shown = np.zeros((10, 2), int)
     clicks = np.array([[1, 1]] * 3 + [[1, 0]] * 7)
     fit = DependentClick.fit(shown, clicks)
-    # The likelihood of attraction a and continuation c is a^10 (ac)^3 (1 - ac)^7.
-    assert math.isclose(fit.model.attraction[0] * fit.model.continuation[0], 0.3, abs_tol=1e-3)
+    # Below a click 3 of 10 are clicked, at the top 10 of 10: 3/10, and without its mean error 3/11.
+    assert math.isclose(fit.model.attraction[0] * fit.model.continuation[0], 3 / 11, abs_tol=1e-3)
     assert math.isclose(fit.model.attraction[0], 1.0, abs_tol=1e-3)
 
 

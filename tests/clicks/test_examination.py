@@ -207,7 +207,7 @@ def test_effects_feed_the_position_based_estimator():
 
 def test_positions_are_examined_without_propensities_but_for_randomization(tmp_path):
     log = pages(500, 14, [0.25] * 4).drop_columns("propensity")
-    said = r"row 1: propensity: there is none, .*constant propensity=.*--method harvesting,em"
+    said = r"propensity: no column .*else there is none, .*constant propensity=.*--method harvesting,em"
     with pytest.raises(UnfitLog, match=said) as caught:
         examine(log, "randomization")
     assert "--propensities" not in str(caught.value)

@@ -92,8 +92,9 @@ def test_contexts_have_missing_values(tmp_path):
     assert len(batch) == 5
 
 
-@pytest.mark.parametrize(("yes", "no"), [("t", "f"), ("T", "F"), ("true", "FALSE")])
-def test_words_for_booleans(tmp_path, yes, no):
+@pytest.mark.parametrize("words", ["t f", "T F", "true FALSE", "yes NO", "Y n"])
+def test_words_for_booleans(tmp_path, words):
+    yes, no = words.split()
     for log in write_formats(table_of([yes, no, no]), tmp_path):
         assert off_policy(Table({"a": 1.0}), log, [IPS()], arms="shown").estimates[0].value == pytest.approx(
             1 / 3
@@ -108,6 +109,7 @@ TIMES = [
     "13 Jan 2026 13:00:00 +0100", "13/Jan/2026:13:00:00 +0100", "[13/Jan/2026:12:00:00 +0000]",
     "01/13/2026 12:00:00 PM", "1/13/2026 12:00", "01/13/2026, 12:00 PM", "13/01/2026 12:00",
     "Tue Jan 13 12:00:00 UTC 2026", "Tue Jan 13 12:00:00 +0000 2026", " 2026-01-13 12:00:00 ", "1768305600",
+    "20260113T120000Z", "2026-01-13 12:00:00 +0000 UTC", "Jan 13, 2026 12:00 PM", "January 13 2026 12:00:00",
 ]  # fmt: skip
 
 
@@ -129,6 +131,7 @@ def test_one_date_tells_the_order_of_days_and_months_of_its_batch():
     times = convert_values(pa.array(["01/02/2026", "01/31/2026 11:30 PM"]), TIME)
     assert times.to_pylist() == [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 31, 23, 30, tzinfo=UTC)]
     assert convert_values(pa.array(["01/02/2026", "31/01/2026"]), TIME)[0].as_py().month == 2
+    assert convert_values(pa.array(["20260131", "20260201"]), TIME)[1].as_py().month == 2
     contradictory = convert_values(pa.array(["01/02/2026", "31/01/2026", "01/31/2026"]), TIME)
     assert contradictory.null_count == 1
 
@@ -165,10 +168,20 @@ def test_blanks_after_commas(tmp_path):
     path.write_text("key, arm, reward,  propensity\nk1, a, 1, 0.5\nk1, b, NA, 0.5 \n")
     log = read_log(path, arms="shown")
     (batch,) = log
-    assert batch["arm"].to_pylist() == ["a", "b"]
-    assert batch["reward"].to_pylist() == [1.0, None]
-    assert batch["propensity"].to_pylist() == [0.5, 0.5]
+    rows = [tuple(row.values()) for row in batch.select(["arm", "reward", "propensity"]).to_pylist()]
+    assert rows == [("a", 1.0, 0.5), ("b", None, 0.5)]
     assert not log.report.warning_lines()
+
+
+def test_blanks_before_quotes(tmp_path):
+    """Also where a block of the file ends between a comma and its quotes."""
+    path = tmp_path / "log.csv"
+    row = 'k1, "a", 1,  "[""a"", ""b""]"\n'
+    path.write_text('key, "arm", reward, arms\n' + row * 200_000)
+    log = read_log(path, strict=True)
+    arms = [(batch["arm"].unique().to_pylist(), batch["arms"].to_pylist()[-1]) for batch in log]
+    assert arms == [(["a"], ["a", "b"])] * len(arms)
+    assert log.report.kept == 200_000
 
 
 def test_blanks_around_a_name_are_kept_where_the_header_has_none(tmp_path):

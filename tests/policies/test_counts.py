@@ -10,7 +10,7 @@ import tacit
 from tacit.cli import cli
 from tacit.errors import InvalidValue
 
-COUNTS = {"arm": ["film", "holiday"], "clicks": [4, 30], "impressions": [100, 200]}
+COUNTS = {"Arm": ["film", "holiday"], "clicks": [4, 30], "impressions": [100, 200]}
 PRIORS = (("film", 4.0, 96.0), ("holiday", 30.0, 170.0))
 pytestmark = pytest.mark.interpreted
 
@@ -19,19 +19,21 @@ pytestmark = pytest.mark.interpreted
 @pytest.mark.parametrize("make", [tacit.auto, tacit.UCB1, tacit.Thompson])
 def test_a_table_of_counts_is_a_prior(make, container):
     assert make(arms=["film", "holiday"], priors=container(COUNTS)).priors == PRIORS
-    failures = {"variant": ["holiday", "film"], "successes": [30, 4], "failures": [170, 96]}
+    failures = {"Variant": ["holiday", "film"], "Sales": [30, 4], "Failures": [170, 96]}
     assert make(arms=["film", "holiday"], priors=container(failures)).priors == PRIORS
     assert make(arms=["film", "holiday"], priors={"film": (4, 96), "holiday": (30, 170)}).priors == PRIORS
 
 
 def test_other_tables_are_refused():
     for counts in (
-        {"arm": ["film"], "clicks": [4]},
+        {"Arm": ["film"], "clicks": [4]},
         COUNTS | {"clicks": [4, 201]},
         COUNTS | {"clicks": [4, -1]},
     ):
         with pytest.raises(InvalidValue, match="priors"):
             tacit.auto(arms=["film", "holiday"], priors=pd.DataFrame(counts))
+    with pytest.raises(InvalidValue, match=r"tacit fit --counts counts\.csv"):
+        tacit.auto(arms=["film", "holiday"], priors="counts.csv")
 
 
 def test_a_learner_begins_with_the_counts_of_a_file(tmp_path):

@@ -5,13 +5,8 @@ On another machine than that on which it was recorded, floats are compared up to
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import record_combinations as recorder
-
-BIT_FOR_BIT = bool(os.environ.get("BIT_FOR_BIT"))
-
 
 ORDERED_BY_TASKS = {"sharded", "spread", "buffered"}
 """Options under which several tasks share one source of ids: which comes first is not determined."""
@@ -20,15 +15,17 @@ ORDERED_BY_TASKS = {"sharded", "spread", "buffered"}
 def find_all_differences(kind, options_at_once):
     """Return the parts of a kind's combinations, of one option or of several, that are not as recorded."""
     about = recorder.load(kind)
-    exact = BIT_FOR_BIT or recorder.is_exact(about)
+    exact = recorder.is_exact(about)
     names = [name for name, (of, _) in recorder.list_cases().items() if of == kind]
     assert names == list(about["combinations"])
     found = {}
     for name in names:
         options = name.partition(".")[2].split("_")
         if (len(options) > 1) == options_at_once and ORDERED_BY_TASKS.isdisjoint(options):
-            run = recorder.summarize(recorder.run(name))
+            parts = recorder.run(name)
+            run = recorder.summarize(parts)
             found[name] = recorder.find_differences(run, about["combinations"][name], exact)
+            found[name] += recorder.find_states_unlike_log(parts)
     assert found
     return {name: parts for name, parts in found.items() if parts}
 

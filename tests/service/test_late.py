@@ -8,6 +8,7 @@ import numpy as np
 import placement_access as access
 import pytest
 from harness import SECOND, Clock, served, with_home, with_policy
+from msgspec.structs import replace
 
 import tacit
 from tacit.core.arrays import leaves
@@ -26,14 +27,8 @@ from tests.service.test_attribution import ARMS, configured, folding
 
 RULE = Rule(window=30 * SECOND, late="correct", correction=100 * SECOND)
 
-COUNTING = [
-    tacit.UCB1(ARMS),
-    tacit.KLUCB(ARMS),
-    tacit.EpsilonGreedy(ARMS),
-    tacit.Thompson(ARMS),
-    tacit.UniformRandom(ARMS),
-    tacit.ExplorationFloor(tacit.UCB1(ARMS)),
-]
+PLAIN = tacit.UCB1, tacit.KLUCB, tacit.EpsilonGreedy, tacit.Thompson, tacit.UniformRandom
+COUNTING = [*(make(ARMS) for make in PLAIN), tacit.ExplorationFloor(tacit.UCB1(ARMS))]
 OTHERS = [
     tacit.Thompson(ARMS, discount=0.99),
     tacit.policies.EXP3(ARMS),
@@ -97,8 +92,9 @@ def sums(engine):
     return learner.state.plays[lane].sum(), learner.state.rewards[lane].sum()
 
 
-async def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
-    async with folding(tmp_path / "s.db", configured(rule=RULE)) as engine:
+@pytest.mark.parametrize("aggregation", ["first", "last", "sum", "max"])
+async def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind, aggregation):
+    async with folding(tmp_path / "s.db", configured(rule=replace(RULE, aggregation=aggregation))) as engine:
         row = await engine.decide("home", "k")
         other = await engine.decide("home", "k")
         engine.clock.now += 31 * SECOND
@@ -114,6 +110,17 @@ async def test_a_late_reward_corrects_the_default_exactly_once(tmp_path, kind):
         placement = engine.placements["home"]
         assert access.get_series(placement).rewards == 1.0
         assert access.get_outcomes(placement)["corrected"] == 1
+
+
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+async def test_a_default_from_before_a_restart_is_corrected_as_one_from_after_it(tmp_path, reward):
+    config, clock = with_policy(tacit.auto(arms=2), rule=replace(RULE, aggregation="sum")), Clock()
+    async with served(tmp_path / "s.db", config, clock) as engine:
+        row = await engine.decide("home", "k")
+        clock.now += 31 * SECOND
+        await engine.decide("home", "k")
+    async with folding(tmp_path / "s.db", config, clock, crash=False) as engine:
+        assert await engine.feedback("home", row.id, reward) == "corrected"
 
 
 async def test_what_was_not_learned_is_not_corrected(tmp_path):

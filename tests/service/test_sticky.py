@@ -12,6 +12,7 @@ from harness import Client, Clock, by_clock, folding, logged_decisions, quiet, s
 from placement_access import check_starts, decide, everything, get_sticky_users, patch_internal
 from stores import store_at
 
+from tacit.client import Local
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.log.requests import DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import ACTIVATE
@@ -57,7 +58,8 @@ def test_a_user_is_shown_the_same_for_a_time(tmp_path):
 
 
 def test_users_of_one_batch_and_their_flags(tmp_path):
-    with by_clock(sticky(tmp_path / "s.db"), Clock()) as address:
+    service = by_clock(sticky(tmp_path / "s.db"), Clock())
+    with service as address, Local(address, "home", tmp_path / "local") as local:
         client = Client(address)
         impressions = [{"key": "k", "user": f"u{i % 7}"} for i in range(50)]
         _, _, answer = client.post("home/decide/batch", {"decisions": impressions})
@@ -65,8 +67,10 @@ def test_users_of_one_batch_and_their_flags(tmp_path):
         for impression, made in zip(impressions, answer["decisions"], strict=True):
             arms.setdefault(impression["user"], set()).add((made["arm"], made["propensity"]))
         assert all(len(each) == 1 for each in arms.values())
-        # The same user by OpenFeature.
-        for user, ((arm, _),) in arms.items():
+        # The same user by OpenFeature, and by a client that has no replica and asks the service.
+        for user, (drawn,) in arms.items():
+            decided, (arm, _) = local.decide("k", user=user), drawn
+            assert (decided.arm, decided.propensity) == drawn
             context = {"context": {"targetingKey": user, "key": "k"}}
             assert client.ask("POST", "/ofrep/v1/evaluate/flags/home", context)[2]["value"] == arm
             assert client.ask("POST", "/ofrep/v1/evaluate/flags", context)[2]["flags"][0]["value"] == arm
@@ -278,8 +282,7 @@ def test_the_page_tells_how_many_users_keep_something(tmp_path):
         client = Client(address)
         for user in ("ann", "bob", "ann"):
             ask(client, user)
-        page = client.ask("GET", "/placements/home")[2].decode()
-        assert "users who keep their arms: 2" in page
+        assert "users who keep their arms: 2" in client.ask("GET", "/placements/home")[2].decode()
 
 
 async def test_the_memory_is_bounded(tmp_path, monkeypatch):

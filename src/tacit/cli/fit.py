@@ -1,6 +1,7 @@
 """Commands for logs: ``tacit fit`` learns them, ``schema`` suggests a schema, ``ubi`` writes a click log."""
 
 import warnings
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -108,18 +109,14 @@ def read_counts(path: Path) -> Any:
     import pyarrow as pa
 
     from tacit.logs.reader import open_file
-    from tacit.logs.rows import convert_values
     from tacit.policies.index import COUNTS, read_priors
+
+    aliases = [alias for names in COUNTS.values() for alias in names]
 
     with options.usage_errors():
         file = open_file(path)
-        names = [name for name in file.names if any(name in aliases for aliases in COUNTS.values())]
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        for raw in file.read(names, 65_536):
-            for name, values in columns.items():
-                kind = pa.string() if name in COUNTS["arm"] else pa.float64()
-                values += convert_values(raw.columns[name], kind).to_pylist()
-        return read_priors(pa.table(columns))
+        names = [name for name in file.names if name.lower() in aliases] or file.names
+        return read_priors(pa.table(_read_columns(file, names, COUNTS["arm"])))
 
 
 def save_counts(policy: str, priors: Any, seed: int, output: Path, as_json: bool) -> None:
@@ -180,10 +177,7 @@ def read_features(features: str | None) -> Any:
 
     None without features. Raises click.UsageError if the file has no column ``arm``.
     """
-    import pyarrow as pa
-
     from tacit.logs.reader import open_file
-    from tacit.logs.rows import convert_values
 
     if features is None:
         return None
@@ -192,13 +186,23 @@ def read_features(features: str | None) -> Any:
     file = open_file(Path(features.removeprefix("table:")))
     if "arm" not in file.names:
         raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
-    table: dict[str, list[float]] = {}
-    for raw in file.read(file.names, 65_536):
-        columns = [raw.columns[name] for name in file.names if name != "arm"]
-        arms = convert_values(raw.columns["arm"], pa.string()).to_pylist()
-        numbers = [convert_values(column, pa.float64()).to_pylist() for column in columns]
-        table |= zip(arms, map(list, zip(*numbers, strict=True)), strict=True)
-    return table
+    columns = _read_columns(file, file.names, ("arm",))
+    arms = columns.pop("arm")
+    return dict(zip(arms, map(list, zip(*columns.values(), strict=True)), strict=True))
+
+
+def _read_columns(file: Any, names: Sequence[str], texts: Collection[str]) -> dict[str, list[Any]]:
+    """Return columns of a file as lists by name: texts for those in ``texts``, else numbers."""
+    import pyarrow as pa
+
+    from tacit.logs.rows import convert_values
+
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for raw in file.read(names, 65_536):
+        for name, values in columns.items():
+            kind = pa.string() if name.lower() in texts else pa.float64()
+            values += convert_values(raw.columns[name], kind).to_pylist()
+    return columns
 
 
 def _read_clicks(text: str) -> list[str] | dict[str, float]:

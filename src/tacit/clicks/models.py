@@ -89,12 +89,9 @@ class Cascade(ClickModel):
         table, clicked, count = prepare_log(shown, clicks, kinds)
         has_several = clicked.sum(axis=1) > 1
         if has_several.any():
-            raise InvalidValue(
-                "clicks",
-                clicked[has_several][0].astype(int).tolist(),
-                "the cascade model knows one click a session; keep the first one, or fit "
-                "DependentClick or DynamicBayesian",
-            )
+            session = clicked[has_several][0].astype(int).tolist()
+            remedy = "the model has one click a session; keep the first, or fit DependentClick"
+            raise InvalidValue("clicks", session, f"{remedy} or DynamicBayesian")
         # Nothing below a click is examined.
         examined = (np.cumsum(clicked, axis=1) - clicked == 0) & (table != EMPTY)
 
@@ -148,9 +145,8 @@ class DependentClick(ClickModel):
         """
         positions = shown.shape[1]
         if positions > len(self.continuation) + 1:
-            raise InvalidValue(
-                "shown", positions, f"continuation is known for {len(self.continuation)} positions"
-            )
+            allowed = f"continuation is known for {len(self.continuation)} positions"
+            raise InvalidValue("shown", positions, allowed)
         onward = np.zeros(shown.shape)
         onward[:, : len(self.continuation)] = self.continuation[:positions]
         return Chain(lookup_values(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
@@ -168,8 +164,8 @@ class DependentClick(ClickModel):
         """Return the model fitted to a click log by EM, with its log-likelihoods.
 
         If kinds are seen too seldom for an attraction each (`kinds² > results / 100`), continuation is fitted
-        first, by the conditional likelihood: it compares how often a kind is clicked right below a click and
-        with no click above it.
+        first, by the conditional likelihood, less its mean error where clicks are few: it compares how often
+        a kind is clicked right below a click and with no click above it.
 
         Parameters
         ----------
@@ -221,7 +217,7 @@ class DependentClick(ClickModel):
             # A kind is examined for sure with no click above, and with its continuation right below a click.
             columns = np.where(np.cumsum(clicked, axis=1) - clicked == 0, 0, EMPTY)
             columns[:, 1:] = np.where(clicked[:, :-1], np.arange(1, table.shape[1]), columns[:, 1:])
-            continuation = fit_columns(table, clicked, columns, UNKNOWN)
+            continuation = fit_columns(table, clicked, columns, UNKNOWN, is_unbiased=True)
         start = cls([UNKNOWN] * count, continuation)
         return run_em(start, step, table, clicked, iterations, tolerance)
 
@@ -332,7 +328,7 @@ class DynamicBayesian(ClickModel):
             # The first position is examined for sure, the second with persistence if the first has no click.
             second = np.where(clicked[:, 0], EMPTY, 1)
             columns = np.stack([np.zeros_like(second), second], axis=1)[:, : table.shape[1]]
-            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN)
+            factors = fit_columns(table[:, :2], clicked[:, :2], columns, UNKNOWN, is_unbiased=False)
             persistence = float(factors[0]) if len(factors) else UNKNOWN
 
         def step(model: DynamicBayesian) -> DynamicBayesian:
@@ -475,7 +471,7 @@ class PositionBased(ClickModel):
         examination = np.full(table.shape[1] - 1, UNKNOWN)
         if is_sparse:
             columns = np.broadcast_to(np.arange(table.shape[1]), table.shape)
-            examination = fit_columns(table, clicked, columns, UNKNOWN)
+            examination = fit_columns(table, clicked, columns, UNKNOWN, is_unbiased=False)
         start = cls([UNKNOWN] * count, [1.0, *examination])
         return run_em(start, step, table, clicked, iterations, tolerance)
 
@@ -506,8 +502,7 @@ def _build_user(table: Table, grades: int) -> DynamicBayesian:
     """Return the click model of a user for a number of grades; raise InvalidValue if the table has none."""
     if checks.integer("grades", grades, 2) not in table:
         raise InvalidValue("grades", grades, "there are users for 2, 3 and 5 grades")
-    attraction, satisfaction = table[grades]
-    return DynamicBayesian(attraction, satisfaction)
+    return DynamicBayesian(*table[grades])
 
 
 def perfect(grades: int = 5) -> DynamicBayesian:

@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 CODES = pa.dictionary(pa.int32(), pa.string())
 """The type of texts that stay a dictionary."""
+PLAIN_TYPES = {pa.large_string(): pa.string(), pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+"""Variants of text, and the type to which each is converted."""
 
 
 def find_root(name: str, names: Collection[str]) -> str:
@@ -68,8 +70,8 @@ def simplify_array(values: Any) -> Any:
         return simplify_array(values.storage)
     if pa.types.is_run_end_encoded(kind):
         return simplify_array(pc.run_end_decode(values))
-    if pa.types.is_large_string(kind) or kind == pa.string_view():
-        return values.cast(pa.string())
+    if kind in PLAIN_TYPES:
+        return values.cast(PLAIN_TYPES[kind])
     if pa.types.is_dictionary(kind) and kind != CODES:
         return simplify_array(values.dictionary).take(values.indices)
     lists = pa.types.is_list(kind), pa.types.is_large_list(kind), pa.types.is_fixed_size_list(kind)
@@ -83,5 +85,4 @@ def simplify_array(values: Any) -> Any:
 
 def is_varied_text(kind: Any) -> bool:
     """True if an Arrow type is a dictionary other than ``CODES``, or a text type other than string."""
-    is_dictionary = pa.types.is_dictionary(kind) and kind != CODES
-    return bool(is_dictionary or pa.types.is_large_string(kind) or kind == pa.string_view())
+    return kind in PLAIN_TYPES or (pa.types.is_dictionary(kind) and kind != CODES)

@@ -22,7 +22,7 @@ from tacit.core.text import Column, Tabulated, format_table
 from tacit.errors import AssumptionWarning
 from tacit.evaluate.intervals import CONFIDENCE, check_confidence, normal_quantile, wilson
 from tacit.evaluate.options import Options
-from tacit.evaluate.rows import LoggedRows, RowReader, hash_clusters, positions
+from tacit.evaluate.rows import LoggedRows, RowReader, hash_clusters, positions, suggest_propensity_column
 from tacit.logs.sources import ReadOptions, get_reward_range, warn_rejected
 
 # ---- From a log to cells: rows and rewards by key, arm and position
@@ -77,7 +77,8 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
     parts: list[Floats] = []
     for rows in reader.read(log):
         if randomized:
-            refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(rows.propensity), UNKNOWN)])
+            text = f"{suggest_propensity_column(rows.unread)}{UNKNOWN}"
+            refuse_rows(rows.locate_row, [Refusal("propensity", np.isnan(rows.propensity), text)])
         group = hash_clusters(rows.chunk.batch["decision_id"], GROUPS)
         weights = _compute_uniform_weights(rows) if randomized else np.ones(len(group))
         pair = _number_pairs(rows, pairs, names)

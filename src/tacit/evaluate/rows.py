@@ -201,9 +201,11 @@ PROPENSITY_NAME = re.compile(r"prop|prob|pscore|^p$|(^|_)p(_|$)|chance|share", r
 def list_unread_columns(log: Any) -> tuple[str, ...]:
     """Return all column names of a log without propensities, for an error message; () if it has them.
 
-    Propensities are a column or a constant.
+    Propensities are a column or a constant. () for what is no log.
     """
-    reader = log
+    if not isinstance(log, LogReader | LogPart | KeyShard):
+        return ()
+    reader: Any = log
     while not isinstance(reader, LogReader):
         reader = reader.log
     sources = [{*file.columns, *reader.constants} for file in reader.files]
@@ -212,30 +214,32 @@ def list_unread_columns(log: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for file in reader.files for name in file.names))
 
 
+def suggest_propensity_column(columns: Sequence[str]) -> str:
+    """Return the start of an error on missing propensities: the columns, and which may have them; or ""."""
+    if not columns:
+        return ""
+    near = next((name for name in columns if PROPENSITY_NAME.search(name)), "...")
+    value = near if near == "..." else repr(near)
+    return (
+        f"no column is called so; the columns are {', '.join(map(repr, columns[:20]))}"
+        f"{', …' * (len(columns) > 20)}; if one has the probability of the arm shown, say "
+        f"columns={{'propensity': {value}}} (--column propensity={near}); else "
+    )
+
+
 def describe_missing_propensity(rows: LoggedRows, row: int) -> str:
     """Return the text of an error that a row has no propensity, with remedies."""
     names, shown_code = rows.arm.names, rows.arm.codes[row]
     other_arms = [names[arm] for arm in rows.offers[rows.offer[row]] if arm != shown_code]
     other_text = f"{other_arms[0]!r} could" if other_arms else "other arms could"
-    reason = "there is none, as from a deterministic policy"
-    if rows.unread:
-        near = next((name for name in rows.unread if PROPENSITY_NAME.search(name)), "...")
-        value = near if near == "..." else repr(near)
-        reason = (
-            f"no column is called so; the columns are {', '.join(map(repr, rows.unread[:20]))}"
-            f"{', …' * (len(rows.unread) > 20)}; if one has the probability of the arm shown, say "
-            f"columns={{'propensity': {value}}} (--column propensity={near}); else it is as from a "
-            "deterministic policy"
-        )
     return (
-        f"{reason}: in place "
-        f"of {names[shown_code]!r}, the log may never have shown what {other_text} have earned; log with a "
-        "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and "
-        "keep its propensities; if it did randomize, give what is known: one chance for all rows, "
+        f"{suggest_propensity_column(rows.unread)}there is none, as from a deterministic policy: in place of "
+        f"{names[shown_code]!r}, the log may never have shown what {other_text} have earned; log with a "
+        "policy that randomizes, such as ExplorationFloor, or ListMix(epsilon=0.1) for lists, and keep its "
+        "propensities; if it did randomize, give what is known: one chance for all rows, "
         "constants={'propensity': 0.5} (--constant propensity=0.5); all arms alike, propensities=Uniform() "
-        "(--propensities uniform); one for each arm, "
-        "propensities=Table({'film': 0.8, ...}) (--propensities table:FILE); or the log's shares, "
-        'propensities="estimated" (--propensities estimated)'
+        "(--propensities uniform); one for each arm, propensities=Table({'film': 0.8, ...}) (--propensities "
+        'table:FILE); or the log\'s shares, propensities="estimated" (--propensities estimated)'
     )
 
 
@@ -319,7 +323,7 @@ class RowReader:
         none.
         """
         self._items = get_items(log)
-        self._unread = list_unread_columns(log) if isinstance(log, LogReader | LogPart | KeyShard) else ()
+        self._unread = list_unread_columns(log)
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
         chunks = select_columns(log, self._columns)

@@ -6,7 +6,7 @@ names and lanes for keys; :class:`Pass` replays the windows once, in a compiled 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,8 +28,10 @@ from tacit.evaluate.rows import (
     check_items,
     check_segments,
     list_arm_names,
+    list_unread_columns,
     select_answered,
     split_rows,
+    suggest_propensity_column,
     unknown_arm_error,
 )
 from tacit.learning.batch import Batch, get_impression
@@ -185,7 +187,7 @@ class WindowReader:
         Counts rows without feedback, and raises UnfitLog if a row's propensity is not that of uniform
         choice.
         """
-        size = self._config.window
+        size, self._unread = self._config.window, list_unread_columns(log)
         parts, offers, free_rows = [], _Offers(), size
         chunks = log.filter_rows(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
         for chunk in chunks:
@@ -213,7 +215,7 @@ class WindowReader:
         logged = propensity.fill_null(0.0).to_numpy()
         uneven = ~unknown & (np.abs(logged - uniform) > self._config.tolerance)
         unfit = uneven if self._config.assume_uniform else uneven | unknown
-        refusal = Refusal("propensity", unfit, partial(_describe_not_uniform, chunk, uniform))
+        refusal = Refusal("propensity", unfit, partial(_describe_not_uniform, chunk, uniform, self._unread))
         refuse_rows(chunk.row_location, [refusal])
 
     def _convert_chunk(self, chunk: Chunk, offers: _Offers) -> _WindowPart:
@@ -364,16 +366,16 @@ def _join_parts(parts: list[_WindowPart], offers: _Offers) -> Window:
     return Window(batch, columns.logged, columns.rewards, columns.segments)
 
 
-def _describe_not_uniform(chunk: Chunk, uniform: Floats, row: int) -> str:
+def _describe_not_uniform(chunk: Chunk, uniform: Floats, unread: Sequence[str], row: int) -> str:
     """Return the text of an error that a row's propensity is missing or differs from ``uniform``."""
     propensity = chunk.batch["propensity"][row].as_py()
     arms = len(chunk.batch["arms"][row])
     if propensity is None:
         return (
-            f"there is none, so nothing says that the {arms} arms on offer were equally "
-            "likely; log with UniformRandom, or give assume_uniform=True (--assume-uniform) if you "
-            "know that they were; if they were not, weigh the log by off_policy (--estimator "
-            "ips,snips) with the propensities that are known, or propensities='estimated'"
+            f"{suggest_propensity_column(unread)}there is none, so nothing says that the {arms} arms on "
+            "offer were equally likely; log with UniformRandom, or give assume_uniform=True "
+            "(--assume-uniform) if you know that they were; if they were not, weigh the log by off_policy "
+            "(--estimator ips,snips) with the propensities that are known, or propensities='estimated'"
         )
     return (
         f"it is {propensity:.6g}, but uniform choice among the {arms} arms on offer gives "

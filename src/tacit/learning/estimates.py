@@ -196,7 +196,8 @@ class ArmEstimate(NamedTuple):
         version 0.2 or before, and if arms are identified by their features.
     plays_now : float or None
         Number of plays that the policy has not forgotten, by a detected shift, a window or a
-        discount; including plays from ``priors``. None if arms are identified by their features.
+        discount; including plays from ``priors``. A reward that varies less than clicks do counts for
+        several, so that it may exceed ``plays``. None if arms are identified by their features.
     mean : float or None
         Its mean reward; None if nothing is known.
     low, high : float

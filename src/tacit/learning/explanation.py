@@ -190,8 +190,9 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         """Return the probability of choosing each arm on offer now, without deciding; None if unknown.
 
         Takes the arguments of :meth:`choose`, for policies that show an arm or a list; for a list the array
-        has the shape (arms on offer, positions). A new key gets a lane. Raises InvalidValue for policies that
-        show duels.
+        has the shape (arms on offer, positions). A new key gets a lane. They hold for one decision: for
+        shares of traffic that stay for a batch, or a week, take each arm's ``chance_best`` of
+        :meth:`estimates`. Raises InvalidValue for policies that show duels.
 
         Examples
         --------

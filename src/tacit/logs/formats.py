@@ -389,12 +389,14 @@ def _open_csv(path: Path, names: Sequence[str], malformed: list[tuple[int, str]]
         malformed.append((row.number - 1, row.text))
         return "skip"
 
+    delimiter = detect_delimiter(path)
+    has_blanks = _has_blanks(path, delimiter)
     return pyarrow.csv.open_csv(
-        path,
+        pa.TransformInputStream(_open_stream(path), _make_blank_remover(delimiter)) if has_blanks else path,
         # Only a reader without threads reports the numbers of malformed rows.
         read_options=pyarrow.csv.ReadOptions(use_threads=False),
         parse_options=pyarrow.csv.ParseOptions(
-            delimiter=detect_delimiter(path), newlines_in_values=True, invalid_row_handler=skip
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
         ),
         # Bytes, so that a row that is not UTF-8 does not invalidate its whole block.
         convert_options=pyarrow.csv.ConvertOptions(
@@ -425,10 +427,38 @@ def _open_stream(path: Path) -> Any:
 
 def detect_delimiter(path: Path) -> str:
     """Return the delimiter that occurs most often in a file's header, outside quotes; a comma on a tie."""
+    return max(DELIMITERS, key=_read_unquoted_header(path).count)
+
+
+def _read_unquoted_header(path: Path) -> str:
+    """Return the header of a CSV file without what is in quotes."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
-    unquoted = "".join(header.split('"')[::2])
-    return max(DELIMITERS, key=unquoted.count)
+    return "".join(header.split('"')[::2])
+
+
+def _has_blanks(path: Path, delimiter: str) -> bool:
+    """True if a blank follows each delimiter in the header of a CSV file."""
+    fields = _read_unquoted_header(path).split(delimiter)[1:]
+    return bool(fields) and all(field.startswith(" ") for field in fields)
+
+
+def _make_blank_remover(delimiter: str) -> Callable[[bytes], bytes]:
+    """Return a function that removes blanks between delimiter and quotes from the blocks of a CSV file.
+
+    It is called with the blocks in order, and with b"" at the end.
+    """
+    blanks, pending = re.compile(rb"(?<=%b) +(?=\")" % re.escape(delimiter.encode())), b""
+
+    def remove_blanks(block: bytes) -> bytes:
+        """Return the whole lines of a block, with the end of the previous one, without such blanks."""
+        nonlocal pending
+        text = pending + block
+        end = text.rfind(b"\n") + 1 if block else len(text)
+        pending = text[end:]
+        return blanks.sub(b"", text[:end])
+
+    return remove_blanks
 
 
 def header_hint(names: Sequence[str]) -> str:
@@ -456,7 +486,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
     first = 1
     with _open_csv(path, [], []) as reader:
         stored = {name.strip(): name for name in reader.schema.names}
-        has_blanks = len(stored) > 1 and all(name[:1] == " " for name in reader.schema.names[1:])
+    has_blanks = _has_blanks(path, detect_delimiter(path))
     with _open_csv(path, [stored.get(name, name) for name in names], malformed) as reader:
         for block in reader:
             for start in range(0, len(block), batch_rows):
@@ -523,7 +553,7 @@ def _convert_csv_column(values: Any) -> Any:
 # JSON lines ---------------------------------------------------------------------------------
 
 
-def _parse_object(line: bytes) -> dict[str, Any] | None:
+def parse_object(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a line; None if it is no object, or has text that is not Unicode."""
     try:
         value = json.loads(line.decode("utf-8-sig"))
@@ -573,7 +603,7 @@ def _read_json_names(path: Path) -> list[str]:
     """
     with open_lines(path) as file:
         lines = [line for line in _read_next_lines(file, JSON_NAME_LINES) if line.strip()]
-        objects = list(map(_parse_object, lines))
+        objects = list(map(parse_object, lines))
         if lines and not any(objects):
             remedy = "write one in UTF-8 a line, as by frame.to_json(path, orient='records', lines=True)"
             raise LogError(f"{path}: no line of it is a JSON object; {remedy}")
@@ -611,7 +641,7 @@ def _read_json(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Ra
     first = 1
     with open_lines(path) as file:
         while lines := _read_next_lines(file, batch_rows):
-            objects = [(row, line, _parse_object(line)) for row, line in enumerate(lines, first)]
+            objects = [(row, line, parse_object(line)) for row, line in enumerate(lines, first)]
             first += len(lines)
             records = [record for _, _, record in objects if record is not None]
             rows = [row for row, _, record in objects if record is not None]

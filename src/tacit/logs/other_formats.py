@@ -73,7 +73,7 @@ class DsjsonLines:
             arm_index, cost = int(record["_label_Action"]) - 1, record["_label_cost"]
             arms = [_name_action(number, action) for number, action in enumerate(record["c"]["_multi"], 1)]
             return {
-                "timestamp": _truncate_time(record.get("Timestamp")),
+                "timestamp": str(record.get("Timestamp")),
                 "decision_id": str(record["EventId"]),
                 "key": KEY if self._key is None else _as_text(get_field(record, self._key)),
                 "arms": arms,
@@ -91,12 +91,6 @@ def _name_action(number: int, action: Any) -> str:
         if isinstance(action, dict) and isinstance(action.get(name), str | int):
             return str(action[name])
     return str(number)
-
-
-def _truncate_time(text: Any) -> str:
-    """Return a time text with its fraction of seconds cut to microseconds."""
-    whole, dot, fraction = str(text).rstrip("Z").partition(".")
-    return f"{whole}{dot}{fraction[:6]}Z"
 
 
 def _as_text(value: Any) -> str | None:

@@ -137,10 +137,8 @@ class Frame:
             If the log is an iterable of anything else than record batches.
         """
         if self.is_stream and self._is_consumed:
-            raise LogError(
-                "log: it is a stream, and was read to its end; make a table of it, such as "
-                "pyarrow.Table.from_batches(batches)"
-            )
+            remedy = "make a table of it, such as pyarrow.Table.from_batches(batches)"
+            raise LogError(f"log: it is a stream, and was read to its end; {remedy}")
         self._is_consumed = True
         try:
             if is_frame(self._data):
@@ -630,10 +628,8 @@ class LogReader:
         """
         source, unit = str(file.path), self.time_unit
         if SEGMENT in raw.columns and _is_nested(raw.columns[SEGMENT]):
-            raise LogError(
-                f"{source}: by: {file.columns[SEGMENT]!r} has lists for values; give a column of "
-                "text or numbers"
-            )
+            text = f"by: {file.columns[SEGMENT]!r} has lists for values; give a column of text or numbers"
+            raise LogError(f"{source}: {text}")
         encoded = None if names is None else [name for name in TEXT_COLUMNS if name in names]
         raw = raw._replace(columns=self.shift_positions(raw.columns))
         orders = partial(self._find_date_orders, file)

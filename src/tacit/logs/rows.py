@@ -48,13 +48,13 @@ from tacit.logs.data_warnings import (
     select_warnings,
 )
 from tacit.logs.schema import ALLOWED, EXTRA, SCHEMA, SEGMENT, EpochTimes, describe_allowed, describe_range
-from tacit.logs.time_texts import rewrite_times
+from tacit.logs.time_texts import COMPACT_DATE, COMPACT_DATE_LENGTH, rewrite_times
 from tacit.logs.time_units import NAMES
 
 Bools = npt.NDArray[np.bool_]
 
 MALFORMED = "malformed-row"
-TRUE_WORDS, FALSE_WORDS = ("true", "t"), ("false", "f")
+TRUE_WORDS, FALSE_WORDS = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
 OUTCOMES = {"reward-outside-range", "unparsable-reward", "wrong-outcome", "wrong-clicks"}
 """Reasons to reject a row for its outcome."""
 MAX_REJECTED = 0.05
@@ -545,6 +545,8 @@ def _parse_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
 
     Texts are ISO 8601 with or without a zone, numbers, or notations of other systems.
     """
+    if pc.all(pc.equal(pc.binary_length(texts), COMPACT_DATE_LENGTH)).as_py():
+        texts = pc.replace_substring_regex(texts, *COMPACT_DATE)
     try:
         return _parse_iso_times(texts, kind, times)
     except pa.ArrowInvalid:

@@ -15,12 +15,16 @@ NOTATIONS = {
     rf"^\[?(\d\d)/{MONTH}/(\d{{4}}):{CLOCK} ?{OFFSET}?\]?$": r"\3-\2-\1 \4\5",  # Apache, nginx
     rf"^(?:[a-z]+, )?(\d\d?)[ -]{MONTH}[ -](\d{{4}}) {CLOCK} ?{OFFSET}?$": r"\3-\2-\1 \4\5",  # RFC 1123
     rf"^[a-z]{{3}} {MONTH} +(\d\d?) {CLOCK} (?:{OFFSET} )?(\d{{4}})$": r"\5-\1-\2 \3\4",  # date, ctime
+    rf"^{MONTH}\.? (\d\d?),? (\d{{4}})": r"\3-\1-\2",
     r"^(\d{4})/(\d\d?)/(\d\d?)": r"\1-\2-\3",
+    r"^(\d{4})(\d\d)(\d\d)t(\d\d)(\d\d)(\d\d)": r"\1-\2-\3 \4:\5:\6",
+    r"([+-]\d\d:?\d\d) utc$": r"\1",  # Go
     r"(:\d\d),(\d+)": r"\1.\2",
     r"(\d) ?(?:utc|gmt|z)$": r"\1Z",
     r"(\d) ([+-]\d\d(?::?\d\d)?)$": r"\1\2",
 }
 """Patterns of times in lower case, and what they become; tried in turn."""
+COMPACT_DATE, COMPACT_DATE_LENGTH = (r"^((?:19|20)\d\d)([01]\d)([0-3]\d)$", r"\1-\2-\3"), 8
 NUMERIC_DATE = r"^(?P<first>\d\d?)[/.-](?P<second>\d\d?)[/.-](?P<year>\d{4})(?P<clock>$|[ ,t].*)"
 
 

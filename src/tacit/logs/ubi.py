@@ -84,24 +84,21 @@ class UbiReader(LogReader):
     Parameters
     ----------
     files : sequence of path
-    clicks, examined, seen, length, constants, strict, batch_rows
+    clicks, examined, seen, length, **options
         As for :func:`read_ubi`.
     """
 
     def __init__(
         self,
         files: Sequence[File],
-        *,
-        clicks: Collection[str] | Mapping[str, float] = ubi_records.CLICKS,
-        examined: Collection[str] = ubi_records.EXAMINED,
-        seen: str = RETURNED,
-        length: int | None = None,
-        constants: Mapping[str, Any] | None = None,
-        strict: bool = False,
-        batch_rows: int = BATCH_ROWS,
+        clicks: Collection[str] | Mapping[str, float],
+        examined: Collection[str],
+        seen: str,
+        length: int | None,
+        **options: Any,
     ) -> None:
         """Validate the options; raise InvalidValue if one is wrong. No record is read."""
-        super().__init__([], constants=constants, strict=strict, batch_rows=batch_rows)
+        super().__init__([], **options)
         if seen not in (RETURNED, EXAMINED):
             raise InvalidValue("seen", seen, f"give {RETURNED!r} or {EXAMINED!r}")
         self.length = None if length is None else checks.integer("length", length, 1)
@@ -224,8 +221,9 @@ class UbiReader(LogReader):
             position = ubi_records.find_position(*object, query.hits or ())
             if position is None:
                 object_name = object.names[0] if object.names else object.ordinal
-                example = Example(*place, "event_attributes.object", object_name)
-                self._reject(report, "unknown-object", example)
+                self._reject(
+                    report, "unknown-object", Example(*place, "event_attributes.object", object_name)
+                )
             else:
                 rewards[position] = _join_rewards(rewards.get(position), reward)
         return {position: reward or 0.0 for position, reward in rewards.items()}
@@ -237,13 +235,11 @@ class UbiReader(LogReader):
         """
         hits = (query.hits or ())[: self.length]
         attributes = query.attributes
-        propensities, position_propensities = (
-            attributes.get(name) for name in ("propensities", "position_propensities")
-        )
-        if not isinstance(propensities, list):
-            propensities = [attributes.get("propensity")] if len(hits) == 1 else []
-        if not isinstance(position_propensities, list):
-            position_propensities = []
+        lists = (attributes.get(name) for name in ("propensities", "position_propensities"))
+        by_position = [dict(enumerate(values)) if isinstance(values, list) else None for values in lists]
+        propensities, position_propensities = by_position[0], by_position[1] or {}
+        if propensities is None:
+            propensities = {0: attributes.get("propensity")} if len(hits) == 1 else {}
         return [
             {
                 "timestamp": query.time,
@@ -253,10 +249,8 @@ class UbiReader(LogReader):
                 "arms": attributes.get("arms", hits),
                 "arm": hit,
                 "position": position,
-                "propensity": propensities[position] if position < len(propensities) else None,
-                "position_propensity": position_propensities[position]
-                if position < len(position_propensities)
-                else None,
+                "propensity": propensities.get(position),
+                "position_propensity": position_propensities.get(position),
                 "reward": rewards.get(position, 0.0),
                 "context": attributes.get("context"),
                 "policy": attributes.get("policy"),
@@ -273,12 +267,8 @@ class UbiReader(LogReader):
 
         Constants replace columns. Counts all rows in ``report``.
         """
-        names = {
-            column: name
-            for column, name in self.files[0].columns.items()
-            if column not in self._constant_names
-        }
-        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names.values()}
+        names = {name: name for name in SCHEMA.names if name not in self._constant_names}
+        columns: dict[str, Any] = {name: [row[name] for row in rows] for name in names}
         raw = complete_columns(RawRows(columns, np.array(numbers, np.int64), []), names, self.constants)
         return check_rows(raw, source, report, strict=self.strict)
 
@@ -305,7 +295,6 @@ class UbiReader(LogReader):
             reason = "missing" if error.value is None else "wrong"
             example = Example(*place, error.field, error.value, None, error.allowed)
             self._reject(report, f"{reason}-{error.field}", example)
-        return None
 
     def _reject(self, report: UbiReport, reason: str, example: Example) -> None:
         """Count a record as read and rejected in ``report``, or raise LogError if the reader is strict."""
@@ -438,16 +427,8 @@ def read_ubi(
     for file in files:
         if detect_format(file) == "csv":
             raise InvalidValue("path", str(file), "give JSON lines, or Parquet")
-    return UbiReader(
-        files,
-        clicks=clicks,
-        examined=examined,
-        seen=seen,
-        length=length,
-        constants=constants,
-        strict=strict,
-        batch_rows=batch_rows,
-    )
+    options: dict[str, Any] = {"constants": constants, "strict": strict, "batch_rows": batch_rows}
+    return UbiReader(files, clicks, examined, seen, length, **options)
 
 
 def _open_ubi(places: Sequence[str | Path], columns: Mapping[str, str] | None, **options: Any) -> UbiReader:

@@ -27,17 +27,14 @@ def read_records(path: Any) -> Iterator[tuple[int, dict[str, Any] | str]]:
     Action lines of bulk requests and empty lines are skipped; of search hits, ``_source`` is the record. A
     line that is no JSON object is yielded as text.
     """
-    from tacit.logs.formats import open_lines
+    from tacit.logs.formats import open_lines, parse_object
 
     with open_lines(path) as file:
         for row, line in enumerate(file, 1):
             if not line.strip():
                 continue
-            try:
-                record = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError):
-                record = None
-            if not isinstance(record, dict):
+            record = parse_object(line)
+            if record is None:
                 yield row, line.decode(errors="replace").rstrip("\n")
             elif not (len(record) == 1 and next(iter(record)) in BULK):
                 source = record.get("_source")

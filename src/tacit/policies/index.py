@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from os import PathLike
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,9 +28,9 @@ Priors = tuple[tuple[int | str, float, float], ...]
 MOST = 1e6
 COUNTS = {
     "arm": ("arm", "variant", "item", "name"),
-    "successes": ("successes", "clicks", "conversions", "rewards", "reward"),
+    "successes": ("successes", "clicks", "conversions", "sales", "rewards", "reward"),
     "failures": ("failures",),
-    "plays": ("plays", "impressions", "shown", "trials", "views"),
+    "plays": ("plays", "impressions", "shown", "trials", "views", "visitors", "count", "n"),
 }
 """Names of the columns of a table of counts, by what they hold."""
 REMEDY = 'give successes and failures of arms, such as {"film": (4, 96)}'
@@ -69,11 +70,14 @@ def read_priors(priors: Any) -> Any:
     >>> read_priors({"film": (4, 96)})
     {'film': (4, 96)}
     """
+    if isinstance(priors, str | PathLike):
+        raise InvalidValue("priors", priors, f"give the table in it, or run tacit fit --counts {priors}")
     if isinstance(priors, Mapping) or not is_frame(priors):
         return priors
     names = frame_names(priors)
     columns = {
-        role: next((name for name in aliases if name in names), None) for role, aliases in COUNTS.items()
+        role: next((name for alias in aliases for name in names if name.lower() == alias), None)
+        for role, aliases in COUNTS.items()
     }
     arm, successes, failures, plays = columns.values()
     if arm is None or successes is None or (failures is None and plays is None):

@@ -131,7 +131,8 @@ def _refuse_missing_columns(source: str, columns: Columns, names: Collection[str
     rows, pairs = ([ours for ours in form if ours in lacking] for form in (ROW_COLUMNS[:3], PAIR_COLUMNS))
     misnamed = [ours for ours in named if ours in lacking]
     if {"arms", "arm", "reward"} <= {*names}:
-        raise LogError(f"{source}: it is a click log; an export has duels in duels-NAME.parquet: give that")
+        remedy = "give duels-NAME.parquet of an export, or searches.parquet of lists whose map names teams"
+        raise LogError(f"{source}: it is a click log; {remedy}")
     if len(rows) == len(ROW_COLUMNS[:3]) and len(pairs) == len(PAIR_COLUMNS) and not misnamed:
         raise LogError(
             f"{source}: it has neither the columns {', '.join(ROW_COLUMNS)} nor left and right; it has "

@@ -259,14 +259,16 @@ class FeedbackLearning:
     def _learn_now(self, rewards: TrainingBatch) -> tuple[TrainingBatch, Booleans]:
         """Learn the rewards of decisions that are in no learning order, and count all rewards.
 
-        Late rewards of decisions already learned in turn are learned if the order says so. Returns the batch
-        that was learned, and for each of its decisions True if its key has not restarted since.
+        Of decisions already learned in turn, corrections are learned, and other rewards if the order says so.
+        Returns the batch that was learned, and for each of its decisions True if its key has not restarted
+        since.
         """
         order = self._windows.order
         if order is None or not rewards.values:
             return rewards, self._learn_batch(rewards)
         turns = order.get_turns(rewards.entries)
-        late = (turns == LEARNED_IN_TURN) & (order.learns_late and bool(rewards.row_indices))
+        is_late_learned = order.learns_late or rewards.previous is not None
+        late = (turns == LEARNED_IN_TURN) & (is_late_learned and bool(rewards.row_indices))
         if late.any() and not order.rule.only_examined:
             # The default was already learned in their turn.
             late &= np.array([value != order.rule.default for value in rewards.values], np.bool_)

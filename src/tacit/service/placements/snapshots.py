@@ -402,7 +402,7 @@ def _reopen(
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
     decisions = placement.recall.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
-    if turns and not defaulted and windows.order is not None:
+    if turns and windows.order is not None:
         windows.order.reopen(entries, policy.open.get_lanes(entries), turns[0], is_new_learner=is_new_learner)
     if secondary is None:
         return

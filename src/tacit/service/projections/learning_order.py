@@ -299,7 +299,8 @@ class LearningOrder:
         if not count:
             return NO_TURNS
         loops, age = self._loops, self.rule.window
-        if decides:
+        # Not if all that wait began at this moment: the log does not say how its decisions were grouped.
+        if decides and self.get_waiting_time(time):
             fitted = loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
         begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
@@ -376,7 +377,7 @@ class LearningOrder:
     def reopen(
         self, entries: Ints, lanes: Ints, saved: Sequence[Sequence[int] | None], *, is_new_learner: bool
     ) -> None:
-        """Restore turns and recorded feedback of the next open decisions, and append them to the queue.
+        """Restore turns and recorded feedback of decisions, and append those of open windows to the queue.
 
         ``entries`` are in the order of their windows. ``saved`` is the output of :meth:`export_entries`; None
         for decisions without a turn. With ``is_new_learner``, waiting decisions are counted as open again in
@@ -397,7 +398,7 @@ class LearningOrder:
         counted = columns[1] >= 0
         # Another learner has other lanes.
         self._answers.lane[entries] = np.where(counted, lanes, -1)
-        self._requeue(entries[turns != AT_ONCE])
+        self._requeue(entries[(turns != AT_ONCE) & self._open.windows.open[entries]])
         if is_new_learner and self.counts_open:
             self._count_again(entries[counted & (turns == WAITING)])
 
