@@ -83,8 +83,7 @@ def configured(folder, more=""):
 def key_in(placement, shard, number=0, shards=SHARDS):
     """Return a key of a shard."""
     keys = (f"key {i}" for i in range(10_000))
-    found = [key for key in keys if find_shard(hash_partition(placement, key), shards) == shard]
-    return found[number]
+    return [key for key in keys if find_shard(hash_partition(placement, key), shards) == shard][number]
 
 
 def shard_of(made, shards=SHARDS):
@@ -278,8 +277,7 @@ def check_said(config, said):
     acknowledged = [line for line in said if not line.startswith("told ")]
     assert len(set(acknowledged)) == len(acknowledged)
     assert set(acknowledged) <= set(decided)
-    for id in clicks:
-        assert told[id] == [f"of {id}"]
+    assert {id: told.get(id) for id in clicks} == {id: [f"of {id}"] for id in clicks}
     assert max(map(len, told.values())) == 1
     return len(acknowledged), len(clicks)
 

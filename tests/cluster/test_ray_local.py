@@ -43,11 +43,8 @@ def served(config, shards=SHARDS):
     return sharded.served(OnRay, config, shards, address=shared_cluster())
 
 
-PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
-
-
 def local(service, folder, placement="home", **options):
-    return Local(service.urls[0], placement, folder, **PATIENT | options)
+    return Local(service.urls[0], placement, folder, **{"timeout": PATIENCE} | options, every=1000.0, seed=1)
 
 
 def lent(client, shard, placement="home"):
