@@ -116,7 +116,7 @@ bench-service: $(VENV)/.dev
 
 bench-ray: $(VENV)/.dev
 	$(BIN)/python benchmarks/ray_bench.py
-	$(BIN)/python benchmarks/ray_serving.py
+	$(BIN)/python benchmarks/shards.py
 
 bench-duels: $(VENV)/.dev
 	$(BIN)/python benchmarks/duel_looks.py $(if $(QUICK),--quick)

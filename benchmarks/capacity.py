@@ -334,7 +334,7 @@ def planned(
     keys, rate : float
         Keys, and decisions a second.
     batched : bool
-        Whether the ingress hands decisions to shards in batches; else each is an HTTP request.
+        Whether shards get decisions in batches; else each is an HTTP request.
     answered : float, default 1
         Feedback per decision.
     snapshot_share : float, default 0.05

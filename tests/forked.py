@@ -175,6 +175,9 @@ def serve(number):
                     continue
                 message, files, _, _ = socket.recv_fds(requests, LENGTH, 4)
                 if not message:
+                    # Nothing outlives the tests, whatever they were waiting for.
+                    for pid in running:
+                        os.kill(pid, signal.SIGKILL)
                     return
                 pid = os.fork()
                 if pid == 0:

@@ -15,12 +15,13 @@ import apsw
 import pytest
 import stores
 from forked import Forked
-from placement_access import Engine, arrays, everything, fold, load_placement, patch_internal
+from placement_access import Engine, arrays, everything, fold, join_shards, load_placement, patch_internal
 from stores import store_at
 
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.log.ids import Shard
 from tacit.service.log.requests import Clicked, FeedbackRequest
 from tacit.service.log.rows import CLICKS, DecisionRow
 from tacit.service.maintenance.doctor import verify
@@ -107,6 +108,16 @@ async def served(place, config, clock=None, shard=None, wrap=lambda store: store
             yield engine
     finally:
         await asyncio.wait_for(engine.stop(), PATIENCE)
+
+
+@contextlib.asynccontextmanager
+async def in_shards(folder, config, clock=None):
+    """Yield the service of the first of two shards, and the engines of both."""
+    async with contextlib.AsyncExitStack() as stack:
+        places = [(folder / f"{number}.db", Shard(number, 2)) for number in range(2)]
+        opened = [served(place, config, clock, shard) for place, shard in places]
+        engines = [await stack.enter_async_context(each) for each in opened]
+        yield join_shards(engines), engines
 
 
 @contextlib.contextmanager

@@ -11,24 +11,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import signal
 import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
-import stores
 from harness import eventually
 from ray.cluster_utils import Cluster
+from sharded import Caller, OnRay, Shards, calling, check_said, configured, play_kills
+from sharded import served as serve
 
 import tacit
 from tacit import cluster as clusters
 from tacit.evaluate import IPS, DoublyRobust, Uniform, off_policy
-from tests.cluster.test_ray_serve import CONFIG, Service, Traffic, logged, run
 
 SHARDS = 3
 STORE_BYTES = 100_000_000
@@ -118,43 +118,28 @@ def a_log(folder):
 
 def served(folder):
     """Kill a node that has a shard, under traffic; return what was seen."""
-    path = folder / "tacit.toml"
-    path.write_text(CONFIG.format(url=stores.cluster().url).replace('"ray_serve"', '"ray_nodes"'))
-    with three_nodes() as (made, node):
-        service = Service(path, SHARDS, address=made.address)
-        try:
-            with contextlib.ExitStack() as stack:
-                clients = [stack.enter_context(Traffic(service, shard, SHARDS)) for shard in range(SHARDS)]
-                eventually(lambda: min(len(one.learned) for one in clients) > 20)
-                mine = set(children(node, "ray::ShardActor"))
-                pids = [shard["pid"] for shard in service.placements()["shards"]]
-                began = time.monotonic()
-                made.remove_node(node, allow_graceful=False)
-                hit = [i for i, pid in enumerate(pids) if pid in mine]
-                assert hit, "the node had no shard"
+    path = configured(folder)
+    with (
+        three_nodes() as (made, node),
+        serve(OnRay, path, SHARDS, address=made.address) as service,
+        calling(*(Caller(service.urls[0]) for _ in range(3))) as callers,
+    ):
+        for caller in callers:
+            caller.says_more(20)
+        assert children(node, "ray::ShardActor"), "the node had no shard"
+        made.remove_node(node, allow_graceful=False)
+        for caller in callers:
+            caller.says_more(400)
+    said = [line for caller in callers for line in caller.said]
+    return {"right": True, "acknowledged": check_said(path, said)}
 
-                def back(shard):
-                    ends = (e for b, e, status in clients[shard].answers if b > began and status == 200)
-                    return min(ends, default=None)
 
-                seconds = [eventually(lambda shard=shard: back(shard)) - began for shard in hit]
-                enough = [len(one.learned) + 20 for one in clients]
-                eventually(lambda: all(len(c.learned) > n for c, n in zip(clients, enough, strict=True)))
-            assert service.stop() == 0
-        finally:
-            if service.process.poll() is None:
-                service.process.send_signal(signal.SIGKILL)
-    decided, told = logged(path)
-    lost = [id for one in clients for id, what in one.decided.items() if decided.get(id) != what]
-    lost += [id for one in clients for id in one.learned if told.get(id) != [one.sent[id]]]
-    agrees = "agree" in run("log", "verify", "--config", path)
-    return {
-        "right": agrees and not lost,
-        "shards on the node": hit,
-        "back after seconds": [round(s, 1) for s in seconds],
-        "acknowledged": sum(len(one.decided) + len(one.learned) for one in clients),
-        "lost or doubled": len(lost),
-    }
+def killed(folder, kills):
+    """Kill clients, and shards without Ray, which come back elsewhere; return what was seen."""
+    path = configured(folder)
+    with serve(Shards, path) as shards:
+        said = play_kills(shards, kills)
+    return {"right": True, "kills": kills, "acknowledged": check_said(path, said)}
 
 
 def swept(folder):
@@ -178,14 +163,18 @@ def evaluated(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["sweep", "evaluation", "service"])
-    only = parser.parse_args().only
+    parser.add_argument("--only", choices=["sweep", "evaluation", "service", "kills"])
+    parser.add_argument("--kills", type=int, default=40)
+    told = parser.parse_args()
+    only = told.only
     wrong = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for what, work in (("sweep", swept), ("evaluation", evaluated), ("service", served)):
+        kinds = {"sweep": swept, "evaluation": evaluated, "service": served}
+        for what, work in (kinds | {"kills": partial(killed, kills=told.kills)}).items():
             if only in (None, what):
-                seen = work(folder)
+                (folder / what).mkdir()
+                seen = work(folder / what)
                 print(f"{what}: {json.dumps(seen)}", flush=True)
                 wrong += [] if seen["right"] else [what]
     sys.exit(bool(wrong))

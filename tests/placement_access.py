@@ -16,6 +16,11 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
+import msgspec
+
+from tacit.cluster.peers import Link, answer_calls
+from tacit.cluster.shards import ShardCalls, ShardService
+from tacit.cluster.totals import PlacementPart, export_part, merge_parts
 from tacit.core.arrays import leaves
 from tacit.learning.learner import make_snapshot
 from tacit.service.config.lift_terms import encode_terms
@@ -39,7 +44,6 @@ from tacit.service.engine import fold as fold_module
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.fold import apply_rows, fold, load_placement, store_start_learner
 from tacit.service.engine.reports import count_rounds, find_counts, get_beliefs
-from tacit.service.engine.service import Service
 from tacit.service.engine.shard_layout import (
     FencedStore,
     Layout,
@@ -488,3 +492,38 @@ class OpenWindows:
 def get_sticky_users(placement):
     """Return what users of a placement keep, as its snapshot would hold it."""
     return list(placement.sticky.export_arms())
+
+
+# Shards in one process -----------------------------------------------------------------------
+
+
+class NearLink(Link):
+    """A link to a shard in this process, whose calls are encoded as on their way to another machine."""
+
+    def __init__(self, calls, shard=None):
+        shard = shard or calls.shard
+        super().__init__(shard, lambda: ["here"] * shard.shards, "")
+        self._calls, self.is_down = calls, False
+
+    async def post(self, body):
+        if self.is_down:
+            raise ConnectionError("it is down")
+        return await answer_calls(self._calls.shard, body, lambda name, given: self._calls.call(name, *given))
+
+
+def join_shards(engines, number=0):
+    """Return the service of one of several shards, which asks the others by links."""
+    calls = [ShardCalls(engine) for engine in engines]
+    return ShardService(calls[number], dict(enumerate(map(NearLink, calls))))
+
+
+async def read_merged(service):
+    """Return the placements of a shard's service with the statistics of all shards, as they are now."""
+    service.merged.expire()
+    await service.merged.refresh()
+    return service.merged.placements
+
+
+def export_statistics(placement):
+    """Return a shard's statistics of a placement, as another shard reads them."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(export_part(placement)), type=PlacementPart)

@@ -45,9 +45,10 @@ import jinja2
 import numpy as np
 import record_behaviour as recorder
 from harness import START, Clock, configured, quiet
+from placement_access import join_shards
 from record_behaviour import ITEM_DIM, ROUND, WINDOW
 
-from tacit.cluster import ingress, leading_ingress, shard
+from tacit.cluster import shards
 from tacit.errors import ConfigError
 from tacit.service.app import app
 from tacit.service.engine.engine import Engine
@@ -160,7 +161,7 @@ def make_table(kind, option):
 
 
 class Application:
-    """The web application of an engine, or of the ingress of shards."""
+    """The web application of an engine, or of a shard."""
 
     def __init__(self, engine):
         self.engine, self._application = engine, app.create_application(engine)
@@ -514,36 +515,9 @@ async def play(folder, traffic):
 SHARDS = 2
 
 
-class Link:
-    """The link of an ingress to a shard in this process."""
-
-    up, pid, losses, recovery_seconds, waiting, health = True, 0, 0, None, 0, None
-
-    def __init__(self, number, engine):
-        self.shard, self._actor = Shard(number, SHARDS), shard.ShardActor()
-        self._actor.shard_engine = engine
-        self.snapshots, self.arms, self.leading = {}, {}, {}
-
-    async def open(self):
-        pass
-
-    async def stop(self):
-        pass
-
-    async def serve(self, request):
-        (answer,) = await self._actor.serve([request])
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    async def call(self, method, *arguments):
-        return await getattr(self._actor, method)(*arguments)
-
-    async def engine(self, verb, *arguments):
-        return await self.call("engine", verb, *arguments)
-
-    async def refresh(self):
-        self.health, _, self.snapshots, self.arms = await self.call("look")
+async def gather_in_turn(*calls, return_exceptions=False, gather=asyncio.gather):
+    """Wait for one shard after another: their ids are drawn in one order, however long commits take."""
+    return [(await gather(call, return_exceptions=return_exceptions))[0] for call in calls]
 
 
 async def play_sharded(folder, traffic):
@@ -552,19 +526,15 @@ async def play_sharded(folder, traffic):
     async with contextlib.AsyncExitStack() as stack:
         serving = [serve(path, table, clock, number) for number, path in enumerate(paths)]
         engines = [await stack.enter_async_context(each) for each in serving]
-        links = [Link(number, engine) for number, engine in enumerate(engines)]
-        merging, exchange = ingress.Ingress(engines[0].config, links), leading_ingress.Exchange(links, 1.0)
-        merging.clock = clock
-        await merging.start()
-        traffic.application = Application(merging)
+        services = [join_shards(engines, number) for number in range(SHARDS)]
+        traffic.application = Application(services[0])
         for i in range(ROUNDS):
             clock.now = START + i * ROUND
             await traffic.play(i)
-            await exchange.round()
-            await merging.refresh()
-            await merging.propagate_arms(links[0].arms)
+            for service in services:
+                await service.sharing.share()
+            services[0].merged.expire()
         reports = await read_reports(traffic.application, traffic.kind, SHARDS)
-        await merging.stop()
     parts = {"answers": {"answers": "\n".join(traffic.answers)}, "rows": {}, "states": {}, "merged": reports}
     parts["folded"] = {}
     for number, path in enumerate(paths):
@@ -606,7 +576,9 @@ def same_application():
     with (
         mock.patch.object(AnswerCounts, "count"),
         mock.patch.object(app, "document", dict),
-        mock.patch.object(ingress, "REFRESH_SECONDS", 1e6),
+        mock.patch.object(shards.os, "getpid", return_value=0),
+        mock.patch.object(shards, "REFRESH_SECONDS", 1e6),
+        mock.patch.object(asyncio, "gather", gather_in_turn),
         mock.patch.object(jinja2, "Environment", functools.partial(share_templates, jinja2.Environment)),
     ):
         yield

@@ -96,7 +96,7 @@ def test_after_the_block_work_is_local_again(cluster):
 
 def test_a_cluster_that_is_not_there_is_said_to_be_missing():
     code = "from tacit.cluster import on_ray\nwith on_ray('127.0.0.1:1'): pass"
-    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert "no cluster answers at '127.0.0.1:1'" in finished.stderr
 
 

@@ -6,97 +6,45 @@ import collections
 import contextlib
 import os
 import signal
-import subprocess
 
 import pytest
-import stores
+import sharded
 from drawn import is_long
-from forked import Forked
 from harness import PATIENCE, eventually
-from placement_access import list_stores
+from sharded import (
+    SHARDS,
+    Caller,
+    OnRay,
+    calling,
+    configured,
+    iterate_events,
+    key_in,
+    logged,
+    run,
+    shared_cluster,
+)
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
-from tacit.service.config.file import load_config
 from tacit.service.log.ids import find_shard, hash_partition, parse_partition
-from tacit.service.log.postgres import PostgresStore
-from tacit.service.log.rows import DecisionRow, FeedbackRow
-from tests.cluster.test_ray_serve import (
-    SHARDS,
-    Service,
-    drop_schemas,
-    key_in,
-    logged,
-    read_ingresses,
-    read_shards_up,
-    run,
-    shared_cluster,
-)  # fmt: skip
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
-
-CONFIG = """
-[server]
-port = {port}
-[store]
-url = "{url}"
-schema = "{schema}"
-[placements.home]
-arms = ["a", "b", "c"]
-policy = "thompson"
-attribution_window = 86400
-[placements.all]
-arms = ["a", "b", "c"]
-policy = "epsilon-greedy(epsilon=0.5)"
-attribution_window = 86400
-spread = true
-"""
-
-
-def configured(folder, schema="ray_local"):
-    """Write a configuration, of whose log nothing is left of before; return its path."""
-    path = folder / "tacit.toml"
-    path.write_text(CONFIG.format(url=stores.cluster().url, schema=schema, port=stores.free_port()))
-    drop_schemas(schema)
-    return path
-
-
-@pytest.fixture
-def config(tmp_path):
-    return configured(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    """A service that is stopped in the end, and whose log is right."""
-    config = configured(tmp_path_factory.mktemp("served"), "ray_served")
-    with served(config) as made:
+    with served(configured(tmp_path_factory.mktemp("served"))) as made:
         yield made
-        assert made.stop() == 0
-    assert "agree" in run("log", "verify", "--config", config)
 
 
-@contextlib.contextmanager
-def served(config, shards=SHARDS, *more, **options):
-    service = Service(config, shards, *more, address=shared_cluster(), **options)
-    try:
-        yield service
-    finally:
-        if service.process.poll() is None:
-            service.stop()
-
-
-def url_of(service):
-    return f"http://127.0.0.1:{service.client.port}"
-
-
-PATIENT = {"every": 1000.0, "seed": 1, "timeout": PATIENCE}
+def served(config, shards=SHARDS):
+    return sharded.served(OnRay, config, shards, address=shared_cluster())
 
 
 def local(service, folder, placement="home", **options):
-    return Local(url_of(service), placement, folder, **PATIENT | options)
+    return Local(service.urls[0], placement, folder, **{"timeout": PATIENCE} | options, every=1000.0, seed=1)
 
 
 def lent(client, shard, placement="home"):
@@ -105,7 +53,7 @@ def lent(client, shard, placement="home"):
 
 def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service, tmp_path):
     keys = [key_in("home", shard) for shard in range(SHARDS)]
-    with Client(url_of(service)) as client:
+    with Client(service.urls[0]) as client:
         with pytest.raises(InvalidRequest, match=r"shard: .*give one of 0 to 1"):
             client.learner("home")
         with local(service, tmp_path / "spool") as here:
@@ -136,17 +84,17 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service
 
 
 def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
-    with Client(url_of(service)) as client, local(service, tmp_path / "spool", timeout=5.0) as here:
+    with Client(service.urls[0]) as client, local(service, tmp_path / "spool", timeout=5.0) as here:
         before = here.read_replicas()
-        pid = service.placements()["shards"][0]["pid"]
+        pid = service.read()["shards"][1]["pid"]
         os.kill(pid, signal.SIGSTOP)
-        shown = [here.decide(key_in("home", 0)) for _ in range(3)]
+        shown = [here.decide(key_in("home", 1)) for _ in range(3)]
         assert {one.durability for one in shown} == {"spooled"}
         with pytest.raises(tacit.client.Unavailable):
             here.flush()
         after = here.read_replicas()
-        assert after[0].waiting
-        assert after[0].age > before[0].age
+        assert after[1].waiting
+        assert after[1].age > before[1].age
         os.kill(pid, signal.SIGCONT)
         eventually(lambda: flushed(here))
         outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
@@ -155,11 +103,12 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
         assert len(outcomes) == 3
 
 
-def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_path):
+def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(tmp_path):
+    config = configured(tmp_path)
     keys = [key_in("home", shard, shards=3) for shard in range(3)]
     with served(config) as service, local(service, tmp_path / "spool") as here:
         shown = [here.decide(key) for key in keys]
-        assert service.stop() == 0
+        assert service.stop()
         shown += [here.decide(key) for key in keys]
     run("log", "reshard", "--shards", 3, "--config", config)
     with served(config, 3) as service, local(service, tmp_path / "spool") as here:
@@ -168,7 +117,7 @@ def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_pa
         for one in shown:
             here.feedback(one.decision_id, 1.0)
         here.flush()
-        assert service.stop() == 0
+        assert service.stop()
     decided, told = logged(config, "home")
     assert set(decided) == {one.decision_id for one in shown}
     assert {id: len(feedback) for id, feedback in told.items()} == dict.fromkeys(decided, 1)
@@ -178,91 +127,52 @@ def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(config, tmp_pa
 # Kills ---------------------------------------------------------------------------------------
 
 CALLER = """
-import itertools, sys
+import itertools, sys, time
 from tacit.client import Local
 local = Local(sys.argv[1], "home", sys.argv[2], every=0.02)
 for i in itertools.count():
     shown = local.decide(f"key {i % 20}")
     local.feedback(shown.decision_id, float(shown.arm == "b"), feedback_id=f"of {shown.decision_id}")
     print(shown.decision_id, flush=True)
+    time.sleep(0.002)
 """
 KILLS = int(os.environ.get("TACIT_TEST_KILLS", "6" if is_long() else "3"))
-"""Of shards, ingresses and callers, in turn."""
-
-
-class Caller:
-    """A process that decides by itself; what it has said is known of."""
-
-    def __init__(self, url, folder):
-        self.said = []
-        self.process = Forked(["-c", CALLER, url, folder], stdout=subprocess.PIPE, text=True)
-
-    def says(self, count):
-        self.said += [self.process.stdout.readline().strip() for _ in range(count)]
-
-    def kill(self):
-        self.process.kill()
-        rest = self.process.stdout.read().split("\n")
-        self.process.wait()
-        self.process.stdout.close()
-        # The last line may be torn.
-        self.said += rest[:-1]
+"""Of shards and callers, in turn."""
 
 
 def folded(config):
     """Return what each arm of each key of ``home`` earned and lost, by the logs of all shards."""
-    found = collections.Counter()
-    for part in list_stores(load_config(config).store):
-        with contextlib.closing(PostgresStore(part.url, part.schema)) as store:
-            number, made = store.placements()["home"].id, {}
-            for event in store.events(0):
-                if event.placement == number and isinstance(event, DecisionRow):
-                    made[event.seq] = event.key, event.arm
-                elif event.placement == number and isinstance(event, FeedbackRow):
-                    found[(*made[event.decision], event.reward)] += 1
-    return found
+    events = iterate_events(config, "home")
+    return collections.Counter(
+        (made.key, made.arm, event.reward) for event, made in events if event is not made
+    )
 
 
-def test_kills_of_shards_ingresses_and_callers_lose_and_double_nothing(config, tmp_path):
-    errors = tmp_path / "errors"
-    said = []
-
-    def shards_up():
-        with contextlib.suppress(OSError):
-            return read_shards_up(service)
-
-    with errors.open("w") as file, served(config, SHARDS, "--ingresses", "2", errors=file) as service:
-        url = url_of(service)
-        caller = Caller(url, tmp_path / "spool")
-        for turn in range(KILLS):
-            caller.says(150)
-            if turn % 3 == 0:
-                os.kill(eventually(shards_up)[turn // 3 % SHARDS]["pid"], signal.SIGKILL)
-            elif turn % 3 == 1:
-                before = read_ingresses(errors)
-                os.kill(before[-1], signal.SIGKILL)
-                eventually(lambda before=before: len(read_ingresses(errors)) > len(before))
+def test_kills_of_shards_and_callers_lose_and_double_nothing(tmp_path):
+    config = configured(tmp_path)
+    with served(config) as service, calling() as callers:
+        for turn in range(KILLS + 1):
+            if turn % 2 == 0:
+                callers.append(Caller(service.urls[0], tmp_path / "spool", code=CALLER))
+            callers[-1].says_more(150)
+            if turn % 2 == 0 and turn < KILLS:
+                shards = eventually(service.read_shards_up)
+                os.kill(shards[turn // 2 % SHARDS]["pid"], signal.SIGKILL)
             else:
-                caller.kill()
-                said += caller.said
-                caller = Caller(url, tmp_path / "spool")
-        caller.says(150)
-        caller.kill()
-        said += caller.said
-        eventually(shards_up)
-        with local(service, tmp_path / "spool") as here, Client(url) as client:
+                callers[-1].kill()
+        said = [line for caller in callers for line in caller.kill()]
+        eventually(service.read_shards_up)
+        with local(service, tmp_path / "spool") as here, Client(service.urls[0]) as client:
             eventually(lambda: flushed(here))
             learners = [lent(client, shard) for shard in range(SHARDS)]
-        assert service.stop() == 0
     decided, told = logged(config, "home")
     assert len(set(said)) == len(said) >= 150 * KILLS
     assert set(said) <= set(decided)
     # At most what a caller was about to say is not known of.
-    assert len(decided) <= len(said) + 2 * (KILLS // 3 + 1)
+    assert len(decided) <= len(said) + 2 * (KILLS // 2 + 1)
     assert {id: told[id] for id in said} == {id: [f"of {id}"] for id in said}
     assert not list((tmp_path / "spool").rglob("refused.jsonl"))
     assert learned(learners) == folded(config)
-    assert "agree" in run("log", "verify", "--config", config)
 
 
 def flushed(here):

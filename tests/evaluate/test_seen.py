@@ -16,7 +16,8 @@ from tacit.feed.event_map import parse_map
 from tacit.feed.mapping import Mapper
 from tacit.service.config.file import load_config
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import EXAMINED
 from tacit.wire.decisions import Event
 from tests.cli.test_cli import tacit as command
 from tests.feed.test_feed import fed, written
@@ -204,7 +205,7 @@ async def test_the_log_teaches_it_bit_for_bit(tmp_path):
                 # Those before it may yet be looked at.
                 assert await engine.feedback("home", f"d{i}", 1.0) == ("pending" if i else "learned")
             elif i % 4 == 1:
-                assert await engine.record_examination("home", f"d{i}") == "noted"
+                assert await engine.record_many("home", [FeedbackRequest(f"d{i}", EXAMINED)]) == ["noted"]
         for i, decision in enumerate(decisions):
             if i % 4 == 0:
                 expected.learn(decision, 1.0)

@@ -384,10 +384,8 @@ def test_whatever_happens_the_state_is_the_fold_of_the_log(
         if what < 9:
             feedback_id = [None, "a", "b"][rng.integers(3)]
             return engine.feedback("home", id, rng.integers(3) / 2, id=feedback_id)
-        if what == 9:
-            return engine.record_examination("home", id)
-        if what == 10:
-            return engine.activate("home", id)
+        if what < 11:
+            return engine.record_many("home", [FeedbackRequest(id, EXAMINED if what == 9 else ACTIVATE)])
         return engine.ask("home", ModeOf(["online", "frozen", SHADOW][rng.integers(3)]))
 
     for _ in range(2):

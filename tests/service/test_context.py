@@ -16,19 +16,17 @@ import pytest
 import stores
 from click.testing import CliRunner
 from conftest import ROOT
-from harness import as_after_a_crash, learned, quiet, recovered, served, with_home
+from harness import as_after_a_crash, in_shards, learned, quiet, recovered, served, with_home
 from placement_access import Engine, ReadStore, check_request, count_keys, count_undeclared, decide
 
 import tacit
 from tacit.cli import cli
 from tacit.client import Client, Impression, InvalidRequest
-from tacit.cluster.ingress import Ingress
 from tacit.errors import AssumptionWarning, ConfigError, InvalidValue
 from tacit.evaluate import Learning, off_policy
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.errors import StoreError
-from tacit.service.log.ids import Shard
 from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.page.overview import list_problems
@@ -347,31 +345,15 @@ def test_for_whom_is_on_the_page_as_it_is_over_http(tmp_path):
     assert 'data-segment="up to 24.8"' in page
 
 
-class Beside:
-    """A link to a shard in this process."""
-
-    def __init__(self, engine):
-        self.call_of = engine
-
-    async def engine(self, verb, *given):
-        return await getattr(self.call_of, verb)(*given)
-
-
 async def test_in_shards_it_is_what_the_one_says_that_decides_most(tmp_path):
-    configs = [configured(tmp_path / f"{number}.db") for number in range(2)]
-    async with contextlib.AsyncExitStack() as stack:
-        engines = [
-            await stack.enter_async_context(served(tmp_path / f"{number}.db", config, shard=Shard(number, 2)))
-            for number, config in enumerate(configs)
-        ]
-        ingress = Ingress(configs[0], list(map(Beside, engines)))
+    async with in_shards(tmp_path, configured(tmp_path / "s.db")) as (service, engines):
         await traffic(engines[0], 3)
         await traffic(engines[1], 9)
-        own, found = await engines[1].report_segments("home"), await ingress.report_segments("home")
+        own, found = await engines[1].report_segments("home"), await service.report_segments("home")
         assert (found.shard, found.decisions, found.fields) == (1, 9, own.fields)
         assert found.verdict == f"Of shard 1, which decides most and has a model of its own: {own.verdict}"
         # Of as many that are looked at, those of the shard that made them in less time.
-        alike = await ingress.report_segments("home", 3)
+        alike = await service.report_segments("home", 3)
         assert (alike.shard, alike.decisions) == (1, 3)
 
 

@@ -21,7 +21,8 @@ from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 from tacit.service.errors import InConflict
 from tacit.service.log.ids import Draws
-from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import EXAMINED
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
@@ -193,7 +194,7 @@ async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
 async def test_examined_lists_only(tmp_path):
     async with served(tmp_path / "s.db", configured(seen="examined")) as engine:
         seen, _ = await dueled(engine), await dueled(engine)
-        await engine.record_examination("search", seen.id)
+        await engine.record_many("search", [FeedbackRequest(seen.id, EXAMINED)])
         engine.clock.now += WINDOW
         await dueled(engine)
         assert access.get_tallies(engine.placements["search"])["all"].unclicked == 1

@@ -8,12 +8,17 @@ import contextlib
 import numpy as np
 import pytest
 import stores
-from harness import SECOND, START, Clock, served, with_home
-from placement_access import count_decisions, decide, export_counts, get_items_status, get_learner
+from harness import SECOND, START, Clock, in_shards, served, with_home
+from placement_access import (
+    count_decisions,
+    decide,
+    export_counts,
+    get_items_status,
+    get_learner,
+    read_merged,
+)
 
 import tacit
-from tacit.cluster.ingress import Ingress
-from tacit.cluster.shard import take_snapshot
 from tacit.errors import InvalidValue, UnknownName
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import NotDurable
@@ -22,7 +27,6 @@ from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
 from tacit.service.log.rows import CLICKS, decode_list
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.resharding import reshard
-from tacit.wire.control import ModeOf
 from tacit.wire.decisions import ItemsGone, ItemsOf, NewItem
 from tests.service.test_shards import shard_stores
 
@@ -32,74 +36,40 @@ PLAIN = {"kind": "slates", "arms": list("abcd"), "attribution_window": 1.0}
 ITEMS = {"kind": "features", "policy": f"embedding-mixture(relevance_dim={DIM})"}
 
 
-class Beside:
-    """A link to a shard in this process."""
-
-    up = True
-
-    def __init__(self, engine):
-        self._engine, self.snapshots, self.arms, self.leading = engine, {}, {}, {}
-
-    async def serve(self, request):
-        what, placement, given = request
-        return await getattr(self._engine, what)(placement, given)
-
-    async def engine(self, verb, *given):
-        return await getattr(self._engine, verb)(*given)
-
-    async def refresh(self):
-        self.snapshots = {name: take_snapshot(each) for name, each in self._engine.placements.items()}
-
-
-@contextlib.asynccontextmanager
-async def in_shards(folder, **table):
-    """Yield an ingress, and the engines of two shards behind it."""
-    config, clock = with_home(**table), Clock()
-    async with contextlib.AsyncExitStack() as stack:
-        engines = [
-            await stack.enter_async_context(served(folder / f"{i}.db", config, clock, Shard(i, 2)))
-            for i in range(2)
-        ]
-        yield Ingress(config, list(map(Beside, engines))), engines
-
-
 def some(count):
     vectors = np.random.default_rng(1).standard_normal((count, DIM)).round(2)
     return ItemsOf([NewItem(f"doc-{i}", vector.tolist(), "news") for i, vector in enumerate(vectors)])
 
 
-async def decided(ingress, *requests):
-    return await decide(ingress, *requests)
-
-
 @pytest.mark.parametrize("table", [LISTS, ITEMS], ids=["lists", "arms"])
 async def test_every_shard_has_the_items_and_decides_among_them(tmp_path, table):
-    async with in_shards(tmp_path, **table) as (ingress, engines):
-        home = ingress.placements["home"]
-        assert (await ingress.ask("home", some(9))).count == 9
-        assert (await ingress.ask("home", ItemsGone(["doc-8"]))).segments == {"news": 8}
-        assert get_items_status(home) == get_items_status(engines[1].placements["home"])
+    async with in_shards(tmp_path, with_home(**table), Clock()) as (service, engines):
+        assert (await service.ask("home", some(9))).count == 9
+        assert (await service.ask("home", ItemsGone(["doc-8"]))).segments == {"news": 8}
+        assert get_items_status(service.placements["home"]) == get_items_status(engines[1].placements["home"])
         asked = [DecisionRequest(f"key {i}", ["doc-1", "doc-2", "doc-5"]) for i in range(8)]
         asked += [DecisionRequest(f"key {i}", segment="news", id=f"own {i}") for i in range(8)]
-        rows = await decided(ingress, *asked)
+        rows = await decide(service, *asked)
         assert all(count_decisions(engine.placements["home"]) for engine in engines)
         # Those with an id of their own are answered again, whatever became of the items.
-        await ingress.ask("home", ItemsGone([f"doc-{i}" for i in range(8)]))
-        assert await decided(ingress, *asked[8:]) == rows[8:]
+        await service.ask("home", ItemsGone([f"doc-{i}" for i in range(8)]))
+        assert await decide(service, *asked[8:]) == rows[8:]
         with pytest.raises(UnknownName, match="doc-1"):
-            await decided(ingress, DecisionRequest("key 1", ["doc-1"]))
+            await decide(service, DecisionRequest("key 1", ["doc-1"]))
         with pytest.raises(UnknownName, match="doc-1"):
-            await ingress.ask("home", ItemsGone(["doc-1"]))
+            await service.ask("home", ItemsGone(["doc-1"]))
         with pytest.raises(InvalidValue, match="vector"):
-            await ingress.ask("home", ItemsOf([NewItem("a", [1.0])]))
+            await service.ask("home", ItemsOf([NewItem("a", [1.0])]))
 
 
 async def test_no_item_changes_while_a_shard_is_down(tmp_path):
-    async with in_shards(tmp_path, **ITEMS) as (ingress, engines):
-        await ingress.ask("home", some(3))
-        ingress.links[1].up = False
+    async with in_shards(tmp_path, with_home(**ITEMS), Clock()) as (service, engines):
+        await service.ask("home", some(3))
+        service.links[1].is_down = True
+        with pytest.raises(NotDurable):
+            await service.links[1].call("arms")
         with pytest.raises(NotDurable, match="nothing was changed"):
-            await ingress.ask("home", some(5))
+            await service.ask("home", some(5))
         assert [get_items_status(engine.placements["home"]).count for engine in engines] == [3, 3]
 
 
@@ -109,18 +79,17 @@ async def test_no_item_changes_while_a_shard_is_down(tmp_path):
     ids=["items", "arms"],
 )
 async def test_clicks_by_position_are_those_of_all_shards(tmp_path, table):
-    async with in_shards(tmp_path, **table) as (ingress, engines):
+    async with in_shards(tmp_path, with_home(**table), Clock()) as (service, engines):
         if "relevance_dim" in table:
-            await ingress.ask("home", some(6))
-        rows = await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
+            await service.ask("home", some(6))
+        rows = await decide(service, *(DecisionRequest(f"key {i}") for i in range(30)))
         sent = [FeedbackRequest(row.id, CLICKS, clicks=Clicked([i % 3])) for i, row in enumerate(rows)]
-        await ingress.record_many("home", sent)
+        await service.record_many("home", sent)
         for engine in engines:
             engine.clock.now += 60 * SECOND
-        await decided(ingress, *(DecisionRequest(f"key {i}") for i in range(30)))
-        await ingress.ask("home", ModeOf("online"))
+        await decide(service, *(DecisionRequest(f"key {i}") for i in range(30)))
         parts = [export_counts(engine.placements["home"]) for engine in engines]
-        assert export_counts(ingress.placements["home"]) == [[30] * 3, [10] * 3, [10] * 3]
+        assert export_counts((await read_merged(service))["home"]) == [[30] * 3, [10] * 3, [10] * 3]
         assert all(np.sum(part) for part in parts)
 
 

@@ -109,7 +109,7 @@ async def test_a_metric_can_be_what_is_learned(tmp_path, kind, metric, amounts, 
         ):
             with pytest.raises(InvalidValue, match=field):
                 await engine.record_many("home", [wrong])
-        # What an ingress has worked out, a shard takes as it is.
+        # What one shard has worked out, another takes as it is.
         await engine.record_many("home", [sent[0]._replace(reward=worths[-1], id="again")])
         rows = [one for one in engine.store.events(0) if isinstance(one, FeedbackRow)]
         await closed(engine)

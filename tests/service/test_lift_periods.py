@@ -8,11 +8,17 @@ import harness
 import numpy as np
 import pytest
 from holdouts import ARMS, METRICS, RATES, asked, closed, configured, count_reported, report, shown, traffic
-from placement_access import MAX_SUBPERIODS, LiftSums, get_lift, make_lift_report
+from placement_access import (
+    MAX_SUBPERIODS,
+    LiftSums,
+    export_statistics,
+    get_lift,
+    make_lift_report,
+    merge_parts,
+)
 from stores import store_at
 
 from tacit.client import Client, InvalidRequest
-from tacit.cluster.shard import make_sharded_view, take_snapshot
 from tacit.errors import ConfigError, InvalidValue
 from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.log.ids import as_datetime
@@ -21,13 +27,6 @@ from tests.cli.test_cli import tacit
 
 ALL = RATES | {"holiday": 0.3, "song": 0.3}
 DAY = 86_400 * harness.SECOND
-
-
-def view_shards(config, snapshots):
-    """Return the lift of shards together, from their snapshots."""
-    whole = make_sharded_view("home", config.placements["home"])
-    whole.show(snapshots)
-    return get_lift(whole)
 
 
 async def arms(engine, **change):
@@ -175,7 +174,7 @@ async def test_a_planned_look_is_sharper_and_stays_what_it_was(tmp_path):
         await closed(engine)
         after = report(engine)
         assert get_lift(home).look_sums.counts.sum() == 1000
-        assert view_shards(config, [take_snapshot(home)] * 2).look_sums.counts.sum() == 2000
+        assert get_lift(merge_parts(home, [export_statistics(home)] * 2)).look_sums.counts.sum() == 2000
     assert before.look.verdict.startswith("One look is planned on 15 November")
     for found in (at, after):
         assert found.look.reached
@@ -215,7 +214,7 @@ def test_the_oldest_parts_are_joined():
 
 async def test_shards_put_the_same_chapters_together(tmp_path):
     """One that lags behind is in the chapter that it has; nothing of it is lost."""
-    config, views = configured(holdout={"share": 0.5, "unit": "user"}), []
+    config, homes = configured(holdout={"share": 0.5, "unit": "user"}), []
     for number in range(3):
         async with harness.served(tmp_path / f"{number}.db", config) as engine:
             engine.clock.now += number * harness.SECOND
@@ -225,9 +224,9 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
             if number < 2:
                 await engine.ask("home", HoldoutOf(0.2, unit="user"))
                 await traffic(engine, 4, size=30, rates=ALL)
-            views.append(take_snapshot(engine.placements["home"]))
-    whole = make_sharded_view("home", config.placements["home"])
-    whole.show(views)
+            homes.append(engine.placements["home"])
+    views = list(map(export_statistics, homes))
+    whole = merge_parts(homes[0], views)
     lift = get_lift(whole)
     (past,) = lift.past_periods
     assert past.reward.counts.sum() == 3 * 210
@@ -238,10 +237,10 @@ async def test_shards_put_the_same_chapters_together(tmp_path):
     assert found.verdict.startswith("This leaves out 1 shard")
     # The windows of all shards are open; the last one closes with the last of them.
     assert found.pending == sum(view.pending for view in views) > 0
-    assert found.pending_until == as_datetime(max(view.closes for view in views)).isoformat()
+    assert found.pending_until == as_datetime(max(view.last_deadline for view in views)).isoformat()
     assert count_reported(found) == 3 * 210 + 2 * 90
     # In whatever order they come.
-    other = view_shards(config, [views[1], views[0], views[2]])
+    other = get_lift(merge_parts(homes[1], [views[1], views[0], views[2]]))
     for one, two in ((lift, other), (past, other.past_periods[0])):
         np.testing.assert_allclose(one.reward.totals, two.reward.totals, rtol=1e-12)
         np.testing.assert_allclose(one.reward.buckets, two.reward.buckets, rtol=1e-12)

@@ -8,10 +8,9 @@ import signal
 import httpx
 import pytest
 from click.testing import CliRunner
-from harness import Client, configured, eventually
+from harness import Client, configured, eventually, in_shards
 
 from tacit.cli import cli
-from tacit.cluster.ingress import Ingress
 from tacit.errors import ConfigError
 from tacit.service.app.app import create_application
 from tacit.service.app.routes import APIS
@@ -41,7 +40,7 @@ ROUTES = [
     for api in APIS
     for path in api.paths.values()
     for method, route in path.routes.items()
-    if method != "HEAD" and not path.template.startswith("/v1/subjects/")
+    if method != "HEAD" and not path.template.startswith(("/v1/subjects/", "/v1/shards/"))
 ]
 
 
@@ -138,13 +137,13 @@ def test_a_key_is_made_for_some_placements():
     assert "'a b'" in refused.output
 
 
-async def test_behind_an_ingress_it_is_the_same(tmp_path):
+async def test_at_a_shard_it_is_the_same(tmp_path):
     """It has the application of one server, whose handlers are given another engine."""
     placements = {name: {**PLACEMENTS[name], "seed": 1} for name in (OWN, FOREIGN)}
     config = configured(tmp_path / "s.db", placements=placements, keys=KEYS)
-    guard = create_application(Ingress(config, []))
-    transport = httpx.ASGITransport(guard)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with in_shards(tmp_path, config) as (service, _):
+        transport = httpx.ASGITransport(create_application(service))
+        client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
         assert (await client.get("/v1/placements", headers=SOME)).status_code == 200
         for path in ("/v1/placements", "/", "/metrics"):
             assert FOREIGN in (await client.get(path, headers=EVERY)).text

@@ -14,7 +14,8 @@ from stores import store_at
 
 from tacit.client import Local
 from tacit.errors import ConfigError, InvalidValue
-from tacit.service.log.requests import DecisionRequest
+from tacit.service.log.requests import DecisionRequest, FeedbackRequest
+from tacit.service.log.rows import ACTIVATE
 from tacit.service.log.search_records import Subject
 from tacit.service.maintenance.log_export import export, import_log
 from tacit.wire.control import ArmsOf, EndHoldout, HoldoutOf, ModeOf, PinOf, Unpin
@@ -175,7 +176,7 @@ async def play(engine, rounds, changes, context=None):
         rows = await decide(engine, *requests)
         for row in rows:
             if row.deferred and rng.random() < 0.5:
-                await engine.activate("home", row.id)
+                await engine.record_many("home", [FeedbackRequest(row.id, ACTIVATE)])
             if rng.random() < RATES[row.arm]:
                 await engine.feedback("home", row.id, 1.0)
 

@@ -18,7 +18,15 @@ from stores import store_at
 from tacit.logs import read_ubi
 from tacit.logs.writer import conditional_propensity
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
-from tacit.service.log.rows import CLICKS, DecisionRow, FeedbackRow, RecordRow, decode_list
+from tacit.service.log.rows import (
+    ACTIVATE,
+    CLICKS,
+    EXAMINED,
+    DecisionRow,
+    FeedbackRow,
+    RecordRow,
+    decode_list,
+)
 from tacit.service.log.sql import add_records, read_records
 from tacit.service.maintenance.log_export import export, import_log
 from tacit.service.maintenance.ubi_export import export_ubi, list_items
@@ -93,12 +101,12 @@ async def traffic(engine, rounds):
                 clicks = sorted(rng.permutation(places)[: rng.integers(3)].tolist())
                 id = f"f{i}" if i % 2 else None
                 await engine.record_many(name, [FeedbackRequest(row.id, CLICKS, None, id, Clicked(clicks))])
-        await engine.record_examination("shelf", shelf.id, f"e{i}")
+        await engine.record_many("shelf", [FeedbackRequest(shelf.id, EXAMINED, id=f"e{i}")])
         await engine.feedback("home", home.id, float(rng.integers(3)) / 2, f"f{i}")
         await engine.feedback("front", front.id, 1.0)
         made += [("shelf", shelf), ("search", duel), ("home", home), ("front", front)]
     late = await engine.decide("home", "long id", id="x" * 200, deferred=True)
-    await engine.activate("home", late.id)
+    await engine.record_many("home", [FeedbackRequest(late.id, ACTIVATE)])
     return [*made, ("home", late)]
 
 

@@ -142,7 +142,9 @@ def serve(
     port: Annotated[int, click.IntRange(0, 65535)] | None = None,
     cluster: options.Ray | None = None,
     shards: Annotated[int, click.IntRange(1, 1024)] | None = None,
-    ingresses: Annotated[int, click.IntRange(1, 64)] = 1,
+    shard: str | None = None,
+    peers: Path | None = None,
+    ingresses: int | None = None,
     merge_seconds: Annotated[float, click.FloatRange(0.0, 86_400.0, min_open=True)] = 1.0,
     clock_is_right: bool = False,
     skip_damaged: bool = False,
@@ -159,10 +161,14 @@ def serve(
         Requires --store postgresql://…
     shards
         With --ray: number of shards of the keys.  [default: that of the log, or one per core]
+    shard
+        Serve one of several shards, such as 2/8: number 2 of 0 to 7. Requires --store postgresql://…
+    peers
+        With --shard: file with the addresses of all shards, a line each, by number.
     ingresses
-        With --ray: number of processes on this machine that serve at the address.
+        No longer used: every shard answers.
     merge_seconds
-        With --ray: seconds between exchanges of what shards learned for all keys.
+        With shards: seconds between exchanges of what shards learned for all keys.
     clock_is_right
         Start even if the clock is far ahead of the last row and rows are dropped by age.
     skip_damaged
@@ -175,8 +181,12 @@ def serve(
 
     if shards is not None and cluster is None:
         raise click.UsageError("--shards: only with --ray")
-    if ingresses > 1 and cluster is None:
-        raise click.UsageError("--ingresses: only with --ray")
+    if ingresses is not None:
+        raise click.UsageError(
+            "--ingresses: there are none any more; leave it out, and send requests to any shard"
+        )
+    if (shard is None) != (peers is None) or (shard is not None and cluster is not None):
+        raise click.UsageError("--shard: give it together with --peers, and without --ray")
     overrides: dict[str, Any] = {"server.host": host, "server.port": port}
     if clock_is_right:
         overrides["store.clock_is_right"] = True
@@ -193,17 +203,33 @@ def serve(
     try:
         if skip_damaged:
             _drop_damaged_rows(log)
-        if cluster is None:
+        if shard is not None and peers is not None:
+            from tacit.cluster.serving import serve_shard
+
+            serve_shard(
+                configuration, _parse_shard(shard), peers, reread=load_again, merge_seconds=merge_seconds
+            )
+        elif cluster is None:
             run(configuration, reread=load_again)
         else:
             from tacit.cluster.serving import serve as run_on_ray
 
-            settings: dict[str, Any] = {"merge_seconds": merge_seconds, "ingresses": ingresses}
-            run_on_ray(configuration, cluster, shards, reread=load_again, **settings)
+            run_on_ray(configuration, cluster, shards, reread=load_again, merge_seconds=merge_seconds)
     except TacitError as error:
         # A supervisor must not restart the service for an invalid configuration, which would fail again.
         is_config_error = isinstance(error, ConfigError) and not isinstance(error, AddressUnavailable)
         exit_for_error(error, is_config_error, log_format)
+
+
+def _parse_shard(text: str) -> Any:
+    """Return the shard that ``--shard`` names, as in 2/8; raise click.UsageError for another text."""
+    from tacit.service.log.ids import MOST_SHARDS, Shard
+
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    number, shards = map(int, match.groups()) if match else (0, 0)
+    if not number < shards <= MOST_SHARDS:
+        raise click.UsageError(f"--shard: {text!r} is none; give a number from 0 and how many there are: 0/8")
+    return Shard(number, shards)
 
 
 def _drop_damaged_rows(log: StoreOptions) -> None:

@@ -30,6 +30,10 @@ Check = Callable[[str, Any], Any]
 LARGEST = sys.float_info.max
 
 
+class NewId(str):
+    """An id of a decision that the client made, and may replace by one that says the decision's shard."""
+
+
 class Field(NamedTuple):
     """A field of a message, with the check of its values."""
 
@@ -65,13 +69,16 @@ def make_body(message: msgspec.Struct, place: str = "") -> dict[str, Any]:
     """
     if isinstance(message, Clicks) and (message.clicks is None) == (message.items is None):
         raise InvalidValue(f"{place}clicks", message.clicks, "give clicks, or items in place of them")
-    content = {}
+    content: dict[str, Any] = {}
     for field in read_fields(type(message)):
         value = getattr(message, field.name)
         if value is None and not field.required:
             if not field.name.endswith("_id"):
                 continue
             value = new_id(time.time_ns() // 1000)
+            if field.name == "decision_id":
+                content[field.encoded_name] = NewId(value)
+                continue
         if hasattr(value, "decision_id"):
             raise InvalidValue(place + field.name, type(value).__name__, "give its .decision_id")
         content[field.encoded_name] = field.check(place + field.name, value)

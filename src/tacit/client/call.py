@@ -145,6 +145,7 @@ class Reply(NamedTuple):
     body: bytes = b""
     retry_after: str = ""
     failure: str = ""
+    shards: str = ""
 
     @property
     def is_transient(self) -> bool:
@@ -230,6 +231,7 @@ _PLACEMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}")
 _STEP = re.compile(r"[^.\[\]]+")
 
 decode = msgspec.json.decode
+encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Call(NamedTuple, Generic[A]):
@@ -237,9 +239,14 @@ class Call(NamedTuple, Generic[A]):
 
     placement: str
     action: str
-    body: bytes | None
+    content: Any
     read: Callable[[bytes], A]
     method: str
+
+    @property
+    def body(self) -> bytes | None:
+        """Content of the request in JSON; None without any."""
+        return None if self.content is None else encode(self.content)
 
     @property
     def path(self) -> str:
@@ -285,7 +292,7 @@ def make_call(verb: Verb[Any], placement: str, fields: dict[str, Any], read: Cal
     if not (isinstance(placement, str) and _PLACEMENT.fullmatch(placement)):
         raise InvalidValue("placement", placement, "give a name of 1 to 128 letters, digits, dots, _ and -")
     if verb.method in ("POST", "PUT"):
-        return Call(placement, verb.path, msgspec.json.encode(fields), read, verb.method)
+        return Call(placement, verb.path, fields, read, verb.method)
     path = f"{verb.path}?{urlencode(fields)}" if fields else verb.path
     return Call(placement, path, None, read, verb.method)
 

@@ -1,8 +1,8 @@
 """The two clients, blocking and asynchronous, with the same calls."""
 
-# 1. ``_Connection``: address, key and pauses, which both share.
+# 1. The transports, blocking and asynchronous, which share the loop of tries of each part of a call.
 # 2. ``_add_calls``: gives a client each call as a method.
-# 3. ``Client`` and ``AsyncClient``: the loop of tries over a blocking and an asynchronous transport.
+# 3. ``Client`` and ``AsyncClient``.
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from functools import wraps
-from typing import Any, Generic, Never, Self, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, Never, TypeVar, cast, get_args, get_type_hints
 
 import httpx
 import numpy as np
@@ -24,11 +25,12 @@ from tacit.client.call import Asynchronous, Blocking, Call, Reply, compute_pause
 from tacit.client.control_calls import ControlCalls
 from tacit.client.decision_calls import DecisionCalls
 from tacit.client.feedback_calls import FeedbackCalls
+from tacit.client.routes import VERSION, CallPart, Routes, is_refused, join_replies
 from tacit.core import checks
 from tacit.errors import InvalidValue, with_suggestions
 
 A = TypeVar("A")
-C = TypeVar("C", bound="type[_Connection[Any]]")
+C = TypeVar("C", bound="type[DecisionCalls]")
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 CONNECTIONS = 100
@@ -42,25 +44,21 @@ _KEY = re.compile(r"[!-~]{1,1024}")
 logger = logging.getLogger("tacit.client")
 
 
-class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
-    """Base of both clients: everything except sending and waiting."""
+class _Transport(Generic[H]):
+    """Base of both transports: everything except sending and waiting."""
 
-    _connect: Callable[..., H]
+    request: Callable[[str, str, bytes | None], Awaitable[httpx.Response]]
+    pause: Callable[[float], Awaitable[None]]
+    gather: Callable[[Iterable[Awaitable[Any]]], Awaitable[list[Any]]]
 
     def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 5.0,
-        retries: int = 3,
-        rng: np.random.Generator | None = None,
+        self, connect: Callable[..., H], url: str, key: str | None, timeout: float, retries: int, rng: Any
     ) -> None:
-        self._url = _check_url(url)
+        self.url = _check_url(url)
         self._retries = checks.integer("retries", retries, 0)
         self._rng = np.random.default_rng() if rng is None else rng
-        self._http: H = self._connect(
-            base_url=self._url,
+        self.routes = Routes(self.url, self._rng)
+        self.http: H = connect(
             headers=_make_headers(key),
             timeout=checks.positive("timeout", timeout),
             limits=httpx.Limits(
@@ -70,27 +68,73 @@ class _Connection(DecisionCalls, FeedbackCalls, ControlCalls, Generic[H]):
             ),
         )
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r})"
+    async def send(self, call: Call[A]) -> A:
+        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
+        if self.routes.is_outdated:
+            self.routes.read_table(await self._try("GET", self.routes.table_url, None))
+        parts = self.routes.split_call(call)
+        replies = await self.gather([self._send_part(part) for part in parts])
+        if is_refused(parts, replies):
+            replies = [await self._send_part(CallPart(None, (), call))]
+        return read_answer(call, join_replies(call, parts, replies), self.url)
 
-    def _iterate_pauses(self, call: Call[Any], replies: list[Reply]) -> Iterator[float]:
-        """Yield the seconds to wait before each try of a call, until no further try is due; log each retry.
+    async def _send_part(self, part: CallPart) -> list[Reply]:
+        """Send a part of a call until no further try is due; return the replies to all tries.
 
-        The consumer appends the reply of each try to ``replies``. Raises ``InvalidValue`` if the client is
-        closed.
+        Each retry is logged. Raises ``InvalidValue`` if the client is closed.
         """
-        if self._http.is_closed:
+        if self.http.is_closed:
             raise InvalidValue("client", "closed", "make another: its connections are gone")
-        seconds = 0.0
+        replies: list[Reply] = []
+        call, body, seconds = part.call, part.call.body, 0.0
         while seconds < math.inf:
-            yield seconds
-            reply = replies[-1]
+            await self.pause(seconds)
+            address = self.routes.choose_address(part.shard, len(replies))
+            reply = await self._try(call.method, address + call.path, body)
+            replies.append(reply)
+            self.routes.note_reply(address, reply)
             seconds = compute_pause(reply, len(replies), self._retries, time.time(), self._rng)
             if seconds < math.inf:
                 logger.info(
                     "%s: %s on try %d, again in %.2f s",
                     call.path, reply.failure or reply.status, len(replies), seconds,
                 )  # fmt: skip
+        return replies
+
+    async def _try(self, method: str, url: str, body: bytes | None) -> Reply:
+        """Send a request once; return the response, or the error as text if there is none."""
+        try:
+            response = await self.request(method, url, body)
+        except httpx.RequestError as error:
+            return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
+        retry_after, shards = (response.headers.get(name, "") for name in ("retry-after", VERSION))
+        return Reply(response.status_code, response.content, retry_after, shards=shards)
+
+
+class _AsynchronousTransport(_Transport[httpx.AsyncClient]):
+    """Sends calls in an event loop; the parts of one at the same time."""
+
+    async def request(self, method: str, url: str, body: bytes | None) -> httpx.Response:
+        return await self.http.request(method, url, content=body)
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def gather(self, sends: Iterable[Awaitable[A]]) -> list[A]:
+        return await asyncio.gather(*sends)
+
+
+class _BlockingTransport(_Transport[httpx.Client]):
+    """Sends calls one after another, in coroutines that never suspend."""
+
+    async def request(self, method: str, url: str, body: bytes | None) -> httpx.Response:
+        return self.http.request(method, url, content=body)
+
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    async def gather(self, sends: Iterable[Awaitable[A]]) -> list[A]:
+        return [await send for send in sends]
 
 
 def _add_calls(method_of: Callable[[Callable[..., Call[Any]]], Any]) -> Callable[[C], C]:
@@ -120,7 +164,11 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     """Return a method that makes a call, sends it, and returns its answer."""
 
     def method(self: Client, *args: Any, **options: Any) -> A:
-        return self._send(make(self, *args, **options))
+        try:
+            self._transport.send(make(self, *args, **options)).send(None)
+        except StopIteration as end:
+            return cast(A, end.value)
+        raise AssertionError("it suspended")
 
     return method
 
@@ -129,13 +177,18 @@ def _make_async_method(make: Callable[..., Call[A]]) -> Callable[..., Coroutine[
     """Return a coroutine method that makes a call, sends it, and returns its answer."""
 
     async def method(self: AsyncClient, *args: Any, **options: Any) -> A:
-        return await self._send(make(self, *args, **options))
+        return await self._transport.send(make(self, *args, **options))
 
     return method
 
 
+def _refuse_plain_with(client: object, *raised: object) -> Never:
+    """Raise a ``TypeError`` that says to use ``async with``."""
+    raise TypeError("an AsyncClient is opened by async with, in place of with")
+
+
 @_add_calls(_make_method)
-class Client(_Connection[httpx.Client], Blocking):
+class Client(DecisionCalls, FeedbackCalls, ControlCalls, Blocking, AbstractContextManager["Client"]):
     """A client of the decision service.
 
     All decisions and feedback are sent with ids, which the client makes unless they are given. So a
@@ -196,34 +249,33 @@ class Client(_Connection[httpx.Client], Blocking):
     frozen
     """
 
-    _connect = httpx.Client
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 5.0,
+        retries: int = 3,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._transport = _BlockingTransport(httpx.Client, url, key, timeout, retries, rng)
+
+    def __repr__(self) -> str:
+        return f"Client({self._transport.url!r})"
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
+        self._transport.http.close()
 
     def __exit__(self, *raised: object) -> None:
         """Close all connections."""
         self.close()
 
-    def _send(self, call: Call[A]) -> A:
-        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
-        replies: list[Reply] = []
-        for seconds in self._iterate_pauses(call, replies):
-            time.sleep(seconds)
-            try:
-                response = self._http.request(call.method, call.path, content=call.body)
-                replies.append(_make_reply(response))
-            except httpx.RequestError as error:
-                replies.append(_make_failure(error))
-        return read_answer(call, replies, self._url)
-
 
 @_add_calls(_make_async_method)
-class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
+class AsyncClient(
+    DecisionCalls, FeedbackCalls, ControlCalls, Asynchronous, AbstractAsyncContextManager["AsyncClient"]
+):
     """:class:`Client` for asyncio: the same methods as coroutines.
 
     Parameters
@@ -253,46 +305,29 @@ class AsyncClient(_Connection[httpx.AsyncClient], Asynchronous):
     'learned'
     """
 
-    _connect = httpx.AsyncClient
+    def __init__(
+        self,
+        url: str,
+        key: str | None = None,
+        *,
+        timeout: float = 5.0,
+        retries: int = 3,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._transport = _AsynchronousTransport(httpx.AsyncClient, url, key, timeout, retries, rng)
+
+    def __repr__(self) -> str:
+        return f"AsyncClient({self._transport.url!r})"
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._http.aclose()
-
-    def __enter__(self) -> Never:
-        """Raise a ``TypeError`` that says to use ``async with``."""
-        raise TypeError("an AsyncClient is opened by async with, in place of with")
-
-    def __exit__(self, *raised: object) -> None: ...
-
-    async def __aenter__(self) -> Self:
-        return self
+        await self._transport.http.aclose()
 
     async def __aexit__(self, *raised: object) -> None:
         """Close all connections."""
         await self.close()
 
-    async def _send(self, call: Call[A]) -> A:
-        """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
-        replies: list[Reply] = []
-        for seconds in self._iterate_pauses(call, replies):
-            await asyncio.sleep(seconds)
-            try:
-                response = await self._http.request(call.method, call.path, content=call.body)
-                replies.append(_make_reply(response))
-            except httpx.RequestError as error:
-                replies.append(_make_failure(error))
-        return read_answer(call, replies, self._url)
-
-
-def _make_reply(response: httpx.Response) -> Reply:
-    """Return status, body and Retry-After header of an HTTP response."""
-    return Reply(response.status_code, response.content, response.headers.get("retry-after", ""))
-
-
-def _make_failure(error: httpx.RequestError) -> Reply:
-    """Return the reply for a try that got no response, with the error as text."""
-    return Reply(None, failure=f"{type(error).__name__}: {error}".removesuffix(": "))
+    __enter__ = __exit__ = _refuse_plain_with
 
 
 def _make_headers(key: str | None) -> dict[str, str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Raw
 
 from tacit.client.call import Call, SiteCall, call, decode, make_batch_call, make_verb_call, select_field
@@ -240,7 +239,7 @@ class FeedbackCalls:
             If an argument is not valid; if the service refuses the request or does not answer.
         """
         action = f"feeds/{quote(name, safe='')}"
-        return SiteCall("", action, msgspec.json.encode(report), partial(decode, type=Status), "PUT")
+        return SiteCall("", action, report, partial(decode, type=Status), "PUT")
 
     @call
     def log_feed_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:

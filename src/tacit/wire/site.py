@@ -111,6 +111,27 @@ class Placements(msgspec.Struct):
     shards: list[ShardSummary] = []
 
 
+class ShardTable(msgspec.Struct):
+    """The addresses of all shards, by which a client asks the right one.
+
+    The BLAKE2b hash of 2 bytes of a key, personalized by the placement's name, is its partition P; of N
+    shards its shard is P · N / 65,536, rounded down. A decision's id of the service holds the partition.
+
+    Attributes
+    ----------
+    shards : list of str
+        Address of each shard; none of a single server.
+    version : str
+        Changes with the addresses; all answers have it in `x-tacit-shards`.
+    spread : list of str
+        Placements whose keys are in all shards.
+    """
+
+    shards: list[str]
+    version: str = ""
+    spread: list[str] = []
+
+
 class Status(msgspec.Struct):
     """The status of the service."""
 

@@ -19,7 +19,7 @@ from tacit.core.checks import ONLY_KEY
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.config.holdout import USER
 from tacit.service.config.keys import DECIDE
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.messages import NOT_MODIFIED, Problem, convert_error, describe_status
 from tacit.service.http.route import GUARDED, Answer, Api, Error, Header, Refusals, Route, RouteCall
@@ -137,7 +137,7 @@ class TargetingKeyMissing(InvalidValue):
     """The placement needs a user, and the evaluation context has none."""
 
 
-async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answer:
+async def evaluate(engine: Engine, call: RouteCall) -> EvaluationAnswer | Answer:
     """Decide for one impression, log the decision, and return the evaluation of the flag, or a failure.
 
     A failure of the protocol is returned if the decision is refused.
@@ -148,7 +148,7 @@ async def evaluate(engine: Service, call: RouteCall) -> EvaluationAnswer | Answe
         return _answer_problem(convert_error(error), flag=call.id, code=_find_code(error))
 
 
-async def _evaluate_flag(engine: Service, flag: str, context: dict[str, Any]) -> EvaluationAnswer:
+async def _evaluate_flag(engine: Engine, flag: str, context: dict[str, Any]) -> EvaluationAnswer:
     """Decide for the placement that a flag names, log the decision, and return the evaluation.
 
     Raises ``InvalidValue`` for placements that compare rankers.
@@ -235,7 +235,7 @@ WHOLE = 429, 503
 """Statuses of errors that refuse all flags together: the service cannot answer at present."""
 
 
-async def evaluate_all(engine: Service, call: RouteCall) -> Answer:
+async def evaluate_all(engine: Engine, call: RouteCall) -> Answer:
     """Decide for all placements that the caller reaches, and return the evaluations with an entity tag.
 
     Placements of duels are left out. If the client's tag is still valid, nothing is decided, and the status
@@ -272,7 +272,7 @@ async def evaluate_all(engine: Service, call: RouteCall) -> Answer:
 
 
 async def _evaluate_one_of_all(
-    engine: Service, flag: str, context: dict[str, Any]
+    engine: Engine, flag: str, context: dict[str, Any]
 ) -> EvaluationAnswer | EvaluationFailure:
     """Return the evaluation of a flag, or its failure; raise errors that concern all flags."""
     try:

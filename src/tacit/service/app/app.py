@@ -27,7 +27,6 @@ from tacit.service.app.guard import Guard, new_ids
 from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
 from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
-from tacit.service.engine.service import Service
 from tacit.service.http import messages
 from tacit.service.http.endpoint import ROUTE_MATCH, Endpoint, Live, make_answer
 from tacit.service.http.feeds import Feeds, Hooks
@@ -233,23 +232,23 @@ class UsualRequest(PendingAnswer):
 STATIC = pathlib.Path(__file__).parent.parent / "page" / "static"
 
 
-def create_application(engine: Service, connections: Connections | None = None) -> Guard:
+def create_application(engine: Engine, connections: Connections | None = None) -> Guard:
     """Return the ASGI application of an engine, behind its guard; its lifespan starts and stops the engine.
 
-    With ``connections`` and an engine in this process, usual requests are answered without a framework.
+    With ``connections``, usual requests are answered without a framework.
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
         Opened, not yet started.
     connections : Connections, optional
         Connections of the server, for metrics.
     """
     feeds = Feeds()
-    metrics = Metrics(engine, connections, feeds)
-    live = Live(engine, messages.DATA_HEADERS | messages.PAGE_HEADERS)
+    metrics = Metrics(engine.merged, connections, feeds)
+    live = Live(engine.merged, messages.DATA_HEADERS | messages.PAGE_HEADERS)
     answers = AnswerCounts(lambda: engine.placements)
-    pages, described = Pages(engine, answers, feeds.list_feeds), msgspec.json.encode(document())
+    pages, described = Pages(engine.merged, answers, feeds.list_feeds), msgspec.json.encode(document())
     site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
     endpoints, places = {}, asyncio.Semaphore(messages.AT_ONCE)
     for api in APIS:
@@ -271,19 +270,21 @@ def create_application(engine: Service, connections: Connections | None = None) 
         """Pass a request to its endpoint; requests to the site, and the lifespan, to Starlette."""
         # Only requests have an address, not the lifespan.
         path = scope[ROUTE_MATCH].path if ROUTE_MATCH in scope else SITE.unknown
+        if engine.merged is not engine and path.scope("GET") and scope.get("method") in messages.SAFE_METHODS:
+            await engine.merged.refresh()  # type: ignore[attr-defined]
         if path.api is SITE:
             await site_app(scope, receive, send)
         else:
             await endpoints[path](scope, receive, send)
 
     guard = Guard(app, engine.config, metrics, answers, live.close)
-    if connections is not None and isinstance(engine, Engine):
+    if connections is not None:
         # Without this line, uvicorn answers all requests.
         connections.usual = UsualAnswers(guard, endpoints, engine)
     return guard
 
 
-def _make_lifespan(engine: Service) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _make_lifespan(engine: Engine) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     """Return the lifespan of an application, which starts the engine and stops it at the end."""
 
     @asynccontextmanager

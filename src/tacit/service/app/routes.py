@@ -21,7 +21,8 @@ PLACEMENTS = Api(
     "/v1/placements/{name}/", "/v1/placements/(?P<name>[^/]+)/", verbs.ROUTES, REFUSALS, attrgetter("engine")
 )
 SITE = Api("", "", site.ROUTES, REFUSALS, lambda site: site)
-APIS = PLACEMENTS, SITE, OFREP
+PEERS = Api("/v1/shards/", "/v1/shards/", site.PEER_ROUTES, REFUSALS, lambda site: site)
+APIS = PLACEMENTS, PEERS, SITE, OFREP
 
 
 def find(address: str) -> RouteMatch:

@@ -40,11 +40,12 @@ from tacit.service.config.file import (
 )
 from tacit.service.config.keys import is_loopback
 from tacit.service.config.schema import Config, ExportConfig, StoreConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.errors import AddressUnavailable, NotDurable
 from tacit.service.http.protocol import Connections, Protocol
 
 if TYPE_CHECKING:
+    from tacit.service.log.ids import Shard
     from tacit.service.log.sql import Store
 
 # ---- Notifying systemd, if systemd has started the service (``Type=notify``)
@@ -78,10 +79,10 @@ class Progress:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     """
 
-    def __init__(self, engine: Service) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._events = -1
 
@@ -96,7 +97,7 @@ class Progress:
         return not (waiting and health.ready and health.events == before)
 
 
-async def watch(engine: Service) -> None:
+async def watch(engine: Engine) -> None:
     """Ping systemd's watchdog regularly, until cancelled, as long as the engine makes progress.
 
     Returns at once if there is no watchdog.
@@ -189,7 +190,7 @@ class Server(uvicorn.Server):
     Parameters
     ----------
     config : Config
-    engine : Service
+    engine : Engine
         Decides and learns.
     ready : function
         Called once requests are answered.
@@ -206,13 +207,13 @@ class Server(uvicorn.Server):
     def __init__(
         self,
         config: Config,
-        engine: Service,
+        engine: Engine,
         ready: Callable[[], None],
         *,
         early_answers: EarlyAnswers | None = None,
         reread: Callable[[], Config] | None = None,
         missed: Sequence[int] = (),
-        traced: Callable[[Guard, Service], Any] | None = None,
+        traced: Callable[[Guard, Engine], Any] | None = None,
     ) -> None:
         self._engine, self._ready, self._reread, self._missed = engine, ready, reread, missed
         self._first_config, self._early_answers = config, early_answers
@@ -277,6 +278,11 @@ class Server(uvicorn.Server):
         )
         return protocol
 
+    async def on_tick(self, counter: int) -> bool:
+        """Renew the headers of all answers once a second; return True if the server should end."""
+        self.config.encoded_headers = list(self._engine.answer_headers)
+        return await super().on_tick(counter)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop the server: end streamed answers, answer the open requests, and cancel the background tasks.
 
@@ -313,7 +319,7 @@ class Server(uvicorn.Server):
         logger.info("the configuration was read anew: %d placements", len(config.placements))
         if before.keys and not config.keys:
             logger.warning("it has no keys any more: everybody on this machine may do everything")
-        _log_sentences(logging.INFO, list_changes(describe_placements(before), config))
+        _log_sentences(logging.INFO, list_changes(describe_placements(before), self._engine.config))
         self._log_configuration(config)
 
     def _log_configuration(self, config: Config) -> None:
@@ -362,7 +368,7 @@ UNSENT = 131_072
 """Unsent bytes of an answer that the system buffers for each connection."""
 
 Ready = Callable[[str], None]
-Opening = Callable[[Config], Service]
+Opening = Callable[[Config], Engine]
 
 
 def serve(
@@ -373,7 +379,6 @@ def serve(
     ready: Ready | None = None,
     reread: Callable[[], Config] | None = None,
     engine: Opening | None = None,
-    shared: bool = False,
 ) -> None:
     """Run the service until it is stopped (SIGTERM or SIGINT).
 
@@ -391,8 +396,6 @@ def serve(
         Address and store cannot change while the service runs.
     engine : function, optional
         Opens the service that decides, instead of an engine in this process.
-    shared : bool, default False
-        Whether other processes of this user may answer at the address, too.
 
     Raises
     ------
@@ -408,18 +411,8 @@ def serve(
     if reread is not None and hasattr(signal, "SIGHUP"):
         # Without a handler, SIGHUP would end the process.
         signal.signal(signal.SIGHUP, lambda number, _: missed.append(number))
-    if shared:
-        # Fails if an unrelated process listens there.
-        open_listener(host or config.server.host, config.server.port if port is None else port).close()
     server, listener = open_server(
-        config,
-        host,
-        port,
-        ready or print_address,
-        reread=reread,
-        opening=engine,
-        missed=missed,
-        reuse_port=shared,
+        config, host, port, ready or print_address, reread=reread, opening=engine, missed=missed
     )
     from tacit.service.app.logging_setup import set_up
 
@@ -502,7 +495,6 @@ def open_server(
     reread: Callable[[], Config] | None = None,
     opening: Opening | None = None,
     missed: Sequence[int] = (),
-    reuse_port: bool = False,
 ) -> tuple[Server, socket.socket]:
     """Open store and engine, and return a server and its listening socket; it serves nothing yet.
 
@@ -518,8 +510,6 @@ def open_server(
         Opens the service that decides.
     missed : sequence of int
         SIGHUP signals that came before the server was ready.
-    reuse_port : bool
-        Whether other processes may listen at the address, too.
     """
     with require_extra("service"):
         import httptools  # noqa: F401 (uvicorn would look for it only later)
@@ -531,10 +521,10 @@ def open_server(
     traced = _make_tracing(config)
     if config.export is not None:
         check_export(config.export, shards=opening is not None)
-    listener = _open_allowed_listener(config, host, port, reuse_port=reuse_port)
+    listener = _open_allowed_listener(config, host, port)
     early_answers = EarlyAnswers(listener)
     with undo_on_error(listener.close), undo_on_error(early_answers.close):
-        engine = (opening or _open_engine)(config)
+        engine = (opening or _open_configured_engine)(config)
     server = Server(
         config,
         engine,
@@ -547,7 +537,7 @@ def open_server(
     return server, listener
 
 
-def _make_tracing(config: Config) -> Callable[[Guard, Service], Any] | None:
+def _make_tracing(config: Config) -> Callable[[Guard, Engine], Any] | None:
     """Return a function that wraps an application to trace requests and commits; None if not configured.
 
     Raises MissingExtra if OpenTelemetry is not installed.
@@ -561,12 +551,8 @@ def _make_tracing(config: Config) -> Callable[[Guard, Service], Any] | None:
     return lambda app, engine: TracedApplication(app, engine, provider)
 
 
-def _open_engine(config: Config) -> Service:
-    """Open the store and an engine over it, and return the engine; the store is closed if that fails.
-
-    Logs that a log file is new, and how the configuration differs from the stored one.
-    """
-    from tacit.service.engine.engine import Engine
+def _open_configured_engine(config: Config) -> Engine:
+    """Open the configured store and an engine over it; log that a log file is new."""
     from tacit.service.engine.stores import open_store
 
     path = Path(config.store.path).absolute()
@@ -577,27 +563,24 @@ def _open_engine(config: Config) -> Service:
             (logging.INFO, "") if folder_existed else (logging.WARNING, ", in a folder that was not there")
         )
         logger.log(level, "store.path: there is a new log at %s%s", path, folder)
+    return open_engine(config, store)
+
+
+def open_engine(config: Config, store: Store, shard: Shard | None = None) -> Engine:
+    """Return an engine over a store, which is closed if that fails.
+
+    Logs how the configuration differs from the stored one.
+    """
     with undo_on_error(store.close):
-        # Before the engine creates new placements.
-        say_news = news_since(store, config)
-        engine = Engine(config, store)
-    say_news()
+        # The engine replaces the notes.
+        notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
+        engine = Engine(config, store, shard=shard)
+    noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
+    _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
     return engine
 
 
-def news_since(store: Store, config: Config) -> Callable[[], None]:
-    """Return a function that logs how a configuration differs from the one now stored.
-
-    The stored one is read at once, because the engine replaces it.
-    """
-    notes = {name: store.configuration(stored.id) for name, stored in store.placements().items()}
-    noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
-    return lambda: _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
-
-
-def _open_allowed_listener(
-    config: Config, host: str | None, port: int | None, *, reuse_port: bool
-) -> socket.socket:
+def _open_allowed_listener(config: Config, host: str | None, port: int | None) -> socket.socket:
     """Return a listening socket at the given address, or at the configured one for None.
 
     Raises ConfigError if other machines can reach it and there are no keys.
@@ -607,10 +590,10 @@ def _open_allowed_listener(
         raise ConfigError(
             f"server.host: {host} answers to other machines, which needs keys; make one with: tacit key NAME"
         )
-    return open_listener(host, config.server.port if port is None else port, reuse_port=reuse_port)
+    return open_listener(host, config.server.port if port is None else port)
 
 
-def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens for TCP connections at an address.
 
     Parameters
@@ -618,8 +601,6 @@ def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.s
     host : str
     port : int
         0 for any free port.
-    reuse_port : bool, default False
-        Whether other processes may listen at the same port, too.
 
     Raises
     ------
@@ -630,7 +611,7 @@ def open_listener(host: str, port: int, *, reuse_port: bool = False) -> socket.s
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG, reuse_port=reuse_port)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         forbidden = isinstance(error, PermissionError)
         raise (ConfigError if forbidden else AddressUnavailable)(

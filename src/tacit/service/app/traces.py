@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from tacit.service.config.schema import TracesConfig
-    from tacit.service.engine.service import Service
+    from tacit.service.engine.engine import Engine
 
 
 COMMIT = "commit"
@@ -51,13 +51,13 @@ class TracedApplication:
     Parameters
     ----------
     app : ASGI application
-    engine : Service
+    engine : Engine
         Its commits are traced.
     provider : TracerProvider
         Shut down with the application.
     """
 
-    def __init__(self, app: ASGIApp, engine: Service, provider: TracerProvider) -> None:
+    def __init__(self, app: ASGIApp, engine: Engine, provider: TracerProvider) -> None:
         self._app = app
         self._provider = provider
         self._tracer = provider.get_tracer("tacit", tacit.__version__)

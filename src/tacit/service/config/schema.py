@@ -311,6 +311,11 @@ class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: Literal["text", "json"] = "text"
     access_log: bool = False
 
+    @property
+    def peer_limit(self) -> int:
+        """Maximum size of what one shard sends to another in bytes: many requests in another encoding."""
+        return 8 * self.batch_limit
+
 
 class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Storage of the log.

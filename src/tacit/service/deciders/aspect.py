@@ -99,9 +99,9 @@ class Aspect:
         return None
 
     def export_part(self) -> Any:
-        """Return a copy of the state that pages show, from this shard, for :meth:`merge_parts`.
+        """Return the state of this shard that pages show, as data for :meth:`merge_parts`.
 
-        None by default.
+        None, the default, if all shards have the same state.
         """
         return None
 

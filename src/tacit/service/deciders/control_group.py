@@ -106,10 +106,6 @@ class ControlGroup(Aspect):
             return None
         return HOLDOUT, {"holdout": (json.loads(change.value) or {}).get("holdout")}
 
-    def merge_parts(self, parts: Sequence[None]) -> None:
-        """Set the holdout to the one in the merged reward sums of all shards."""
-        self._set_holdout(parse_holdout(self._read_terms().terms))
-
     def get_reason_not_local(self, time: int | None) -> str | None:
         """Return that only the service can assign decisions to the holdout; None without a holdout."""
         return None if self.assigner is None else REASON_NOT_LOCAL

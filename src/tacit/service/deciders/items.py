@@ -38,26 +38,17 @@ class Items(Aspect):
     Parameters
     ----------
     policy : PolicyDecider
-
-    Attributes
-    ----------
-    shard_status : ItemsNow or None
-        Status of the catalogue if shards hold it.
     """
 
     change_kind = ITEMS
-    shard_status: ItemsNow | None = None
 
     def __init__(self, policy: PolicyDecider) -> None:
         self._policy = policy
 
     def get_status(self) -> ItemsNow:
-        """Return the size, version and segments of the catalogue.
-
-        The first shard's after shards are merged.
-        """
+        """Return the size, version and segments of the catalogue."""
         items = self._policy.learner.items
-        return self.shard_status or ItemsNow(len(items), items.version, items.segments())
+        return ItemsNow(len(items), items.version, items.segments())
 
     def apply_change(self, change: ChangeRow) -> int:
         """Apply a change event: put items into the learner's catalogue, or remove them.
@@ -65,14 +56,6 @@ class Items(Aspect):
         Returns the number of items: each counts as an event towards the next snapshot.
         """
         return apply_items_change(self._policy.learner.items, change.value)
-
-    def export_part(self) -> ItemsNow:
-        """Return the size, version and segments of this shard's catalogue."""
-        return self.get_status()
-
-    def merge_parts(self, parts: Sequence[ItemsNow]) -> None:
-        """Take over the status of the first shard, because every shard has all items."""
-        self.shard_status = parts[0]
 
 
 def has_catalogue(policy: Policy) -> bool:

@@ -55,14 +55,6 @@ class Modes(Aspect):
         """Set the mode from a snapshot."""
         self.mode = saved.mode
 
-    def export_part(self) -> str:
-        """Return the mode of a shard."""
-        return self.mode
-
-    def merge_parts(self, parts: Sequence[str]) -> None:
-        """Take over the mode of the first shard: all shards have it."""
-        self.mode = parts[0]
-
     def summary(self, now: int) -> dict[str, Any]:
         """Return {"mode": mode}."""
         return {"mode": self.mode}

@@ -79,14 +79,6 @@ class Pins(Aspect):
         """Set the pin from a snapshot."""
         self.last = msgspec.convert(saved.pin, Pin | None)
 
-    def export_part(self) -> Pin | None:
-        """Return the pin of a shard's last change event."""
-        return self.last
-
-    def merge_parts(self, parts: Sequence[Pin | None]) -> None:
-        """Take over the pin of the first shard: all shards have it."""
-        self.last = parts[0]
-
     def summary(self, now: int) -> dict[str, Any]:
         """Return {"pinned": arms that are pinned now, or None}."""
         pin = self.get_pin(now)

@@ -380,8 +380,9 @@ class ShardExchange:
             If they could not be made durable.
         """
         self._following.leading_arms = {**self._following.leading_arms, **arms}
+        present = self.arms()
         for name, now in arms.items():
-            if name in self._engine.placements:
+            if name in present and present[name] != now:
                 await self._writer.ask(AppendChange(name, now, rows.ARMS, who))
 
     async def export_learning(self, placement: str, everything: bool = False) -> SharedUpdate:

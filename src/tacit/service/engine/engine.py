@@ -109,6 +109,9 @@ class Engine(Verbs):
     (0.2, 'learned')
     """
 
+    answer_headers: Sequence[tuple[bytes, bytes]] = ()
+    configuration_logger: ConfigurationLogger
+
     def __init__(
         self,
         config: Config,
@@ -123,6 +126,7 @@ class Engine(Verbs):
         self._start_times = (store.end().time, wall()) if wall is not None else (0, 0)
         jumped = check_clock(config, *self._start_times)
         self.config = config
+        self.merged: Engine = self
         self.shard = shard
         self.store = store
         self.clock = clock or LogClock()

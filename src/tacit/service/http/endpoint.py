@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from tacit.errors import TacitError
 from tacit.service.config.keys import Caller
 from tacit.service.config.schema import ServerConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.errors import Busy, Overloaded
 from tacit.service.http import messages
 from tacit.service.http.route import Answer, Error, Path, Route, RouteCall, RouteMatch
@@ -96,6 +96,11 @@ class Endpoint:
             what = f"method: {scope['method']!r} is not allowed; this path takes {allowed}"
             refusal = messages.make_problem("method-not-allowed", "method", what)
             return refusals.answer_problem(refusal, (b"allow", allowed.encode()))
+        if route.check_head is not None:
+            try:
+                route.check_head(self._service, dict(scope["headers"]))
+            except TacitError as error:
+                return self.refusal(route, error)
         body = b""
         if route.limit is not None:
             limit = getattr(self._server(), route.limit)
@@ -108,7 +113,7 @@ class Endpoint:
         assert route.handler is not None
         try:
             call = self._make_call(route, scope[ROUTE_MATCH], scope["query_string"], body, scope[CALLER])
-            if route.accepts_signature:
+            if route.accepts_signature or route.check_head is not None:
                 call = call._replace(request=body)
             if route.accepts_signature or route.reads_headers:
                 call = call._replace(headers=dict(scope["headers"]))
@@ -206,12 +211,12 @@ class Live:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     headers : dict
         Headers of the answers.
     """
 
-    def __init__(self, engine: Service, headers: dict[str, str]) -> None:
+    def __init__(self, engine: Engine, headers: dict[str, str]) -> None:
         self._engine, self._headers = engine, headers
         self._closed = asyncio.Event()
 

@@ -18,7 +18,7 @@ from tacit.errors import InvalidValue, UnknownName
 from tacit.feed.event_map import EventMap
 from tacit.feed.mapping import BadEvent, EventCounts, MappedEvent, Mapper, parse_outcome
 from tacit.service.config.keys import ANYBODY, UNPROVEN, Caller, HookConfig
-from tacit.service.engine.service import Service
+from tacit.service.engine.engine import Engine
 from tacit.service.http.messages import answer_problem, convert_error, decode_body, make_problem
 from tacit.service.http.route import Answer, RouteCall
 from tacit.service.http.verbs import MANY
@@ -133,13 +133,13 @@ class Hooks:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
         Records the events, and holds the current configuration.
     feeds : Feeds
         Stores the progress reports.
     """
 
-    def __init__(self, engine: Service, feeds: Feeds) -> None:
+    def __init__(self, engine: Engine, feeds: Feeds) -> None:
         self._engine, self._feeds = engine, feeds
         self._hooks: dict[str, _PushedFeed] = {}
 
@@ -220,7 +220,7 @@ def _parse_events(body: Any, headers: Mapping[bytes, bytes]) -> Sequence[Any]:
 class _EventBatch(EventCounts):
     """Maps and records the events of one body, and counts the outcomes."""
 
-    def __init__(self, engine: Service, mapper: Mapper, caller: Caller) -> None:
+    def __init__(self, engine: Engine, mapper: Mapper, caller: Caller) -> None:
         super().__init__()
         self._engine, self._mapper, self._caller = engine, mapper, caller
         self._first: dict[str, str] = {}

@@ -29,8 +29,8 @@ from tacit.service.projections.series import ARMS, estimate_uniform_reward
 from tacit.wire.lift import Bounds, LiftReport
 
 if TYPE_CHECKING:
+    from tacit.service.engine.engine import Engine
     from tacit.service.engine.reports import ShardHealth
-    from tacit.service.engine.service import Service
     from tacit.service.http.feeds import Feeds
     from tacit.service.http.protocol import Connections
     from tacit.service.projections.learning_order import LearningOrder
@@ -51,13 +51,13 @@ class Metrics:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     connections : Connections, optional
     feeds : Feeds, optional
     """
 
     def __init__(
-        self, engine: Service, connections: Connections | None = None, feeds: Feeds | None = None
+        self, engine: Engine, connections: Connections | None = None, feeds: Feeds | None = None
     ) -> None:
         self._lock, self._lifts = asyncio.Lock(), LiftMetrics(engine)
         requests, commits = _RequestCollector(), _CommitCollector()
@@ -211,7 +211,7 @@ def _collect_feeds(feeds: Feeds) -> Iterator[Family]:
     return _collect_table(OF_FEED, ["feed", "key"], named)
 
 
-def _collect_engine(engine: Service) -> Iterator[Family]:
+def _collect_engine(engine: Engine) -> Iterator[Family]:
     """Yield the metrics of the engine, its placements and, if it has any, its shards.
 
     With shards, metrics of the learning state are left out, because it is in the shards' processes.
@@ -255,7 +255,7 @@ def _collect_engine(engine: Service) -> Iterator[Family]:
 
 
 def _collect_shards(
-    engine: Service, shards: Sequence[ShardHealth], placements: Iterable[str]
+    engine: Engine, shards: Sequence[ShardHealth], placements: Iterable[str]
 ) -> Iterator[Family]:
     """Yield the health of each shard, and for each placement the age of the sums shared between shards."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
@@ -395,12 +395,12 @@ class LiftMetrics:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
     now : function
         Returns seconds of a monotonic clock.
     """
 
-    def __init__(self, engine: Service, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: Engine, now: Callable[[], float] = time.monotonic) -> None:
         self._engine, self._now = engine, now
         self._cached: dict[str, _CachedReport] = {}
         self._stale: dict[str, Placement] = {}

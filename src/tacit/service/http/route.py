@@ -20,7 +20,7 @@ from tacit.wire.control import Nothing
 from tacit.wire.verbs import Verb, make_schemas
 
 Header = tuple[bytes, bytes]
-Limit = Literal["body_limit", "batch_limit"]
+Limit = Literal["body_limit", "batch_limit", "peer_limit"]
 Error = TacitError | msgspec.MsgspecError
 
 UNKNOWN_LABEL = "other"
@@ -135,6 +135,9 @@ class Route(NamedTuple):
         handler gets the raw body and checks the signature.
     reads_headers : bool
         Whether the handler gets the request's headers.
+    check_head : function or None
+        Called with the API's service object and the headers before the body is read, which the handler then
+        gets as it is; raises the error that refuses the request.
     placement_source : str
         Where the placement is found that a key must reach: the ``name`` or the ``id`` in the address,
         or the ``query``; ``each`` if the handler selects the placements that the key reaches; or
@@ -157,6 +160,7 @@ class Route(NamedTuple):
     split_handler: SplitHandler | None = None
     accepts_signature: bool = False
     reads_headers: bool = False
+    check_head: Callable[[Any, Mapping[bytes, bytes]], None] | None = None
 
 
 def join_handler(split_handler: SplitHandler) -> Handler:

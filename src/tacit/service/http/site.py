@@ -3,7 +3,7 @@
 # 1. Handlers for the state of placements, shards and feeds.
 # 2. Handlers for reports of feeds and pushed events.
 # 3. Handlers for health checks, the document, metrics, pages and deletion of a subject's data.
-# 4. ``ROUTES``: the table of these routes.
+# 4. ``ROUTES``, ``PEER_ROUTES``: the tables of these routes.
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import QueryParams
 
 from tacit.policies import policy_to_spec
-from tacit.service.config.keys import ADMIN, FEEDBACK
+from tacit.service.config.keys import ADMIN, DECIDE, FEEDBACK
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.reports import ShardHealth
-from tacit.service.engine.service import Service
-from tacit.service.errors import NotDurable
+from tacit.service.errors import Forbidden, NotDurable
 from tacit.service.http.endpoint import JSON
 from tacit.service.http.feeds import Feeds, Hooks
-from tacit.service.http.messages import PAGE_HEADERS
+from tacit.service.http.messages import PAGE_HEADERS, Headers
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.route import GUARDED, OPEN, POSTED, Answer, Route, RouteCall
 from tacit.service.log.requests import check_id
@@ -42,7 +42,7 @@ class Site(NamedTuple):
 
     Attributes
     ----------
-    engine : Service
+    engine : Engine
     pages : Pages
     metrics : Metrics
     document : bytes
@@ -51,7 +51,7 @@ class Site(NamedTuple):
     hooks : Hooks
     """
 
-    engine: Service
+    engine: Engine
     pages: Pages
     metrics: Metrics
     document: bytes
@@ -64,7 +64,7 @@ async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
 
     A key of only some placements gets no shards.
     """
-    engine = site.engine
+    engine = site.engine.merged
     reached = {name: p for name, p in engine.placements.items() if call.caller.reaches(name)}
     shards = [] if call.caller.placements is not None else engine.shards()
 
@@ -111,6 +111,24 @@ def _summarize_placement(
     )
 
 
+async def _list_shards(site: Site, call: RouteCall) -> wire.ShardTable:
+    """Return the table of shards, which is empty for a single server."""
+    return getattr(site.engine, "table", wire.ShardTable([]))
+
+
+def _check_peer(site: Site, headers: Headers) -> None:
+    """Raise an error unless a request comes from another shard of this service."""
+    if not hasattr(site.engine, "check_peer"):
+        raise Forbidden("path: this is no shard, and answers no other one")
+    site.engine.check_peer(headers)
+
+
+async def _answer_calls(site: Site, call: RouteCall) -> bytes:
+    """Answer the calls of another shard."""
+    answer: bytes = await site.engine.answer_calls(call.request)  # type: ignore[attr-defined]
+    return answer
+
+
 async def _list_feeds(site: Site, call: RouteCall) -> wire.FeedsNow:
     """Return the latest progress reports of the feeds that the caller may see."""
     return wire.FeedsNow(site.feeds.list_feeds(call.caller))
@@ -130,7 +148,9 @@ async def _record_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answ
 async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
     """Return the offsets at which a feed resumes, merged over all placements that the caller reaches."""
     feed = check_id("feed", call.id)
-    aspects = [p.feed_offsets for name, p in site.engine.placements.items() if call.caller.reaches(name)]
+    aspects = [
+        p.feed_offsets for name, p in site.engine.merged.placements.items() if call.caller.reaches(name)
+    ]
     # Stores written by version 0.3 log offsets under the feed's name alone, without the key.
     return wire.FedNow(
         merge_offsets(feed, aspects) | merge_offsets(make_feed_name(feed, call.key_name), aspects)
@@ -205,6 +225,8 @@ ROUTES = (
               answer=wire.Forgotten, scope=ADMIN, problems=(*GUARDED, 422))
         for kind in SUBJECTS
     ),
+    _make_get_route("/v1/shards", _list_shards, "shards", "Say where the shards are", answer=wire.ShardTable,
+         scope=DECIDE, placement_source="none"),
     _make_get_route("/v1/feeds", _list_feeds, "feeds", "Say how far those are who feed events",
          answer=wire.FeedsNow, placement_source="none"),
     Route("PUT", "/v1/feeds/{id}", "reportFeed", "Say how far a feed of events is", _report_feed,
@@ -226,3 +248,9 @@ ROUTES = (
     _make_get_route("/live", None, placement_source="each"),
     _make_get_route("/static/{id}", None, scope=None, placement_source="none"),
 )  # fmt: skip
+
+PEER_ROUTES = (
+    Route("POST", "calls", "", "", _answer_calls, scope=None, limit="peer_limit", placement_source="none",
+          check_head=_check_peer),
+)  # fmt: skip
+"""Routes for other shards, which know each other by a secret of their log."""

@@ -21,8 +21,8 @@ from starlette.concurrency import run_in_threadpool
 from tacit.errors import InvalidValue, TacitError
 from tacit.interleaving.rules import CLICK
 from tacit.service.config.file import check_item
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.rebuilding import Replacement
-from tacit.service.engine.service import Service
 from tacit.service.errors import InConflict
 from tacit.service.http.arms import Form
 from tacit.service.http.messages import convert_error, make_file_answer
@@ -82,7 +82,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
     Answers to requests that are probably mistakes have a warning.
     """
 
-    def decide(engine: Service, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
+    def decide(engine: Engine, call: RouteCall) -> tuple[Decide, Callable[[Any], msgspec.Struct]]:
         """Validate a request.
 
         Return the engine's request, and a function that makes the answer of its rows.
@@ -103,7 +103,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
 
         return Decide(name, [form.read(placement, call.request)]), answer
 
-    async def decide_many(engine: Service, call: RouteCall) -> Any:
+    async def decide_many(engine: Engine, call: RouteCall) -> Any:
         """Validate requests, decide them in one commit, and return the answers.
 
         Errors name the request's index.
@@ -182,7 +182,7 @@ def make_feedback_handlers(
     have a warning.
     """
 
-    def record(engine: Service, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
+    def record(engine: Engine, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
         """Return the engine's request for one piece of feedback, and a function that makes the answer."""
         name, feedback = call.placement, read(call.request)
 
@@ -199,7 +199,7 @@ def make_feedback_handlers(
 
         return Record(name, [feedback]), answer
 
-    async def record_many(engine: Service, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
+    async def record_many(engine: Engine, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
         """Record many pieces of feedback and return the outcome of each; an invalid value refuses all."""
         requests = call.request.feedback
         if read_many is not None:
@@ -344,12 +344,12 @@ _record_examination, _record_examinations = make_feedback_handlers(_read_examina
 LOGGED = "logged"
 
 
-async def _send_learner(engine: Service, call: RouteCall) -> Answer:
+async def _send_learner(engine: Engine, call: RouteCall) -> Answer:
     """Return a placement's learner as a file for replicas in clients; the query may name a shard."""
     return make_file_answer(await engine.export_replica(call.placement, call.request.shard))
 
 
-async def _list_replicas(engine: Service, call: RouteCall) -> wire_control.LentParts:
+async def _list_replicas(engine: Engine, call: RouteCall) -> wire_control.LentParts:
     """Return for each shard the last row of the log in its learner for replicas; None if it does not answer.
 
     The answer also says whether any shard may decide for any key.
@@ -358,7 +358,7 @@ async def _list_replicas(engine: Service, call: RouteCall) -> wire_control.LentP
     return wire_control.LentParts(await engine.list_replica_rows(call.placement), spread)
 
 
-async def _log_local_decisions(engine: Service, call: RouteCall) -> ManyDecisions[TakenOver]:
+async def _log_local_decisions(engine: Engine, call: RouteCall) -> ManyDecisions[TakenOver]:
     """Validate and log decisions that a client made; return the outcome of each, also of refused ones."""
     placement = engine.placement(call.placement)
     check_client_side(placement)
@@ -387,7 +387,7 @@ def _read_local_decision(placement: Placement, decision: LocalDecision) -> Impre
 
 
 async def _log_decisions(
-    engine: Service, placement: str, impressions: Sequence[Impression]
+    engine: Engine, placement: str, impressions: Sequence[Impression]
 ) -> list[str | TacitError]:
     """Log clients' decisions in one batch; if the batch is refused, one by one. Return the outcome of each.
 
@@ -433,10 +433,10 @@ def _read_clicks(request: wire_lists.Clicks) -> FeedbackRequest:
     return FeedbackRequest(request.decision_id, CLICKS, None, request.feedback_id, clicks, metrics)
 
 
-async def _get_standings(engine: Service, call: RouteCall) -> wire_lists.Standings:
+async def _get_standings(engine: Engine, call: RouteCall) -> wire_lists.Standings:
     """Return the standings of one key's duels, and the keys with the most duels; computed in threads."""
     query: wire_lists.StandingsOf = call.request
-    placement: Any = engine.placement(call.placement)
+    placement: Any = engine.merged.placement(call.placement)
     check_path(placement, "duel")
     key, report = placement.results.report(query.key, query.confidence)
     # Many keys, and intervals of many rankers, take long; a thread keeps decisions from waiting.
@@ -455,7 +455,7 @@ def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
     return [wire_lists.DuelsOfKey(key, tally.duels) for key, tally in most]
 
 
-async def _get_verdict(engine: Service, call: RouteCall) -> wire_lists.Verdict:
+async def _get_verdict(engine: Engine, call: RouteCall) -> wire_lists.Verdict:
     """Return the verdict on a placement's rankers, at the query's confidence, with times as text."""
     query: wire_lists.VerdictOf = call.request
     verdict = await engine.verdict(call.placement, query.confidence, query.false_share)
@@ -470,7 +470,7 @@ _record_clicks, _record_clicks_batch = make_feedback_handlers(_read_clicks)
 # ---- Reports: results by segment, and the lift over a control group
 
 
-async def _get_segment_report(engine: Service, call: RouteCall) -> ForWhom:
+async def _get_segment_report(engine: Engine, call: RouteCall) -> ForWhom:
     """Return which arms a placement shows to which segments, over its latest decisions, at most ``limit``."""
     return await engine.report_segments(call.placement, call.request.limit)
 
@@ -478,10 +478,10 @@ async def _get_segment_report(engine: Service, call: RouteCall) -> ForWhom:
 PLAN_FIELDS = "share", "rate", "daily"
 
 
-async def _get_lift(engine: Service, call: RouteCall) -> LiftReport:
+async def _get_lift(engine: Engine, call: RouteCall) -> LiftReport:
     """Return the lift over the control group, computed in a thread from a copy of the placement."""
     query: LiftOf = call.request
-    placement = engine.placement(call.placement)
+    placement = engine.merged.placement(call.placement)
     plan_fields = {name: value for name in PLAN_FIELDS if (value := getattr(query, name)) is not None}
     plan_query = PlanQuery(lift=PLANNED_LIFT if query.shown is None else query.shown, **plan_fields)
     return await asyncio.to_thread(
@@ -504,20 +504,20 @@ def _make_change_handler(verb: Verb[Any]) -> Handler:
     A request without a body has the verb's defaults.
     """
 
-    async def change(engine: Service, call: RouteCall) -> object:
+    async def change(engine: Engine, call: RouteCall) -> object:
         """Make the requested change, and return the engine's answer."""
         return await engine.ask(call.placement, call.request or verb.request(), call.key_name)
 
     return change
 
 
-async def _log_feed_offsets(engine: Service, call: RouteCall) -> object:
+async def _log_feed_offsets(engine: Engine, call: RouteCall) -> object:
     """Log the offsets of a feed, under its name and the caller's key; return the engine's answer."""
     feed = make_feed_name(check_id("feed", call.request.feed), call.key_name)
     return await engine.ask(call.placement, msgspec.structs.replace(call.request, feed=feed), call.key_name)
 
 
-async def _get_history(engine: Service, call: RouteCall) -> wire_control.History:
+async def _get_history(engine: Engine, call: RouteCall) -> wire_control.History:
     """Return the latest changes of a placement, newest first, at most ``limit`` of the query."""
     changes = await engine.history(call.placement)
     return wire_control.History(
@@ -528,19 +528,19 @@ async def _get_history(engine: Service, call: RouteCall) -> wire_control.History
     )
 
 
-async def _get_items(engine: Service, call: RouteCall) -> wire.ItemsNow:
+async def _get_items(engine: Engine, call: RouteCall) -> wire.ItemsNow:
     """Return size, version and segments of a placement's catalogue; raise ``InvalidValue`` if it has none."""
     return get_items_status(engine.placement(call.placement))
 
 
-async def _get_states(engine: Service, call: RouteCall) -> wire_control.States:
+async def _get_states(engine: Engine, call: RouteCall) -> wire_control.States:
     """Return the stored states of a placement, newest first."""
     states = await engine.states(call.placement)
     rows = [wire_control.StateKept(state.name, as_text(state.time), state.policy) for state in states]
     return wire_control.States(rows[::-1])
 
 
-async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
+async def _rebuild(engine: Engine, call: RouteCall) -> wire_control.Rebuilt:
     """Replace a placement's policy by one that learned its log; return the policy that decides now.
 
     The answer also has the numbers of rows and decisions, and the name of the previous policy's saved state.
@@ -548,7 +548,7 @@ async def _rebuild(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
     return _describe_rebuild(await engine.rebuild(call.placement, call.request.policy, call.key_name))
 
 
-async def _rollback(engine: Service, call: RouteCall) -> wire_control.Rebuilt:
+async def _rollback(engine: Engine, call: RouteCall) -> wire_control.Rebuilt:
     """Restore a saved state of a placement, the last one by default; return the policy that decides now.
 
     The answer also has the numbers of rows and decisions, and the name of the previous policy's saved state.

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from os import urandom
 from typing import NamedTuple
 
@@ -263,8 +263,9 @@ MOST_SHARDS = 1024
 _VERSION, _VARIANT = 8, 0b10
 
 
+@lru_cache(2**14)
 def hash_partition(placement: str, key: str) -> int:
-    """Return the partition of a key of a placement: a number from 0 to 65,535.
+    """Return the partition of a key of a placement: a number from 0 to 65,535; the latest ones are cached.
 
     Parameters
     ----------

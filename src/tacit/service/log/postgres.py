@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from tacit.errors import MissingExtra, undo_on_error
-from tacit.service.errors import Damaged, Fenced, Refused, StoreError
+from tacit.service.errors import Damaged, Fenced, InUse, Refused, StoreError
 from tacit.service.log.rows import DecisionRow, Rows, row_checksum, with_checksums
 from tacit.service.log.sql import (
     INSERTS,
@@ -228,9 +228,7 @@ class PostgresStore(Store):
         deadline = time.monotonic() + (LOCK_SECONDS if self.epoch else START_SECONDS)
         while not self.select_one(connection, "SELECT pg_try_advisory_lock(?)", lock_number(self.schema)):
             if time.monotonic() >= deadline:
-                raise StoreError(
-                    f"{self.location} is in use by another process; stop it, or give another schema"
-                )
+                raise InUse(f"{self.location} is in use by another process; stop it, or give another schema")
             time.sleep(0.05)
         if self.epoch:
             last = self._select_end(connection).seq

@@ -427,7 +427,7 @@ def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> Fee
             f"metrics.{name}", None, f"send its amount, or 0, as {example}: it is what is learned"
         )
     reward = metric.to_reward(amounts[name])
-    # In a shard, the ingress has already set the reward.
+    # A shard that forwards feedback may have set the reward.
     if feedback.reward not in (None, reward):
         remedy = f"leave it out: what is learned is the worth of metrics.{name}"
         raise InvalidValue("reward", feedback.reward, remedy)

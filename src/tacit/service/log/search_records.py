@@ -116,15 +116,15 @@ class Subject(NamedTuple):
     name: str
 
     def hash_units(self, salt: str, placement: int, seed: int) -> list[str]:
-        """Return the two possible hashes of the subject in decisions of a placement; [] for a client.
+        """Return the possible hashes of the subject in decisions of a placement; [] for a client.
 
-        The first is by :func:`hash_unit`, the second is the one of versions up to 0.2.
+        The first is by :func:`hash_unit`, then those of versions up to 0.2 and of shards of 0.3.
         """
         if self.kind == CLIENT:
             return []
         user, session = (self.name if kind == self.kind else None for kind in (USER, SESSION))
-        salted = hash_unit(salt, placement, user, session)
-        return [str(salted), hash_unit_until_0_2(seed, self.kind, self.name)]
+        salted, of_shards = hash_unit(salt, placement, user, session), hash_unit("", 0, user, session)
+        return [str(salted), hash_unit_until_0_2(seed, self.kind, self.name), str(of_shards)]
 
     def blank_record(self, content: str) -> str | None:
         """Return a record of User Behavior Insights (JSON) without the subject's data.

@@ -268,12 +268,6 @@ class Store(SqlDatabase):
             raise Damaged(f"{self.location}: the policy of placement {name!r} is not there; {RESTORE}")
         return _parse_placement(self, row)
 
-    def adopt_salt(self, salt: str) -> None:
-        """Hash users and sessions from now on as another store does, whose log is imported."""
-        with self.transaction() as writer:
-            self.run(writer, "UPDATE store SET salt = ?", (salt,))
-        self.salt = salt
-
     def probe(self, time: int) -> None:
         """Test whether commits work, by a small change that stores ``time``.
 
@@ -379,6 +373,13 @@ def _parse_placement(store: Store, row: Any) -> StoredPlacement:
     if hashlib.sha256(spec.encode()).hexdigest() != digest:
         raise Damaged(f"{store.location}: the policy of placement {name!r} {NOT_WRITTEN}; {RESTORE}")
     return StoredPlacement(id, policy, spec, seed, store.salt)
+
+
+def adopt_salt(store: Store, salt: str) -> None:
+    """Hash users and sessions from now on as another store does, whose log is imported or shared."""
+    with store.transaction() as writer:
+        store.run(writer, "UPDATE store SET salt = ?", (salt,))
+    store.salt = salt
 
 
 def ensure_salt(store: Store, writer: Any) -> str:

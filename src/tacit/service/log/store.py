@@ -41,7 +41,6 @@ class StoredPlacement(NamedTuple):
     @property
     def feedback_rule(self) -> int:
         """Version of the rule by which feedback is learned from the placement's beginning."""
-        # An ingress in front of shards has no spec.
         return int(json.loads(self.spec).get(FEEDBACK_RULE, 1)) if self.spec else 1
 
 

@@ -39,7 +39,7 @@ from tacit.service.log.rows import (
     Rows,
     split_into_blocks,
 )
-from tacit.service.log.sql import Store, add_records, read_records, save_snapshot
+from tacit.service.log.sql import Store, add_records, adopt_salt, read_records, save_snapshot
 from tacit.service.log.store import BASES, Snapshot
 from tacit.service.maintenance.item_logs import (
     ROWS,
@@ -258,7 +258,7 @@ def _import_rows(store: Store, folder: Path) -> int:
     # In their order placements get the same numbers, which, with the salt, are in the hashes of users.
     ordered = sorted(placements.items(), key=lambda entry: entry[1]["id"])
     if salt := next((old["salt"] for _, old in ordered if old.get("salt")), ""):
-        store.adopt_salt(salt)
+        adopt_salt(store, salt)
     for name, old in ordered:
         new = store.placement(name, old["spec"], old["seed"])
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy

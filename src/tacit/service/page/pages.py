@@ -17,8 +17,8 @@ from starlette.concurrency import run_in_threadpool
 import tacit
 from tacit.errors import InvalidValue
 from tacit.service.config.schema import Config
+from tacit.service.engine.engine import Engine
 from tacit.service.engine.rebuilding import State
-from tacit.service.engine.service import Service
 from tacit.service.page import lift as lifts
 from tacit.service.page.charts import SHARES, chance, format_age, interval, percent, reward, seconds, size
 from tacit.service.page.key import KeyView
@@ -99,7 +99,7 @@ class Pages:
 
     Parameters
     ----------
-    engine : Service
+    engine : Engine
         Only read, never changed.
     answers : AnswerCounts, optional
         Counts of answers to requests, if they are counted.
@@ -109,7 +109,7 @@ class Pages:
 
     def __init__(
         self,
-        engine: Service,
+        engine: Engine,
         answers: AnswerCounts | None = None,
         feeds: Callable[[], Sequence[FeedNow]] = lambda: (),
     ) -> None:

@@ -213,8 +213,8 @@ EFFECTS: dict[type, Effect] = {
     wire.ModeOf: Effect(rows.MODE, _encode_mode, _get_mode_status),
     wire.PinOf: Effect(rows.PIN, _encode_pin, _get_pin_status),
     wire.Unpin: Effect(rows.PIN, _encode_unpin, _get_pin_status),
-    ItemsOf: Effect(rows.ITEMS, _encode_items, get_items_status, in_shards=True),
-    ItemsGone: Effect(rows.ITEMS, _encode_removal, get_items_status, in_shards=True),
+    ItemsOf: Effect(rows.ITEMS, _encode_items, get_items_status),
+    ItemsGone: Effect(rows.ITEMS, _encode_removal, get_items_status),
     FedOf: Effect(
         rows.FED, lambda placement, request, time: encode_json(request), lambda placement, time: Status("ok")
     ),

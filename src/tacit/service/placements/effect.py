@@ -22,12 +22,9 @@ class Effect(NamedTuple):
         Returns the current state from the placement and the time.
     leads : bool
         Whether the first of several shards changes first.
-    in_shards : bool
-        Whether only shards can check the request; all shards have the same state of it.
     """
 
     kind: str
     change_value: Callable[[Placement, Any, int], str | None]
     answer: Callable[[Placement, int], Any]
     leads: bool = False
-    in_shards: bool = False

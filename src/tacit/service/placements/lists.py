@@ -172,4 +172,4 @@ class ListResults(Results):
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
         """Set the tally to the sum over all shards."""
-        self.tally[:] = np.sum(np.array(parts, np.int64), axis=0)
+        self.tally = np.sum(np.array(parts, np.int64), axis=0)

@@ -106,6 +106,14 @@ ITEM_LIST_PARTS = KindParts(ItemListShows, FeatureReader, ItemListResults, attri
 DUEL_PARTS = KindParts(DuelShows, DuelReader, DuelResults, attribute_clicks)
 
 
+class ShardTotals(NamedTuple):
+    """Numbers of keys and of open decisions over all shards, and when the last open window closes."""
+
+    key_count: int
+    pending: int
+    last_deadline: int | None
+
+
 class Placement:
     """A placement: its policy, windows, aspects and results, in the state before its first decision.
 
@@ -138,6 +146,8 @@ class Placement:
         Whether the control of the holdout has a policy of its own.
     restarts : bool
         Whether the policy, or the control's policy, restarts keys.
+    totals : ShardTotals or None
+        Of a copy that shows the statistics of all shards.
     start, start_logged : StartFile or None, bool
         Start file of the placement, and whether the log has its change event.
     warned : set of str
@@ -150,6 +160,7 @@ class Placement:
     reader: RequestReader
     results: Results
     windows: Attribution
+    totals: ShardTotals | None = None
 
     def __init__(
         self,
@@ -345,7 +356,7 @@ class Placement:
     @property
     def key_count(self) -> int:
         """Number of keys."""
-        return len(self.learner)
+        return len(self.learner) if self.totals is None else self.totals.key_count
 
     @property
     def open_bytes(self) -> int:
@@ -355,12 +366,12 @@ class Placement:
     @property
     def pending(self) -> int:
         """Number of decisions with an open window."""
-        return len(self.windows.open)
+        return len(self.windows.open) if self.totals is None else self.totals.pending
 
     @property
     def last_deadline(self) -> int | None:
         """Time at which the last open window closes; None without any."""
-        return self.windows.last_deadline
+        return self.windows.last_deadline if self.totals is None else self.totals.last_deadline
 
     def read_copy(self) -> Self:
         """Return a copy for reader threads, with copies of results, counts and aspects."""

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -341,6 +340,13 @@ class LiftSums(lift_periods.LiftPeriod):
         """The terms and the numbers of arms; sums with equal keys can be merged."""
         return self.terms, self._arms, self._offered
 
+    def from_part(self, arms: int, offered: int, saved: dict[str, Any]) -> LiftSums:
+        """Return the sums of a shard, with its numbers of arms, that :meth:`save_state` returned there."""
+        sums = LiftSums(arms, self._initial_metrics)
+        sums.set_arm_counts(arms, offered)
+        sums.restore(saved)
+        return sums
+
     @classmethod
     def merge_shards(cls, shards: Sequence[LiftSums]) -> LiftSums:
         """Return new sums over the decisions of all shards, with the terms of the first one.
@@ -539,14 +545,14 @@ class RewardSums(Projection):
         self.sums.set_arm_counts(len(self._lifecycle.arm_indices), len(self._lifecycle.offer.arms))
         self.sums.restore(saved.lift)
 
-    def export_part(self) -> LiftSums:
-        """Add queued decisions to the sums, and return a deep copy of this shard's sums."""
-        self.sums.settle()
-        return deepcopy(self.sums)
+    def export_part(self) -> Any:
+        """Return numbers of arms and this shard's sums as JSON data, without amounts of open decisions."""
+        saved = self.sums.save_state() | {"amounts": []}
+        return *self.sums.merge_key[1:], saved
 
-    def merge_parts(self, parts: Sequence[LiftSums]) -> None:
-        """Replace the sums by the sums over all shards."""
-        self.sums = LiftSums.merge_shards(parts)
+    def merge_parts(self, parts: Sequence[Any]) -> None:
+        """Replace the sums by those over all shards."""
+        self.sums = LiftSums.merge_shards([self.sums.from_part(*part) for part in parts])
 
     def read_copy(self) -> RewardSums:
         """Add queued decisions to the sums, and return a copy for reader threads."""

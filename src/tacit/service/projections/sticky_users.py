@@ -38,12 +38,11 @@ class StickyUsers(Projection):
         self._arms: dict[tuple[str, str], KeptArm] = {}
         # Decisions that may still be activated, by their row.
         self._unlearned: dict[int, tuple[str, str]] = {}
-        self._shard_count: int | None = None
 
     @property
     def count(self) -> int:
-        """Number of pairs of a user and a key with a kept arm; over all shards once they are merged."""
-        return len(self._arms) if self._shard_count is None else self._shard_count
+        """Number of pairs of a user and a key with a kept arm."""
+        return len(self._arms)
 
     def find(self, key: str, user: str, time: int, offered: Collection[Arm]) -> KeptArm | None:
         """Return the arm that a user keeps for a key.
@@ -143,11 +142,3 @@ class StickyUsers(Projection):
     def make_remark(self, now: int) -> str:
         """Return the number of users whose arms are kept, as text."""
         return f"users who keep their arms: {self.count:,}"
-
-    def export_part(self) -> int:
-        """Return the number of users of this shard."""
-        return self.count
-
-    def merge_parts(self, parts: Sequence[int]) -> None:
-        """Take the sum over all shards."""
-        self._shard_count = sum(parts)
