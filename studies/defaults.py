@@ -480,8 +480,9 @@ def draw(cells: list[study.Cell], path: Path) -> None:
             ax.errorbar(cell["ratio"], y, xerr=_bar(cell), fmt="o", ms=5, color=_colour(cell))
         ax.axvline(1.0, color="0.6", lw=1.0)
         ax.set_yticks(range(len(cells)), [cell["setting"] for cell in reversed(cells)], size=8)
-        least = min(0.2, min(cell["ratio"] for cell in cells) / 1.2)
-        study.inscribe(ax, xscale="log", xlim=(least, 5.0))
+        ratios = [cell["ratio"] for cell in cells]
+        least = min(0.2, min(ratios) / 1.2)
+        study.inscribe(ax, xscale="log", xlim=(least, max(5.0, 1.2 * max(ratios))))
         ticks = [tick for tick in TICKS if tick >= least]
         ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks], minor=False)
         ax.set_xticks([], minor=True)
