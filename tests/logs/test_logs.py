@@ -330,7 +330,7 @@ def test_only_what_is_no_number_becomes_null(values):
             assert number == value
         elif value is None:
             assert number is None
-        elif number is not None and value.lower() not in ("t", "f"):
+        elif number is not None and value.lower() not in ("t", "f", "y", "n", "yes", "no"):
             assert number == float(value) or math.isnan(number)
 
 

@@ -311,11 +311,6 @@ def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float
     return None if order is None else read(order, now)
 
 
-def _convert_to_seconds(microseconds: int | None) -> float | None:
-    """Return microseconds as seconds; None stays None."""
-    return None if microseconds is None else microseconds / 1e6
-
-
 Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
 """Rows of kind, name, help, an additional label or "", and a function that reads the value of an object.
 
@@ -344,7 +339,7 @@ OF_LEARNED: Table = (
      "Age at which decisions are learned: by then nearly all clicks have come.", "",
      lambda placement: _read_order(placement, lambda order, now: order.get_learning_age(now) / 1e6)),
     (GAUGE, "tacit_click_delay_seconds", "Time within which 95 % of clicks come; from 100 clicks on.", "",
-     lambda placement: _read_order(placement, lambda order, now: _convert_to_seconds(order.click_delay))),
+     lambda placement: _read_order(placement, lambda order, now: order.click_delay)),
     (GAUGE, "tacit_attribution_window_seconds", "For how long clicks count.", "",
      lambda placement: _read_order(placement, lambda order, now: order.rule.window / 1e6)),
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",

@@ -153,14 +153,12 @@ class FeedbackRule(Aspect):
     def make_remark(self, now: int) -> str | None:
         """Return the delay of clicks as text, and a remedy if the window does not suit; None if unknown."""
         order = self._windows.order
-        if order is None or order.click_delay is None:
+        if order is None or (delay := order.click_delay) is None:
             return None
-        delay = order.click_delay
-        report = compare_delays(self._name, delay / 1e6, order.rule.window / 1e6)
-        if report.remedy:
-            return f"{report.text}; {report.remedy}"
-        learned_then = order.get_learning_age(self._windows.time) == delay
-        return f"{report.text}, and decisions are learned then" if learned_then else report.text
+        report = compare_delays(self._name, delay, order.rule.window / 1e6)
+        is_learned_then = order.get_learning_age(self._windows.time) / 1e6 == delay
+        then = ", and decisions are learned then" if is_learned_then else ""
+        return f"{report.text}; {report.remedy}" if report.remedy else f"{report.text}{then}"
 
     def save_state(self) -> dict[str, Any]:
         """Return the snapshot's fields: version of the rule, and the state of the learning order or None."""

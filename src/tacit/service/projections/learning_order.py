@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Booleans, Floats, Ints, copy_to_larger
+from tacit.core.arrays import Booleans, Floats, Ints, copy_state, copy_to_larger
 from tacit.core.run_mode import compile_loop
 from tacit.learning.delayed_feedback import (
     EDGES,
@@ -235,9 +235,14 @@ class LearningOrder:
         return self.rule.window if self._waits_whole else int(compute_learning_age(self.delays, time))
 
     @property
-    def click_delay(self) -> int | None:
-        """Microseconds within which 95 % of clicks come; None with fewer than 100 clicks."""
-        return int(self.delays.age[0]) if self.delays.clicks.sum() >= ENOUGH_CLICKS else None
+    def click_delay(self) -> float | None:
+        """Seconds within which 95 % of clicks come; None with fewer than 100 clicks."""
+        if self.delays.clicks.sum() < ENOUGH_CLICKS:
+            return None
+        # Those by which decisions are learned can be out of date: they are estimated while decisions wait.
+        delays = copy_state(self.delays)
+        self._loops.fit(delays, 0)
+        return int(delays.age[0]) / 1e6
 
     def extend_arms(self, arms: int) -> None:
         """Add delays for new arms, up to a total of ``arms``; nothing if delays are not kept per arm."""
