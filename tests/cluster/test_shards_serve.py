@@ -222,7 +222,7 @@ def test_keys_of_all_shards_have_their_pages(shards):
     keys = [key_in("home", shard) for shard in range(SHARDS)]
     for key in keys:
         # Enough to be among the busiest, whatever other tests ask for.
-        shards.done("home", "decide", {"decisions": [{"key": key}] * 500})
+        shards.done("home", "decide/batch", {"decisions": [{"key": key}] * 500})
         assert 'data-table="arms"' in shards.read(f"/key?placement=home&key={quote(key)}")
     status, _, problem = shards.client().ask("GET", "/key?placement=home&key=nobody")
     assert (status, problem["field"]) == (422, "key")
