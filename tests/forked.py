@@ -22,8 +22,9 @@ from importlib import import_module
 
 LOADED = "tacit.cli", "tacit.client.local", "tacit.core.compiled", "tacit.service.app.server"
 """None of them starts a thread, which would be missing in what is forked off."""
+# A process with the threads of a library could not be forked.
 SERVE = """
-import sys
+import os, sys; os.environ["OPENBLAS_NUM_THREADS"] = "1"
 sys.path.append(sys.argv[1])
 import forked
 sys.path.pop()
