@@ -147,7 +147,7 @@ class ReplayResult(Tabulated):
                 f"{self.policy}, replayed on {self.rows:,} logged rows, passes: {passes}",
                 *self._describe_rewards(),
                 f"  the log's own    {self.logged:.5f}",
-                f"  matched a pass   {matched:,.1f} rows ({share:.1%}) with {clicks:,.1f} clicks",
+                f"  matched a pass   {matched:,.1f} rows ({share:.1%}) and a reward of {clicks:,.1f} in all",
                 f"  without feedback {self.unanswered:,} rows",
                 *(f"  {note}" for note in self.notes),
                 *(self._describe_segments() if self.by is not None else ()),
