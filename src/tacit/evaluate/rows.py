@@ -201,7 +201,7 @@ PROPENSITY_NAME = re.compile(r"prop|prob|pscore|^p$|(^|_)p(_|$)|chance|share", r
 def list_unread_columns(log: Any) -> tuple[str, ...]:
     """Return all column names of a log without propensities, for an error message; () if it has them.
 
-    Propensities are a column or a constant. () for what is no log.
+    Propensities are a column or a constant. () if it is no log.
     """
     if not isinstance(log, LogReader | LogPart | KeyShard):
         return ()

@@ -431,7 +431,7 @@ def detect_delimiter(path: Path) -> str:
 
 
 def _read_unquoted_header(path: Path) -> str:
-    """Return the header of a CSV file without what is in quotes."""
+    """Return the header of a CSV file without its quoted cells."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
     return "".join(header.split('"')[::2])
