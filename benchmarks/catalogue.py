@@ -1,6 +1,7 @@
 """Items of a catalogue by id: what a decision takes, from Python and over HTTP, and a start with all of them.
 
-python benchmarks/catalogue.py [--items 100000] [--service]
+python benchmarks/catalogue.py [--items 100000] [--dim 384] [--service]
+python benchmarks/catalogue.py --items 10000 --dim 64 --service   also one of all items, beside NumPy
 """
 
 import argparse
@@ -17,7 +18,6 @@ from tacit.client import Client
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
 
-DIM = 384
 SIZES = 20, 100, 200, 1000, 10_000
 
 
@@ -31,14 +31,14 @@ def least(work, runs):
     return 1e6 * best
 
 
-def taught(count, rng):
+def taught(count, dim, rng):
     """Return a learner with items, which has learned some decisions."""
-    learner = tacit.Learner(tacit.auto(relevance_dim=DIM), seed=1)
+    learner = tacit.Learner(tacit.auto(relevance_dim=dim), seed=1)
     ids = [f"doc-{i}" for i in range(count)]
     begin = time.perf_counter()
     for start in range(0, count, 1000):
         part = ids[start : start + 1000]
-        learner.items.put(part, rng.standard_normal((len(part), DIM), np.float32))
+        learner.items.put(part, rng.standard_normal((len(part), dim), np.float32))
     print(f"{count:,} items put in {time.perf_counter() - begin:.1f} s, {learner.items.nbytes / 1e6:.0f} MB")
     for _ in range(300):
         decision = learner.choose(arms=rng.choice(ids, 20, replace=False))
@@ -61,6 +61,37 @@ def decisions(learner, ids, rng):
         print(f"{size:10,}   {by_id:9,.0f}   {given:14,.0f}   {learning:9,.0f}")
 
 
+def beside_numpy(learner, ids, rng):
+    """Print how long one of many items takes to NumPy's time for scores of the same form, by size."""
+    dim, leading, hypotheses = learner.policy.relevance_dim, 24, 3
+    print("candidates   to NumPy, float64   float32   (by vectors, the same mean and variance)")
+    for size in (200, min(len(ids), 10_000)):
+        offer = rng.choice(ids, size, replace=False).tolist()
+        vectors = learner.items.vectors(offer)
+        ratios = []
+        for form in (np.float64, np.float32):
+            columns = rng.standard_normal((dim, leading + hypotheses)).astype(form)
+            means = rng.standard_normal((leading + 1, hypotheses)).astype(form)
+            spread = rng.standard_normal((leading + 1, leading + 1)).astype(form)
+            scale, x = np.ones(dim, form), vectors.astype(form)
+
+            def score(columns=columns, means=means, spread=spread, scale=scale, x=x):
+                scaled = x * scale
+                turned = scaled @ columns
+                features = np.column_stack([np.ones(len(x), x.dtype), turned[:, :leading]])
+                logits = features @ means + turned[:, leading:]
+                variance = ((features @ spread) * features).sum(1)
+                variance += (scaled * scaled).sum(1) - (turned[:, :leading] ** 2).sum(1)
+                return logits, variance
+
+            def decide(offer=offer, vectors=vectors):
+                learner.choose(arms=offer, relevance=vectors)
+
+            pairs = [(least(decide, 20), least(score, 20)) for _ in range(9)]
+            ratios.append(np.median([ours / theirs for ours, theirs in pairs]))
+        print(f"{size:10,}   {ratios[0]:17.2f}   {ratios[1]:7.2f}")
+
+
 def kept(learner):
     """Print how long saving and loading takes."""
     with tempfile.TemporaryDirectory() as folder:
@@ -73,7 +104,7 @@ def kept(learner):
 def served(learner, ids, rng):
     """Print how long the service takes: to be filled, to decide, to start with all items."""
     with tempfile.TemporaryDirectory() as folder:
-        home = {"kind": "features", "relevance_dim": DIM}
+        home = {"kind": "features", "relevance_dim": learner.policy.relevance_dim}
         values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
         config = load_config(overrides=values)
         with run_in_thread(config) as url, Client(url, timeout=60.0) as client:
@@ -89,6 +120,9 @@ def served(learner, ids, rng):
                 with contextlib.suppress(Exception):  # ids beyond the limit of a body
                     asked = least(lambda offer=offer: client.decide("home", "all", arms=offer), 30)
                     print(f"service: one of {size:,} by id {asked / 1e3:.1f} ms")
+            if len(ids) <= 10_000:
+                asked = least(lambda: client.decide("home", "all"), 100)
+                print(f"service: one of all {len(ids):,} {asked / 1e3:.2f} ms")
         for what in ("as it was left", "again"):
             begin, worked = time.perf_counter(), time.process_time()
             with run_in_thread(config) as url, Client(url) as client:
@@ -102,7 +136,8 @@ def served(learner, ids, rng):
 def listed(learner, ids, rng):
     """Print how long the service takes to list ten of 10,000 items, and to learn from a list."""
     with tempfile.TemporaryDirectory() as folder:
-        home = {"kind": "slates", "relevance_dim": DIM, "positions": 10, "attribution_window": 0.01}
+        dim = learner.policy.relevance_dim
+        home = {"kind": "slates", "relevance_dim": dim, "positions": 10, "attribution_window": 0.01}
         values = {"server.port": 0, "store.path": f"{folder}/s.db", "placements.home": home}
         with run_in_thread(load_config(overrides=values)) as url, Client(url, timeout=60.0) as client:
             for start in range(0, 10_000, 250):
@@ -121,10 +156,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--service", action="store_true")
+    parser.add_argument("--dim", type=int, default=384)
     asked = parser.parse_args()
     rng = np.random.default_rng(1)
-    learner, ids = taught(asked.items, rng)
+    learner, ids = taught(asked.items, asked.dim, rng)
     decisions(learner, ids, rng)
+    beside_numpy(learner, ids, rng)
     kept(learner)
     if asked.service:
         listed(learner, ids, rng)

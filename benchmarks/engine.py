@@ -23,9 +23,8 @@ import tacit
 from tacit.service.app.server import GC_THRESHOLDS
 from tacit.service.config.schema import Config, PlacementConfig, Rule
 from tacit.service.engine.engine import Engine
-from tacit.service.log.requests import make_reward_requests
+from tacit.service.log.requests import DecisionRequest, make_reward_requests
 from tacit.service.log.sqlite import SqliteStore
-from tacit.service.log.store import End, StoredPlacement
 
 ARMS = 10
 GROUP = 256
@@ -33,66 +32,15 @@ KEYS = 10_000
 ALONE_GROUPS = 300
 
 
-class Nowhere:
-    """A store that keeps nothing."""
+class Nowhere(SqliteStore):
+    """A store that keeps no rows."""
 
-    local = True
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(Path(self._folder.name) / "s.db")
 
-    def placement(self, name, spec, seed):
-        return StoredPlacement(1, 1, spec, seed)
-
-    def check_end(self):
-        pass
-
-    def changes(self, placement):
-        return []
-
-    def configuration(self, placement):
-        return None
-
-    def configure(self, placement, configuration):
-        pass
-
-    def events(self, after):
-        return iter(())
-
-    def end(self):
-        return End(0, 0)
-
-    def snapshot(self, placement):
-        return None
-
-    def states(self, placement):
-        return []
-
-    def placements(self):
-        return {"home": StoredPlacement(1, 1, "", 0)}
-
-    def base(self, placement):
-        return None
-
-    def begins(self, placement):
-        return None
-
-    def append(self, rows):
-        pass
-
-    insert = append
-
-    def commit(self):
-        pass
-
-    def saving(self, draft, what):
-        return iter(())
-
-    def check(self):
-        pass
-
-    def size(self):
-        return 0
-
-    def close(self):
-        pass
+    def insert_rows(self, writer, rows):
+        """Insert nothing."""
 
 
 def yardstick():
@@ -105,13 +53,13 @@ def yardstick():
 
 async def groups(engine, count, rng):
     """Decide and tell so many groups; return the processor time for each decision, in µs."""
-    check = engine.placement("home").check_keys
+    read = engine.placement("home").reader.read
     rates = np.linspace(0.02, 0.2, ARMS)
     names = [f"query {i}" for i in range(KEYS)]
     keys = np.minimum(rng.zipf(1.2, (count, GROUP)), KEYS) - 1
     began = time.process_time()
     for group in keys.tolist():
-        rows = await engine.decide_many("home", check([names[key] for key in group]))
+        rows = await engine.decide_many("home", [read(DecisionRequest(names[key])) for key in group])
         clicks = rng.random(GROUP) < rates[rows.column("arm")]
         told = make_reward_requests(rows.column("id"), clicks.astype(float).tolist())
         await engine.record_many("home", told)

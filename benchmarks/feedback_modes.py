@@ -6,7 +6,8 @@
 
 Each placement has a service of its own. The processor time is that of the service's process, without the
 client. A walk counts the functions of the package that one request passes, and the calls of Python functions,
-for feedback on one decision and for a batch. Ratios can be compared between machines, microseconds cannot.
+for one decision, for feedback on it, and for feedback on a batch. Ratios can be compared between machines,
+microseconds cannot.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +45,7 @@ def hook(frame, event, arg):
     global counting
     code = frame.f_code
     # What follows once the answer is out belongs to no request.
-    if counting and event == "return" and code.co_qualname in ("AnswerUnderWay.send", "send_answer"):
+    if counting and event == "return" and code.co_qualname in ("PendingAnswer.send", "send_answer"):
         counting = not counts[code.co_filename[len(package) + 1:], code.co_qualname]
     if counting and event == "call":
         if code.co_filename.startswith(package):
@@ -177,6 +179,10 @@ class Service:
             impression["arms"] = [f"doc-{(row + 3 * i) % len(ITEMS)}" for i in range(20)]
         return impression
 
+    def decide_alone(self) -> None:
+        """Decide once, in a request for one decision."""
+        self._ask("POST", self._mode.decide, self._make_impression(1))
+
     def reward(self, decisions: Sequence[dict[str, Any]]) -> None:
         """Send feedback on all decisions in one request."""
         ids = [decision["decision_id"] for decision in decisions]
@@ -194,8 +200,8 @@ class Service:
         self._write_line("time")
         return float(self._read_line())
 
-    def count_calls(self, decisions: Sequence[dict[str, Any]]) -> Counter[tuple[str, str]]:
-        """Return how often functions, by file and name, are called while feedback is recorded.
+    def count_calls(self, act: Callable[[], object]) -> Counter[tuple[str, str]]:
+        """Return how often functions, by file and name, are called while ``act`` makes a request.
 
         Functions outside the package are counted together, under empty names.
         """
@@ -208,7 +214,7 @@ class Service:
                 counts[file, function] += int(count or 0)
             if order == "begin":
                 counts.clear()
-                self.reward(decisions)
+                act()
         return counts
 
     def _write_line(self, line: str) -> None:
@@ -278,23 +284,25 @@ def print_times(names: Sequence[str]) -> None:
 
 def print_walks(names: Sequence[str], *, lists: bool) -> None:
     """Print how many functions feedback passes, and how many Python calls it takes."""
-    print(f"{'placement':<18}{'functions, calls of one':>24}{f'of {BATCH}':>15}{'calls for each':>16}")
+    heads = f"{'one decision':>14}{'one feedback':>14}{f'{BATCH} feedbacks':>16}"
+    print(f"{'functions, calls':<18}{heads}{'calls for each':>16}")
     for name in names:
         service = Service(name, walks=True)
         try:
             service.reward(service.decide(BATCH))
-            walks = {}
-            for size in (1, BATCH):
-                # The others met a sweep, an alarm, or a commit in the other thread.
-                tries = [service.count_calls(service.decide(size)) for _ in range(TRIES if size == 1 else 3)]
-                walks[size] = min(tries, key=lambda counts: (len(counts), counts.total()))
+            service.decide_alone()
+            groups = [[service.count_calls(service.decide_alone) for _ in range(TRIES)]]
+            for size, tries in ((1, TRIES), (BATCH, 3)):
+                acts = (partial(service.reward, service.decide(size)) for _ in range(tries))
+                groups.append(list(map(service.count_calls, acts)))
         finally:
             service.close()
-        one, many = walks[1], walks[BATCH]
-        pairs = f"{len(one) - 1:>17}, {one.total():>5}{len(many) - 1:>8}, {many.total():>5}"
-        print(f"{name:<18}{pairs}{many.total() / BATCH:>16.1f}", flush=True)
-        for (file, function), count in sorted(many.items()) if lists else ():
-            print(f"  {one[file, function]:>5} {count:>6}  {file:<42} {function}")
+        # The others met a sweep, an alarm, or a commit in the other thread.
+        walks = [min(group, key=lambda counts: (len(counts), counts.total())) for group in groups]
+        pairs = (f"{len(counts) - 1:>7}, {counts.total():>5}" for counts in walks)
+        print(f"{name:<18}{'  '.join(pairs)}{walks[2].total() / BATCH:>16.1f}", flush=True)
+        for place in sorted(set().union(*walks)) if lists else ():
+            print("".join(f"{counts[place]:>6}" for counts in walks), f" {place[0]:<42} {place[1]}")
 
 
 def main() -> None:

@@ -106,7 +106,7 @@ async def fill(path, keys):
     told("fill", cpu=timed.cpu, clock=timed.clock, memory=filled)
     before = [await waited(engine) for _ in range(1000)]
     placement = engine.placement("home")
-    placement.since_snapshot = 10**9
+    placement.counts.since_snapshot = 10**9
     with Timed() as timed:
         waits = []
         while placement.snapshot_time is None:

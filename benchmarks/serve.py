@@ -82,12 +82,12 @@ def found(*places):
 load_config = found("config.file", "config_file").load_config
 serve = found("app.server", "running.server", "server").serve
 if sys.argv[4:]:
-    from tacit.service.engine.engine import Engine
+    from tacit.service.engine.writer import Writer
     from tacit.service.log.requests import Decide
     from tacit.service.log.rows import DecisionRow
     row = DecisionRow(1, "018bcfe5-687b-774b-9e0c-5a1f3f9f2c11", 1, 1, 0, "", None, 3, 0.1, 0, None)
     answers = {True: [row], False: ["learned"]}
-    Engine.begin = lambda self, request, reply: reply.set_result(answers[type(request) is Decide])
+    Writer.begin = lambda self, request, reply: reply.set_result(answers[type(request) is Decide])
 config = load_config(overrides={
     "store.path": sys.argv[1], "server.port": 0,
     "placements.default.arms": 10, "placements.default.policy": sys.argv[2],

@@ -6,8 +6,6 @@ silence counts when windows close; a file is fed, and a process spools.
 python tests/chaos.py --faults 200
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client
@@ -158,8 +156,7 @@ class Clients:
                 if connection is None:
                     connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=15)
                 path = f"/v1/placements/{placement}/{what}"
-                headers = {"content-type": "application/json"}
-                connection.request("POST", path, json.dumps(body), headers)
+                connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
                 response = connection.getresponse()
                 answer = json.loads(response.read())
             except (OSError, http.client.HTTPException, ValueError):
@@ -228,8 +225,7 @@ class Operator:
             if self._over.is_set():
                 return
             if self._rng.random() < 0.2:
-                named = self._rng.sample([*ARMS, "of a file"], self._rng.randint(2, 5))
-                self._configure(named)
+                self._configure(self._rng.sample([*ARMS, "of a file"], self._rng.randint(2, 5)))
                 self._reread()
                 continue
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError):

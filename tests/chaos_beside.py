@@ -1,7 +1,5 @@
 """What runs next to a service that suffers faults: a feed of a file of events, and a process with a spool."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal

@@ -1,7 +1,5 @@
 """Clicks alone, in bursts: they are sent at once, late in their windows or after them, or nothing is sent."""
 
-from __future__ import annotations
-
 import http.client
 import itertools
 import json

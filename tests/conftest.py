@@ -1,7 +1,5 @@
 """What all tests share."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc
@@ -152,10 +150,9 @@ def schema(request):
     name = stores.schema_of(request.node.nodeid)
     yield name
     with psycopg.connect(stores.cluster().url, autocommit=True) as connection:
-        found = connection.execute(
+        for (each,) in connection.execute(
             "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{name}%",)
-        ).fetchall()
-        for (each,) in found:
+        ).fetchall():
             connection.execute(f'DROP SCHEMA "{each}" CASCADE')
 
 

@@ -1,8 +1,6 @@
 """On how many drawn examples a property is tried: on few in each run, the same ones each time, and on many
 others by ``make test-long``."""
 
-from __future__ import annotations
-
 from hypothesis import HealthCheck, settings
 
 LEAST = 3

@@ -8,8 +8,6 @@ fault kills a feeder, kills the service, stops the broker's process for a while,
 and lets nobody in. The broker keeps topics in memory, so what dies is the way to it, and not what it holds.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -257,8 +255,7 @@ class FaultyFeed:
             codes = [feeder.wait(PATIENCE) for feeder in self.feeders]
         finally:
             self.close()
-        problems = [f"a feeder ended with {code}" for code in codes if code]
-        return problems + self._problems()
+        return [f"a feeder ended with {code}" for code in codes if code] + self._problems()
 
     def close(self):
         for process in (*self.feeders, self.service):
@@ -290,8 +287,7 @@ class FaultyFeed:
                     wins[decision.arm] += row.reward
         problems += [f"lost: {id}" for id in self.expected.keys() - logged.keys()]
         problems += [f"twice: {id}" for id, count in logged.items() if count > 1]
-        learned = get_learner(folded(path, config)).estimates("k")
-        for each in learned:
+        for each in get_learner(folded(path, config)).estimates("k"):
             fed = plays[each.arm], wins[each.arm]
             if each.plays != fed[0] or abs(each.mean * each.plays - fed[1]) > 1e-6:
                 problems.append(f"learned: {each}; fed: {fed}")

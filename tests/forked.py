@@ -4,8 +4,6 @@ Each is a process of its own, with signals, files and an end of its own, as if P
 What is about a start itself (caches, packages that are missing, what is loaded) starts Python anew.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

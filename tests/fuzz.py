@@ -3,8 +3,6 @@
 python tests/fuzz.py --seconds 300
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """What tests of the service share: waits, a configuration, an engine, a process, a client over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """What tests of holdouts share: a placement with one, its traffic, and what is said of it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np
@@ -32,8 +30,7 @@ async def traffic(engine, rounds, size=50, rates=RATES, name="home", **more):
             DecisionRequest(f"key {i % 3}", id=f"{engine.clock.now} {j}", user=f"u{users[j]}", **more)
             for j in range(size)
         ]
-        rows = await decide(engine, *told, name=name)
-        clicked = [row for row in rows if rng.random() < rates[row.arm]]
+        clicked = [row for row in await decide(engine, *told, name=name) if rng.random() < rates[row.arm]]
         if clicked:
             await engine.record_many(name, [FeedbackRequest(row.id, reward=1.0) for row in clicked])
 

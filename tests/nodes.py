@@ -6,8 +6,6 @@ A sweep and an evaluation must give what one process gives, and a service in sha
 nothing that it has acknowledged.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json
@@ -157,8 +155,7 @@ def evaluated(folder):
     with three_nodes() as (made, node):
         found, seconds = done_on(made, node, lambda: evaluation(path, spread=True))
     ours, its = ([one.value for one in each.estimates] for each in (local, found))
-    right = bool(np.allclose(ours, its, rtol=1e-12))
-    return {"right": right, "seconds after the kill": round(seconds, 1)}
+    return {"right": bool(np.allclose(ours, its, rtol=1e-12)), "seconds after the kill": round(seconds, 1)}
 
 
 def main():

@@ -28,7 +28,9 @@ from tacit.service.config.propensity_floor import compute_floor
 from tacit.service.deciders.arm_lifecycle import ArmLifecycle
 from tacit.service.deciders.assignment import Control, HoldoutAssigner, ListControl
 from tacit.service.deciders.items import ItemsChange, parse_shown_item
+from tacit.service.deciders.open_decisions import MAX_JOINED_ROWS, ROW_COLUMNS, SMALL_BLOCK, WINDOW_COLUMNS
 from tacit.service.deciders.signals import PlacementSignals
+from tacit.service.deciders.windows import WAITING
 from tacit.service.engine import (
     background_tasks,
     batches,
@@ -72,10 +74,8 @@ from tacit.service.projections.feed_offsets import merge_offsets
 from tacit.service.projections.feedback_rule import WHEN_IT_COMES
 from tacit.service.projections.lift_periods import MAX_SUBPERIODS, TimeBins
 from tacit.service.projections.lift_report import PlanQuery, make_lift_report
-from tacit.service.projections.open_entries import MAX_JOINED_ROWS, SMALL_BLOCK
 from tacit.service.projections.reward_sums import ClosedDecisions, LiftSums
 from tacit.service.projections.series import Series, estimate_uniform_reward
-from tacit.service.projections.windows import WAITING
 
 HOMES = {
     "LogClock": engine_module,
@@ -172,11 +172,6 @@ def get_offer(placement):
     return placement.offer
 
 
-def get_arms(placement):
-    """Return the names of all arms that there ever were."""
-    return placement.arms
-
-
 def shows_one_arm(placement):
     """True if the placement shows one arm at a time and takes rewards, not clicks."""
     return placement.kind.showing.single
@@ -241,10 +236,6 @@ def note_advances(monkeypatch):
         lambda self, time: names.append(self._results.name) or advance(self, time),
     )
     return names
-
-
-def count_keys(placement):
-    return placement.key_count
 
 
 def count_decisions(placement):
@@ -334,7 +325,15 @@ def save_delays(placement):
 
 def list_waiting(placement):
     """Return the rows of the decisions that are not yet learned, in the order of their windows."""
-    return [saved[0] for saved in export_open_windows(placement) if saved[-1][0] == WAITING]
+    pieces = placement.windows.export_open(placement.windows.order.export_entries)
+    return [row for row, *fields in list_open(pieces) if fields[WINDOW_COLUMNS - ROW_COLUMNS] == WAITING]
+
+
+def list_open(pieces):
+    """Yield the row of each open decision, and what else its snapshot has."""
+    for columns in pieces:
+        for values in zip(*columns, strict=True):
+            yield DecisionRow._make(values[:ROW_COLUMNS]), *values[ROW_COLUMNS:]
 
 
 class Lesson(NamedTuple):
@@ -348,28 +347,16 @@ class Lesson(NamedTuple):
 
 def record_lessons(placement):
     """Let a placement note each lesson; return the list of them."""
-    lessons, windows, kept, learner = [], placement.windows, placement.policy.open, placement.learner
-    learn, correct_many, decisions_of = kept.learn, learner.correct_many, kept.get_decisions
-    corrected = []
+    lessons, windows, policy = [], placement.windows, placement.policy
+    learn = policy.learn
 
-    def note(entries, rewards, before):
-        for seq, reward, each in zip(windows.open.get_seqs(entries), rewards, before, strict=True):
+    def learn_noted(entries, rewards, before, examined):
+        numbers = windows.open.windows.seq[entries]
+        for seq, reward, each in zip(numbers, rewards, before or [None] * len(rewards), strict=True):
             lessons.append(Lesson(seq, reward, each, windows.time))
+        return learn(entries, rewards, before, examined)
 
-    def learn_noted(entries, rewards):
-        note(entries, rewards, [None] * len(rewards))
-        return learn(entries, rewards)
-
-    def decisions_noted(entries):
-        corrected[:] = [entries]
-        return decisions_of(entries)
-
-    def correct_noted(decisions, before, rewards):
-        # Their entries are those that were asked for last.
-        note(corrected[0], rewards, before)
-        return correct_many(decisions, before, rewards)
-
-    kept.learn, kept.get_decisions, learner.correct_many = learn_noted, decisions_noted, correct_noted
+    policy.learn = learn_noted
     return lessons
 
 
@@ -380,15 +367,6 @@ def get_snapshot_time(placement):
 def get_snapshot_seq(placement):
     """Return the last row that the snapshot included with which the placement began."""
     return placement.snapshot_seq
-
-
-def get_snapshot_after(placement):
-    """Return after how many rows a snapshot is due."""
-    return placement.snapshot_after
-
-
-def draft_snapshot(placement, seq, time):
-    return snapshots_module.draft(placement, seq, time)
 
 
 def arrays(learner):
@@ -410,6 +388,11 @@ def everything(placement):
 # Feedback and the rule, without a placement ---------------------------------------------------
 
 
+def nothing(entries):
+    """Return no columns of open decisions besides those of their windows."""
+    return ()
+
+
 class OpenWindows:
     """Open windows of one rule, which attributes rows of feedback to rows of decisions."""
 
@@ -417,23 +400,14 @@ class OpenWindows:
         self.attribution = Attribution(rule)
 
     def __len__(self):
-        return len(self.attribution.open)
+        return len(self.attribution.open.by_id)
 
     def set_rule(self, rule):
         """Let another rule apply from now on."""
         self.attribution.rule = rule
 
-    @property
-    def time(self):
-        return self.attribution.time
-
-    @property
-    def next_deadline(self):
-        return self.attribution.next_deadline
-
-    @property
-    def bytes(self):
-        return self.attribution.bytes
+    def __getattr__(self, name):
+        return getattr(self.attribution, name)
 
     @property
     def capacity(self):
@@ -451,10 +425,9 @@ class OpenWindows:
     def apply(self, *rows):
         """Apply feedback; return its outcomes, and number, reward and earlier reward of what is learned."""
         outcomes, parts = self.attribution.apply_feedback(Block.from_rows(FeedbackRow, rows))
-        learned = [
+        return outcomes, [
             (*pair, part.previous) for part in parts for pair in self.attribution.iterate_rewards(part)
         ]
-        return outcomes, learned
 
     def find(self, id):
         """Return the open decision of an id, or None."""
@@ -463,7 +436,7 @@ class OpenWindows:
 
     def find_row(self, seq):
         """Return the open decision of a number."""
-        return self.attribution.open.find_row(seq)
+        return self.attribution.open.get_row(self.attribution.open.find_entry(seq))
 
     def apply_to_field(self, field, function):
         """Change a field of all open decisions."""
@@ -471,21 +444,22 @@ class OpenWindows:
 
     def export_open(self):
         """Return each open decision with deadline, activity, reward, examination and so on."""
-        return self.attribution.export_open(lambda entries: ())
+        return list_open(self.attribution.export_open(nothing))
 
     def export_defaults(self):
         """Return the closed decisions whose default may be corrected."""
-        return self.attribution.export_defaults(lambda entries: ())
+        return list_open(self.attribution.export_defaults(nothing))
 
     def restored(self, rule):
         """Return the same as after a stop."""
         anew = OpenWindows(rule)
         anew.advance(self.time)
         # Both at first: what is given later must not depend on the order.
-        opened, defaulted = list(self.export_open()), list(self.export_defaults())
-        for saved, is_default in (opened, False), (defaulted, True):
-            if saved:
-                anew.attribution.restore(list(zip(*saved, strict=True)), defaulted=is_default)
+        windows = self.attribution
+        opened, defaulted = list(windows.export_open(nothing)), list(windows.export_defaults(nothing))
+        for pieces, is_default in (opened, False), (defaulted, True):
+            for columns in pieces:
+                anew.attribution.restore(columns, defaulted=is_default)
         return anew
 
 

@@ -42,6 +42,13 @@ class ExploreThenCommit(tacit.Policy):
 
 
 @dataclass(frozen=True)
+class InTurn(ExploreThenCommit):
+    """The same, said to be without chance."""
+
+    randomized = False
+
+
+@dataclass(frozen=True)
 class Forgetful(tacit.Policy):
     """Choose uniformly and restart the lane after every ``patience`` rewards."""
 

@@ -11,8 +11,6 @@ same code logs the same rows again; only how many of them a snapshot covers depe
 ``test_written_by_0_3.py`` compares.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib
@@ -31,21 +29,10 @@ from pathlib import Path
 from unittest import mock
 
 import apsw
+import msgspec
 import numpy as np
+import placement_access as access
 from harness import SECOND, START, Clock, as_after_a_crash, configured, quiet
-from placement_access import (
-    Engine,
-    check_client_decision,
-    check_client_side,
-    check_request,
-    draft_snapshot,
-    fold,
-    get_learner,
-    get_learners,
-    get_offer,
-    get_snapshot_seq,
-    load_placement,
-)
 
 import tacit
 from tacit.core.arrays import leaves
@@ -237,7 +224,7 @@ class Script:
         if self.kind in ("items", "item-lists"):
             await self.put_items(8, 1)
         if self.option.get("elsewhere"):
-            check_client_side(self.placement)
+            access.check_client_side(self.placement)
 
     async def put_items(self, count, seed, first=0):
         vectors = np.random.default_rng(seed).integers(-8, 9, (count, ITEM_DIM)) / 4.0
@@ -249,8 +236,7 @@ class Script:
         """Play one round: a change, decisions, and the feedback that is due."""
         rng = np.random.default_rng((self.seed, i))
         await self.change(i)
-        sizes = ((1, 1), (3,), (2, 1))[i % 3]
-        for size in sizes:
+        for size in ((1, 1), (3,), (2, 1))[i % 3]:
             named = [bool(rng.integers(3)) if size < 3 else False for _ in range(size)]
             asked = [self.make_request(rng, f"d{i}.{self.count + j}" if named[j] else None)
                      for j in range(size)]  # fmt: skip
@@ -259,8 +245,7 @@ class Script:
             for row in rows:
                 self.plan_feedback(row, i, rng)
             if i % 5 == 4 and named[0]:
-                again = await self.engine.decide_many(self.name, impressions[:1])
-                assert again[0].seq == rows[0].seq
+                assert (await self.engine.decide_many(self.name, impressions[:1]))[0].seq == rows[0].seq
         for feedback in self.due.pop(i, []):
             outcomes = await self.engine.record_many(self.name, [feedback])
             self.outcomes += [type(x).__name__ if isinstance(x, Exception) else x for x in outcomes]
@@ -283,10 +268,10 @@ class Script:
         if self.option.get("elsewhere") and request.id is not None and rng.random() < 0.6:
             arms = list(request.arms or self.placement.offer.arms)
             chance = None if self.table.get("policy") == "ucb1" else 0.5
-            return check_client_decision(
+            return access.check_client_decision(
                 self.placement, request, ClientDecision(arms[rng.integers(len(arms))], chance)
             )
-        return check_request(self.placement, request)
+        return access.check_request(self.placement, request)
 
     def make_request(self, rng, id):
         """Return a request of the kind, with what its configuration has it say."""
@@ -357,8 +342,7 @@ async def play(path, cases, tables):
     The store is copied while it is open, to the path that comes first.
     """
     clock = Clock()
-    config = configured(path, placements=tables)
-    engine = Engine(config, SqliteStore(path), clock)
+    engine = access.Engine(configured(path, placements=tables), SqliteStore(path), clock)
     await engine.start()
     refused, scripts = {}, {}
     try:
@@ -382,8 +366,7 @@ async def play(path, cases, tables):
     finally:
         await engine.stop()
     outcomes = {name: script.outcomes for name, script in scripts.items()}
-    live = {name: describe(engine.placements[name]) for name in scripts}
-    return copy, outcomes, live, refused
+    return copy, outcomes, {name: describe(engine.placements[name]) for name in scripts}, refused
 
 
 @contextlib.contextmanager
@@ -407,7 +390,7 @@ def describe(placement):
     An array that counts open decisions (``open``) did not exist in 0.3: it must be zero, and is left out.
     """
     arrays = {}
-    for number, learner in enumerate(get_learners(placement)):
+    for number, learner in enumerate(access.get_learners(placement)):
         for field, array in leaves(learner.lanes.view_all()):
             if field.rpartition(".")[2] == "open":
                 assert not array.any(), (placement.name, field)
@@ -418,23 +401,38 @@ def describe(placement):
             item_ids, segments, vectors = learner.catalogue.columns()
             arrays[f"{number}.items"] = [*map(str, item_ids), *map(str, segments), digest(vectors)]
     fields = defaultdict(bytes)
-    for field, piece in draft_snapshot(placement, 0, 0).pieces:
+    for field, piece in access.snapshots_module.draft(placement, 0, 0).pieces:
         fields[field] += piece
     return {
         "arrays": arrays,
-        "keys": [list(learner.keys) for learner in get_learners(placement)],
-        "retired": list(map(str, make_snapshot(get_learner(placement)).retired)),
-        "offer": list(map(str, get_offer(placement).arms)),
-        "saved": json.loads(fields["windows"]),
+        "keys": [list(learner.keys) for learner in access.get_learners(placement)],
+        "retired": list(map(str, make_snapshot(access.get_learner(placement)).retired)),
+        "offer": list(map(str, access.get_offer(placement).arms)),
+        "saved": json.loads(read_windows(fields["windows"])),
         "series": json.loads(fields["series"]),
     }
+
+
+def read_windows(content):
+    """Return the JSON of a snapshot, without arrays, with a list for each open decision as 0.3 wrote it."""
+    saved = msgspec.json.decode(content)
+    for field in ("defaults", "open"):
+        decisions = []
+        for count, *columns in saved[field]:
+            columns = [column * (count // len(column)) for column in columns]
+            rows = columns[: access.ROW_COLUMNS]
+            fields = columns[access.ROW_COLUMNS : access.WINDOW_COLUMNS + 2]
+            turns = columns[access.WINDOW_COLUMNS + 2 :]
+            fields += [list(zip(*turns, strict=True))] if turns else []
+            decisions += zip(zip(*rows, strict=True), *fields, strict=True)
+        saved[field] = decisions
+    return msgspec.json.encode(saved)
 
 
 def digest(array):
     """Return the hash of an array's exact bytes; of floats also two sums, which survive other rounding."""
     array = np.ascontiguousarray(array)
-    content = f"{array.dtype}{array.shape}".encode() + array.tobytes()
-    exact = hashlib.sha256(content).hexdigest()[:16]
+    exact = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()[:16]
     if array.dtype.kind != "f":
         return [exact]
     finite = np.where(np.isfinite(array), array, 0.0)
@@ -446,10 +444,11 @@ def fold_store(path, config, *, snapshot):
     with contextlib.closing(SqliteStore(path)) as store:
         names = {name: each for name, each in config.placements.items() if name in store.placements()}
         placements = {
-            name: load_placement(name, each, store, 0, snapshot=snapshot) for name, each in names.items()
+            name: access.load_placement(name, each, store, 0, snapshot=snapshot)
+            for name, each in names.items()
         }
-        began = {name: get_snapshot_seq(placement) for name, placement in placements.items()}
-        fold({placement.id: placement for placement in placements.values()}, store)
+        began = {name: access.get_snapshot_seq(placement) for name, placement in placements.items()}
+        access.fold({placement.id: placement for placement in placements.values()}, store)
         return {name: describe(placement) for name, placement in placements.items()}, began
 
 
@@ -569,8 +568,7 @@ def record(folder):
         # Once to see what is refused, and once without that.
         for attempt in range(2):
             with fixed_chance():
-                path = Path(place) / f"{attempt}.db"
-                copy, outcomes, live, late = asyncio.run(play(path, cases, tables))
+                copy, outcomes, live, late = asyncio.run(play(Path(place) / f"{attempt}.db", cases, tables))
             if not late:
                 break
             for name, why in late.items():

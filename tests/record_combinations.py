@@ -18,8 +18,6 @@ in the middle; ``folded`` and ``restored``: states and reports from the log alon
 With two shards there are ``merged`` reports.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -48,9 +46,11 @@ from harness import START, Clock, configured, quiet
 from placement_access import join_shards
 from record_behaviour import ITEM_DIM, ROUND, WINDOW
 
+from tacit import __version__
 from tacit.cluster import shards
 from tacit.errors import ConfigError
 from tacit.service.app import app
+from tacit.service.engine import writer
 from tacit.service.engine.engine import Engine
 from tacit.service.log import ids
 from tacit.service.log.ids import Shard
@@ -423,10 +423,8 @@ def read_states(path):
                     fields[field] += content
                 texts[f"{table}.{seq}.plan"] = f"{seq} {time} {plan}"
                 for field, content in fields.items():
-                    is_learner = field in ("learner", "shadow")
-                    texts[f"{table}.{seq}.{field}"] = (
-                        read_learner(content) if is_learner else content.decode()
-                    )
+                    read = FIELD_READERS.get(field, bytes.decode)
+                    texts[f"{table}.{seq}.{field}"] = read(content)
     return texts
 
 
@@ -454,6 +452,11 @@ def read_array(content):
     )
 
 
+FIELD_READERS = {
+    "learner": read_learner,
+    "shadow": read_learner,
+    "windows": lambda content: recorder.read_windows(content).decode(),
+}
 HEAD = re.compile(r"'descr': '([^']+)', 'fortran_order': (\w+), 'shape': \(([^)]*)\)")
 
 
@@ -572,12 +575,16 @@ def drop_snapshot(path, other=None):
 
 @contextlib.contextmanager
 def same_application():
-    """Have pages tell no durations of answers, and share what takes long to make and is the same for all."""
+    """Have pages tell no durations of answers, and share what takes long to make and is the same for all.
+
+    Windows close when requests come: a clock that closes them would do so while code is compiled, too.
+    """
     with (
         mock.patch.object(AnswerCounts, "count"),
         mock.patch.object(app, "document", dict),
         mock.patch.object(shards.os, "getpid", return_value=0),
         mock.patch.object(shards, "REFRESH_SECONDS", 1e6),
+        mock.patch.object(writer, "TICK_SECONDS", 1e6),
         mock.patch.object(asyncio, "gather", gather_in_turn),
         mock.patch.object(jinja2, "Environment", functools.partial(share_templates, jinja2.Environment)),
     ):
@@ -613,7 +620,8 @@ def digest(texts):
 
     All but the first survive that floats are rounded otherwise.
     """
-    text = "\n".join(f"{name}\n{text}" for name, text in texts.items())
+    # Recordings hold version 0.3.0, as which the present one counts.
+    text = "\n".join(f"{name}\n{text}" for name, text in texts.items()).replace(__version__, "0.3.0")
     total, count = 0.0, 0
 
     def leave_out(match):
@@ -621,9 +629,8 @@ def digest(texts):
         total, count = total + math.asinh(float(match[0])), count + 1
         return "~"
 
-    rest = NUMBER.sub(leave_out, text)
     return [
-        *(hashlib.sha256(each.encode()).hexdigest()[:12] for each in (text, rest)),
+        *(hashlib.sha256(each.encode()).hexdigest()[:12] for each in (text, NUMBER.sub(leave_out, text))),
         count,
         round(total, 6),
     ]
@@ -707,14 +714,20 @@ def dump(folder, patterns):
 
 
 def record(patterns):
-    """Record combinations; others of their kinds stay as they were recorded."""
-    names, machine = list_cases(), recorder.read_machine()
+    """Record combinations; others of their kinds stay as they were recorded.
+
+    If those are of another machine, no machine is named: none has the floats of both to the last bit.
+    """
+    names = list_cases()
     selected = set(select_names(patterns))
     for kind in KINDS:
         of_kind = [name for name in names if name.startswith(f"{kind}.")]
         if selected.isdisjoint(of_kind):
             continue
-        before = load(kind)["combinations"]
+        machine, about = recorder.read_machine(), load(kind)
+        before = about["combinations"]
+        if about["machine"] != machine and not selected.issuperset(of_kind):
+            machine = None
         combinations = {
             name: summarize(run(name)) if name in selected or name not in before else before[name]
             for name in of_kind

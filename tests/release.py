@@ -4,8 +4,6 @@ python tests/release.py --out dist
 python tests/release.py --python python3.12 --python python3.13 --compiled --tests
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -166,8 +164,7 @@ LARGEST = 100_000_000
 def build(folder, root=ROOT, umask=-1):
     """Build both distributions of a source tree, without any network; return their paths."""
     folder = Path(folder)
-    command = sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, root
-    run(*command, quiet=True, umask=umask)
+    run(*(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, root), quiet=True, umask=umask)
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     return wheel, sdist
 
@@ -181,8 +178,7 @@ def released(folder):
         with tarfile.open(sdist) as archive:
             archive.extractall(other, filter="data")
         source = Path(other) / sdist.name.removesuffix(".tar.gz")
-        from_sdist = build(Path(other) / "from the sdist", source)
-        for built in (*again, *from_sdist):
+        for built in (*again, *build(Path(other) / "from the sdist", source)):
             first = folder / built.name
             if built.read_bytes() != first.read_bytes():
                 raise SystemExit(f"{built.name} is not the same when built {built.parent.name}")
@@ -239,8 +235,7 @@ def try_extra(python, wheel, extra):
         apart = {"cwd": folder, "quiet": True, "env": isolate(folder)}
         said = run(inside, "-m", "tacit", "version", **apart).stdout
         assert run(inside.with_name("tacit"), "version", **apart).stdout == said
-        version = re.search(r"-(\d[^-]*)-", wheel.name)[1]
-        assert version in said, said
+        assert re.search(r"-(\d[^-]*)-", wheel.name)[1] in said, said
         run(inside, "-c", EXTRAS[extra], **apart)
 
 
@@ -250,8 +245,7 @@ def compiled(python, wheel, folder):
         inside = environment(python, Path(apart) / "venv", wheel, "service")
         code = Path(apart) / "compiled"
         made_for = run(inside, "-c", MADE_FOR, quiet=True, cwd=apart).stdout
-        processor = json.loads(made_for)["processor"]
-        elsewhere = isolate(code, NUMBA_CPU_NAME=processor, NUMBA_CPU_FEATURES="")
+        elsewhere = isolate(code, NUMBA_CPU_NAME=json.loads(made_for)["processor"], NUMBA_CPU_FEATURES="")
         compile_all = "from tacit.warmup import compile_shipped; compile_shipped()"
         run(inside, "-c", compile_all, env=elsewhere, cwd=apart, quiet=True)
         for lock in code.rglob("*lock"):

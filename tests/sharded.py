@@ -1,7 +1,5 @@
 """A service in shards: its configuration, its processes with and without Ray, its callers and its log."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools
@@ -125,10 +123,10 @@ class Service:
         assert status == 200, content
         return content if isinstance(content, dict) else content.decode()
 
-    def read_shards_up(self):
-        """Return what the first shard says of all if all are up, else None."""
+    def read_shards_up(self, number=0):
+        """Return what a shard says of all if all are up, else None."""
         with contextlib.suppress(OSError):
-            shards = self.read()["shards"]
+            shards = self.read(number=number)["shards"]
             return shards if all(shard["up"] for shard in shards) else None
 
     def stop(self):
@@ -161,6 +159,13 @@ class Shards(Service):
         self.urls = [f"http://127.0.0.1:{stores.free_port()}" for _ in range(shards)]
         self._write()
         self.processes = [self._start(number) for number in range(shards)]
+
+    def await_each_other(self):
+        """Wait until each shard knows that all are up.
+
+        It has found those lost that began after it, and refuses their requests until it asks them again.
+        """
+        eventually(lambda: all(map(self.read_shards_up, range(len(self.urls)))))
 
     def _write(self):
         fresh = self._peers.with_suffix(".new")

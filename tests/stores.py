@@ -1,7 +1,5 @@
 """Stores for tests: each path stands for a store of its own, of whatever kind is tested."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

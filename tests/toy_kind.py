@@ -59,8 +59,7 @@ class CoinView(View):
 
 def write(placement: Placement, row: Any, durability: Any) -> Any:
     """Say the coin in capitals."""
-    answer = FORM.write(placement, row, durability)
-    return msgspec.structs.replace(answer, arm=str(row.arm).upper())
+    return msgspec.structs.replace(FORM.write(placement, row, durability), arm=str(row.arm).upper())
 
 
 PARTS = ARM_PARTS._replace(results=CoinResults)

@@ -1,7 +1,5 @@
 """A stage of the chain and a projection that are no part of the package, each in a class of its own."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -105,14 +105,10 @@ class FirstOfTies(Right):
         return np.nan
 
 
-class NotOnOffer(Right):
+class NotOnOffer(FirstOfTies):
     @staticmethod
     def choose(params, state, lane, impression, rng):
         return int(rng.random() * 3)
-
-    @staticmethod
-    def propensity(params, state, lane, impression, shown):
-        return np.nan
 
 
 class Fraction(Right):

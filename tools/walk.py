@@ -59,7 +59,7 @@ def hook(frame, event, arg):
         place = code.co_filename[len(package) + 1:], code.co_qualname, code.co_firstlineno
         # What is done once the answer is out is seen or not, as it happens to come before the order to end.
         # An answer whose beginning is not noted is the one before.
-        answered = event == "return" and code.co_qualname == "AnswerUnderWay.send" and place in noted
+        answered = event == "return" and code.co_qualname == "PendingAnswer.send" and place in noted
         noted.add(place)
         for value in [arg] if event == "return" else list(frame.f_locals.values()):
             look(value)

@@ -14,7 +14,21 @@ DECISIONS = 300
 
 def part() -> str:
     """Return every metric with its labels."""
-    rows = [[code(name), kind, ", ".join(map(code, labels)), help] for name, kind, labels, help in metrics()]
+    from tacit.service.http.metrics import COUNTER, OF_SHARD
+
+    shards = [
+        (
+            name + ("_total" if kind is COUNTER else ""),
+            "counter" if kind is COUNTER else "gauge",
+            ["shard"],
+            f"{help} In shards.",
+        )
+        for kind, name, help, *_ in OF_SHARD
+    ]
+    rows = [
+        [code(name), kind, ", ".join(map(code, labels)), help]
+        for name, kind, labels, help in [*metrics(), *shards]
+    ]
     return table(["metric", "kind", "labels", "meaning"], rows)
 
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tacit.policies.auto import auto as auto
     from tacit.simulation import simulate as simulate
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _warn_of_namesake()
 

@@ -292,8 +292,7 @@ def compare_outcomes(scene: Scenario, traffic: Traffic, shown_arms: Ints) -> dic
     """Return by label the totals of the service, of the best fixed arm, of uniform choice and of the
     optimum.
     """
-    rng = run_stream(scene.seed, 0, POLICY_STREAM)
-    uniform = rng.integers(0, len(scene.arms), len(shown_arms))
+    uniform = run_stream(scene.seed, 0, POLICY_STREAM).integers(0, len(scene.arms), len(shown_arms))
     fixed_label = "the same page for all, the best" if traffic.contexts else "best fixed arm"
     return {
         scene.control_label: traffic.outcome(shown_arms),

@@ -167,9 +167,8 @@ def play_lists(
             ("tacit's lists, position", "looked at", "clicked", "relevance")
         ]
         for k, totals in enumerate(rows[0]["positions"], 1):
-            position_table.append(
-                (str(k), *(f"{totals[name]:.1%}" for name in ("looks", "clicks", "relevance")))
-            )
+            counts = ("looks", "clicks", "relevance")
+            position_table.append((str(k), *(f"{totals[name]:.1%}" for name in counts)))
         notes = {"lift": await_verdict(address)} if holdout else {}
         result = DemoResult("lists", lists, seconds, rows, [table, position_table], figure, notes)
         print_report(result, address, folder, keep=keep, as_json=as_json)
@@ -284,9 +283,7 @@ class SimulatedSearches:
         shown.
         """
         lists = self.rankings[self.queries, ranker]
-        return 1000 * float(
-            np.mean([len(self.find_clicks(i, documents)) for i, documents in enumerate(lists)])
-        )
+        return 1000 * float(np.mean([len(self.find_clicks(i, items)) for i, items in enumerate(lists)]))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from functools import wraps
+from functools import cache, wraps
 from inspect import CO_VARKEYWORDS, signature
 from typing import Any, ClassVar, TypeVar
 
@@ -65,9 +65,8 @@ def option_error(function_name: str, name: str, parameters: Iterable[str]) -> Ty
     auto() got an unexpected keyword argument 'arm'; did you mean 'arms'?
     """
     parameters = list(parameters)
-    matches = [
-        parameter for parameter in parameters if parameter == OPTION_SYNONYMS.get(name)
-    ] or get_close_matches(name, parameters, 1)
+    synonym = OPTION_SYNONYMS.get(name)
+    matches = [synonym] if synonym in parameters else get_close_matches(name, parameters, 1)
     hint = f"did you mean {matches[0]!r}?" if matches else f"it takes {', '.join(parameters)}"
     if function_name == "Learner" and not matches:
         hint = f"a policy takes it: Learner(tacit.auto({name}=…))"
@@ -84,6 +83,9 @@ def parameter_names(code: Any) -> list[str]:
 def refuse_options(function: Any, unknown: Iterable[str]) -> None:
     """Raise a TypeError about the first of ``unknown``, options that ``function`` does not have."""
     raise option_error(function.__qualname__, next(iter(unknown)), parameter_names(function.__code__))
+
+
+read_signature = cache(signature)
 
 
 def check_call(
@@ -104,7 +106,7 @@ def check_call(
     TypeError
     """
     try:
-        signature(function).bind(*arguments, **keywords)
+        read_signature(function).bind(*arguments, **keywords)
     except TypeError as error:
         parameters = parameter_names(function.__code__)
         for name in keywords:

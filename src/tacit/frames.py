@@ -7,6 +7,7 @@ dict from names to arrays, or a data set of Hugging Face. None of these packages
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -51,8 +52,7 @@ def frame_names(frame: Any) -> list[str]:
         return list(frame.column_names or [])
     if _is_pandas(frame):
         return list(map(str, frame.columns))
-    schema = getattr(frame, "schema", None)
-    names = getattr(schema, "names", None)
+    names = getattr(getattr(frame, "schema", None), "names", None)
     if isinstance(names, list):  # pyarrow has the names without reading data
         return names
     return list(_open_stream(frame).schema.names)
@@ -131,6 +131,8 @@ def _open_stream(frame: Any, names: Sequence[str] | None = None) -> Any:
         # Other columns may have values that Arrow cannot represent.
         columns_frame = frame.loc[:, [name for name in frame.columns if str(name) in set(names)]]
         columns_frame = columns_frame.apply(_to_dense) if _has_sparse(columns_frame) else columns_frame
+        if any(_has_mixed_zones(column) for _, column in columns_frame.items()):
+            return _open_stream({str(name): column for name, column in columns_frame.items()}, names)
         try:
             return pa.RecordBatchReader.from_stream(columns_frame)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -172,13 +174,25 @@ def _to_array(name: str, values: Any) -> Any:
     # A list of lists may be ragged, or hold None.
     if not isinstance(values, Sequence) and np.ndim(values) == 0:
         raise ValueError(f"{name}: {values!r} is no column; give an array")
+    if _has_mixed_zones(values):
+        # As times they would all be in one zone, and which had none would not be known any more.
+        values = [str(value) if isinstance(value, datetime) else value for value in values]
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         row = _find_odd_row(list(values))
-        raise ValueError(
-            f"{name}: row {row + 1}: {values[row]!r} is of another type than what is above it"
-        ) from None
+        problem = f"{name}: row {row + 1}: {values[row]!r} is of another type than what is above it"
+        raise ValueError(problem) from None
+
+
+def _has_mixed_zones(values: Any) -> bool:
+    """True if a column of objects that begins with a datetime has some with a time zone and some without."""
+    is_objects = getattr(getattr(values, "dtype", None), "kind", "O") == "O" and len(values)
+    if not is_objects or not isinstance(next(iter(values)), datetime):
+        return False
+    # A missing time of pandas differs from itself.
+    times = (value for value in values if isinstance(value, datetime) and value == value)
+    return len({time.tzinfo is None for time in times}) > 1
 
 
 def _find_odd_row(values: list[Any]) -> int:

@@ -1,12 +1,25 @@
-"""Lazy imports: names of a package that are imported on first use."""
+"""Imports: names of a package that are imported on first use; the garbage collector paused meanwhile."""
 
 from __future__ import annotations
 
+import gc
 import importlib
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+IMPORT_FOLDERS: list[str] = []
+"""Folders for ``module:Class``, searched after installed packages: in a command the current one."""
 LazyAccess = tuple[Callable[[str], Any], Callable[[], list[str]]]
+
+
+def add_import_folders() -> None:
+    """Append ``IMPORT_FOLDERS`` to the path for imports.
+
+    Only when a module in them is asked for: optional packages are not to be taken from there.
+    """
+    sys.path.extend(folder for folder in IMPORT_FOLDERS if folder not in sys.path)
 
 
 def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
@@ -41,3 +54,15 @@ def load_lazily(package: str, names_by_module: Mapping[str, str]) -> LazyAccess:
         return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
 
     return get_name, lambda: sorted(module_of)
+
+
+@contextmanager
+def pause_collector() -> Iterator[None]:
+    """Pause the garbage collector in the ``with`` block: it slows down what makes many objects that stay."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()

@@ -28,7 +28,7 @@ from tacit.policies import (
 from tacit.policies.base import can_weigh_places, is_correctable
 from tacit.policies.base import registry as policies
 from tacit.policies.spec import is_auto, policy_class, policy_from_spec
-from tacit.service.projections.windows import compile_loops
+from tacit.service.deciders.windows import compile_loops
 from tacit.simulation import simulate
 
 CLICKS_ONLY_OPTIONS: dict[str, Any] = {"feedback": "clicks only", "window": 5}
@@ -44,12 +44,8 @@ def all_policies() -> list[Policy]:
     examples: list[Policy] = [kind.example() for kind in list_parts(policies, "policies")]
     # Signals change the loops of these policies.
     examples += [ShiftMixture(2), DriftMixture(2), ContextMixture(2, 2, signals_dim=1)]
-    plain_policies = [
-        policy for policy in examples if policy.showing.single and policy.feature_dims == (0, 0)
-    ]
-    unwrapped = [
-        policy for policy in plain_policies if not isinstance(policy, (ExplorationFloor, ProbationBandit))
-    ]
+    plain_policies = [each for each in examples if each.showing.single and each.feature_dims == (0, 0)]
+    unwrapped = [each for each in plain_policies if not isinstance(each, (ExplorationFloor, ProbationBandit))]
     return examples + [ExplorationFloor(policy) for policy in unwrapped]
 
 

@@ -1,7 +1,5 @@
 """Configurations whose values are drawn from what nobody means: each is taken, or refused by name."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -74,44 +72,8 @@ def test_what_stands_elsewhere_is_taken_or_refused():
     assert all(each.startswith("configuration: ") for each in refusals(tables))
 
 
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"placements.home": {"arms": 2, "kind": [1]}}, r"placements\.home\.kind: \[1\]: give one of arms"),
-        (
-            {"placements.home.arms": 10**12},
-            r"placements\.home\.arms: 1000000000000 .*; give .* at most 1000000",
-        ),
-        ({"store.path": LONG}, r"store\.path: 'x{60}', of 100,000 characters, is no path \(File name too"),
-        ({"store.archive": "\0"}, r"store\.archive: .* is no path \(embedded null byte\); give another"),
-        (
-            {"placements.home.kind": "personalizer"},
-            r"placements\.home\.kind: 'personalizer': version 0\.3 was the last .*; leave kind out",
-        ),
-        (
-            {"placements.home": {"arms": 2, "mode": "apprentice"}},
-            r"placements\.home\.mode: 'apprentice': version 0\.3 was the last .*; leave mode out",
-        ),
-        (
-            {"placements.home.arms": 2, "personalizer.placement": "home"},
-            r"personalizer: version 0\.3 was the last .*; take \[personalizer\] out",
-        ),
-        ({"feeds": {"n": {"map": "\0"}}}, r"feeds\.n\.map: .*embedded null byte; begin with one"),
-    ],
-)
-def test_a_refusal_names_field_value_and_remedy(table, said):
-    with pytest.raises(ConfigError, match=said):
-        load_config(overrides=table)
-
-
-def test_a_start_from_no_path_is_refused(tmp_path):
-    config = configured(tmp_path / "s.db", placements={"home": {"arms": 2, "start": "\0"}})
-    with pytest.raises(ConfigError, match=r"placements\.home\.start: .* is no path"):
-        Engine(config, SqliteStore(tmp_path / "s.db"))
-
-
 def test_what_has_no_room_in_memory_is_refused(tmp_path, monkeypatch):
-    def opened(*_):
+    def opened(*_, **options):
         raise MemoryError
 
     patch_internal(monkeypatch, load_placement=opened)

@@ -1,7 +1,5 @@
 """The demo waits for its service as long as that says what it does, however slow the machine."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

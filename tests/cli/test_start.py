@@ -1,7 +1,5 @@
 """What a start brings along: nobody waits for packages that are not for them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -57,8 +55,7 @@ serve(config, ready=lambda address: os.kill(os.getpid(), signal.SIGTERM))
 def test_a_service_brings_nothing_for_logs(tmp_path):
     """Who reads or writes Arrow pays for it, and not whoever waits for a start."""
     # A first start compiles, which brings packages of its own.
-    packages = brought(SERVICE, str(tmp_path / "tacit.db"))
-    assert {"pyarrow", "pandas", "matplotlib"}.isdisjoint(packages)
+    assert {"pyarrow", "pandas", "matplotlib"}.isdisjoint(brought(SERVICE, str(tmp_path / "tacit.db")))
 
 
 # What is compiled ahead -----------------------------------------------------------------------
@@ -137,5 +134,4 @@ def test_what_a_configuration_serves_is_compiled_ahead(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(PLACEMENT)
     in_cache(tmp_path / "cache", "-m", "tacit", "warmup", "--config", path)
-    asked = in_cache(tmp_path / "cache", "-c", ASKED, path, tmp_path / "s.db")
-    assert asked.stdout.splitlines()[-1] == "0"
+    assert in_cache(tmp_path / "cache", "-c", ASKED, path, tmp_path / "s.db").stdout.splitlines()[-1] == "0"

@@ -1,7 +1,5 @@
 """Click models: exact probabilities, simulation, and fits to logs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import warnings
@@ -22,7 +20,7 @@ from tacit.clicks import (
     perfect,
     perplexity,
 )
-from tacit.errors import AssumptionWarning, InvalidValue
+from tacit.errors import AssumptionWarning
 
 chances = st.floats(0.0, 1.0)
 KINDS, POSITIONS = 3, 4
@@ -160,8 +158,7 @@ def test_kinds_that_are_seen_once_do_not_bias_what_all_share(family, shared, tru
     if family is DynamicBayesian:
         shared = shared | {"satisfaction": np.full(len(attraction), 0.4)}
     model = family(attraction, **shared)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         fit = family.fit(shown, model.simulate(shown, rng))
     assert np.array(getattr(fit.model, next(iter(shared)))) == pytest.approx(truth, abs=0.12)
     assert (np.diff(fit.log_likelihoods) >= -1e-7 * abs(fit.log_likelihoods[-1])).all()
@@ -179,15 +176,11 @@ def test_a_cascade_fit_by_hand():
     fit = Cascade.fit([[0, 1], [0, 1], [0, -1]], [[0, 1], [1, 0], [0, 0]])
     assert np.allclose(fit.model.attraction, [1 / 3, 1.0])
     assert math.isclose(fit.log_likelihoods[-1], math.log(2 / 3 * 1 / 3 * 2 / 3))
-    with pytest.raises(InvalidValue, match="one click a session"):
-        Cascade.fit([[0, 1]], [[1, 1]])
 
 
 def test_a_dependent_click_fit_counts_reading_on_in_vain():
     """Two results that always attract: what happens below a click tells the continuation."""
-    shown = np.zeros((10, 2), int)
-    clicks = np.array([[1, 1]] * 3 + [[1, 0]] * 7)
-    fit = DependentClick.fit(shown, clicks)
+    fit = DependentClick.fit(np.zeros((10, 2), int), np.array([[1, 1]] * 3 + [[1, 0]] * 7))
     # Below a click 3 of 10 are clicked, at the top 10 of 10: 3/10, and without its mean error 3/11.
     assert math.isclose(fit.model.attraction[0] * fit.model.continuation[0], 3 / 11, abs_tol=1e-3)
     assert math.isclose(fit.model.attraction[0], 1.0, abs_tol=1e-3)
@@ -251,35 +244,3 @@ def test_one_row_is_one_session():
     assert model.simulate([0, 1, -1], rng).shape == (3,)
     assert model.click_probabilities([0, 1, -1])[2] == 0.0
     assert model.log_likelihood([0, 1], [1, 0]).shape == ()
-
-
-@pytest.mark.parametrize(
-    ("shown", "clicks", "field"),
-    [
-        ([[0, 3]], [[0, 0]], "shown"),
-        ([[0, -2]], [[0, 0]], "shown"),
-        ([[0.5]], [[0]], "shown"),
-        ([[0, 1]], [[0]], "clicks"),
-        ([[0, 1]], [[0, 2]], "clicks"),
-        ([[0, -1]], [[0, 1]], "clicks"),
-    ],
-)
-def test_wrong_logs_are_refused(shown, clicks, field):
-    with pytest.raises(InvalidValue, match=field):
-        MODELS[3].log_likelihood(shown, clicks)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: Cascade([1.5]), "attraction"),
-        (lambda: DynamicBayesian([0.5, 0.5], [0.5]), "satisfaction"),
-        (lambda: PositionBased([0.5], []), "examination"),
-        (lambda: PositionBased([0.5], [1.0, 0.5]).click_probabilities([0, 0, 0]), "2 positions"),
-        (lambda: DependentClick([0.5], [0.5]).click_probabilities([0, 0, 0]), "1 positions"),
-        (lambda: perfect(4), "2, 3 and 5"),
-    ],
-)
-def test_wrong_parameters_are_refused(call, message):
-    with pytest.raises(InvalidValue, match=message):
-        call()

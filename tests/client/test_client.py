@@ -1,7 +1,5 @@
 """The Python client against the real service, and against a line that cuts, hangs and lies."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client
@@ -171,8 +169,7 @@ class Transfer(socketserver.StreamRequestHandler):
         response = connection.getresponse()
         content = response.read()
         connection.close()
-        head = f"HTTP/1.1 {response.status} x\r\ncontent-length: {len(content)}\r\n\r\n"
-        return head.encode() + content
+        return (f"HTTP/1.1 {response.status} x\r\ncontent-length: {len(content)}\r\n\r\n").encode() + content
 
 
 @contextlib.contextmanager
@@ -335,8 +332,7 @@ def test_a_decision_whose_answer_is_lost_is_made_once(url, ask, fault):
         assert len(cut.bodies) == 3 or (fault == HANG and len(cut.bodies) > 3)
     assert len(set(cut.bodies)) == 1
     assert placement(url)["decisions"] == before + 1
-    again = ask(url, "decide", "default", "lost", decision_id=decided.decision_id)
-    assert again == decided
+    assert ask(url, "decide", "default", "lost", decision_id=decided.decision_id) == decided
 
 
 @pytest.mark.parametrize("fault", [BEFORE, AFTER])
@@ -496,36 +492,8 @@ def test_keys(tmp_path, ask, caplog):
     ("method", "arguments", "options", "field"),
     [
         ("decide", ("default", 7), {}, "key"),
-        ("decide", ("default", "\ud800"), {}, "key"),
-        ("decide", ("default", "a"), {"arms": "film"}, "arms"),
-        ("decide", ("default", "a"), {"arms": [True]}, "arms[0]"),
-        ("decide", ("default", "a"), {"context": [0.0, math.nan]}, "context[1]"),
-        ("decide", ("default", "a"), {"context": [math.inf]}, "context[0]"),
-        ("decide", ("default", "a"), {"decision_id": 7}, "decision_id"),
-        ("decide", ("default", "a"), {"deferred": 1}, "deferred"),
-        ("decide", ("a/b", "a"), {}, "placement"),
-        ("decide", ("..", "a"), {}, "placement"),
-        ("decide_many", ("default", ["a"]), {}, "decisions[0]"),
         ("decide_many", ("default", [Impression("a"), Impression(7)]), {}, "decisions[1].key"),
-        ("feedback", ("default", "x", 1.5), {}, "reward"),
-        ("feedback", ("default", "x", math.nan), {}, "reward"),
-        ("feedback_many", ("default", [Feedback("x", "1")]), {}, "feedback[0].reward"),
-        ("record_examination", ("default", None), {}, "decision_id"),
-        ("decide", ("default", "a"), {"relevance": [[0.0], ["b"]]}, "relevance[1][0]"),
-        ("decide", ("default", "a"), {"session": 7}, "session"),
-        ("slate", ("default", 7), {}, "key"),
-        ("duel", ("default", ["a"]), {}, "rankings"),
-        ("duel", ("default", {"old": "abc"}), {}, "rankings.old"),
-        ("duel", ("default", {"old": ["a", None]}), {}, "rankings.old[1]"),
-        ("duel_many", ("default", [Search(key=7)]), {}, "decisions[0].key"),
-        ("clicks", ("default", "x"), {}, "clicks"),
-        ("clicks", ("default", "x", [0]), {"items": ["a"]}, "clicks"),
         ("clicks", ("default", "x", [-1]), {}, "clicks[0]"),
-        ("clicks_many", ("default", [Clicks("x")]), {}, "feedback[0].clicks"),
-        ("decide", ("default", "a"), {"context": {"age": math.inf}}, "context.age"),
-        ("decide", ("default", "a"), {"context": {"age": [31]}}, "context.age"),
-        ("standings", ("default",), {"confidence": 2}, "confidence"),
-        ("hold_out", ("default",), {"share": 0.0}, "share"),
         ("mode", ("default", None), {}, "mode"),
     ],
 )
@@ -539,21 +507,12 @@ def test_what_cannot_be_right_is_not_sent(ask, method, arguments, options, field
 @pytest.mark.parametrize(
     ("options", "field"),
     [
-        ({"url": "localhost:8787"}, "url"),
-        ({"url": "ftp://localhost"}, "url"),
-        ({"url": "http://"}, "url"),
-        ({"url": "http://localhost:port"}, "url"),
         ({"url": "http://me:tacit_secret@localhost"}, "url"),
-        ({"url": None}, "url"),
-        ({"key": ""}, "key"),
         ({"key": "tacit_secret\r\nx: y"}, "key"),
         ({"key": b"tacit_secret"}, "key"),
-        ({"timeout": 0}, "timeout"),
-        ({"timeout": math.inf}, "timeout"),
-        ({"retries": -1}, "retries"),
     ],
 )
-def test_what_a_client_cannot_be_made_of(kind, options, field):
+def test_what_a_client_cannot_be_made_of_names_no_secret(kind, options, field):
     with pytest.raises(InvalidValue) as caught:
         kind(**{"url": "http://localhost:8787", **options})
     assert caught.value.field == field
@@ -644,12 +603,6 @@ def test_a_call_says_what_it_answers_and_stands_in_for_itself(kind):
         stand_in.decide("default")
 
 
-def test_answers_are_frozen():
-    decided = Decided("id", 1, None, 0, "committed")
-    with pytest.raises(AttributeError):
-        decided.arm = 2
-
-
 def test_a_missing_package_names_the_extra(monkeypatch):
     for name in [n for n in sys.modules if n.startswith("tacit.client")]:
         monkeypatch.delitem(sys.modules, name)
@@ -666,5 +619,4 @@ def test_the_client_needs_nothing_of_the_service():
 
 def test_nothing_else_imports_httpx():
     sources = (ROOT / "src").rglob("*.py")
-    found = {p.parent.name for p in sources if "import httpx" in p.read_text(encoding="utf-8")}
-    assert found == {"client"}
+    assert {p.parent.name for p in sources if "import httpx" in p.read_text(encoding="utf-8")} == {"client"}

@@ -1,7 +1,5 @@
 """Decisions next to the caller: with the service's kernels, and nothing lost whoever is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -171,8 +169,7 @@ def test_it_decides_as_the_service_would_and_the_service_learns_of_it(tmp_path):
             here.feedback(one.decision_id, float(one.arm == "b"))
         here.flush()
         here.flush()
-        learner = restored(tmp_path, client)
-        chances = dict(zip(NAMES, learner.probabilities("k"), strict=True))
+        chances = dict(zip(NAMES, restored(tmp_path, client).probabilities("k"), strict=True))
         second = here.decide("k")
         assert second.propensity == chances[second.arm]
         assert chances["b"] > 0.9
@@ -250,8 +247,7 @@ def test_what_was_decided_before_a_pin_or_another_mode_is_taken_over(tmp_path):
         assert shown[-1].durability == "spooled"
         client.mode("home", "shadow")
         here.flush()
-        outcomes = [client.feedback("home", one.decision_id, 1).outcome for one in shown]
-        assert outcomes == ["learned"] * 3
+        assert [client.feedback("home", one.decision_id, 1).outcome for one in shown] == ["learned"] * 3
 
 
 def test_a_batch_is_taken_over_but_for_what_cannot_be(tmp_path):
@@ -381,8 +377,7 @@ def test_without_the_service_it_goes_on_and_delivers_later(tmp_path):
             here.flush()
     with served_once(tmp_path, **port) as url, local(url, tmp_path) as here, Client(url) as client:
         assert not list((tmp_path / "spool").glob("0*.jsonl"))
-        outcomes = {client.feedback("home", one.decision_id, 1).outcome for one in shown}
-        assert outcomes == {"repeated"}
+        assert {client.feedback("home", one.decision_id, 1).outcome for one in shown} == {"repeated"}
 
 
 def test_what_version_0_2_kept_is_refused_and_stays(tmp_path):
@@ -465,18 +460,16 @@ def test_kills_of_either_side_lose_and_double_nothing(tmp_path):
         for victim in (service, caller) if round % 2 else (caller, service):
             stopped(victim, signal.SIGKILL)
     service, port = started(config)
-    try:
-        url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{port}"
+    with service:
         with local(url, tmp_path) as here, Client(url) as client:
             here.flush()
             assert not (tmp_path / "spool" / "refused.jsonl").exists()
             (summary,) = harness.Client(url).ask("GET", "/v1/placements")[2]["placements"]
-            outcomes = [client.feedback("home", id, 1).outcome for id in told]
-            assert set(outcomes) == {"repeated"}
+            assert {client.feedback("home", id, 1).outcome for id in told} == {"repeated"}
             assert len(set(told)) == len(told) == 300
             assert summary["decisions"] >= summary["feedback"] >= 300
-    finally:
-        stopped(service, signal.SIGTERM)
+        service.terminate()
 
 
 # The spool -----------------------------------------------------------------------------------
@@ -496,13 +489,6 @@ def test_a_spool_gives_back_what_was_appended_whoever_ended(tmp_path):
     spool.close_file()
     assert [spool.lines(file) for file in spool.files()] == [[b"one"], [b"two", b"torn"], [b"three"]]
     spool.close()
-
-
-def test_a_file_is_no_folder(tmp_path):
-    (tmp_path / "waiting").touch()
-    said = r"^folder: .*waiting' is not allowed; it is a file; give a folder"
-    with pytest.raises(InvalidValue, match=said):
-        Local("http://127.0.0.1:9", "home", tmp_path / "waiting")
 
 
 def test_a_folder_is_for_one_process(tmp_path):

@@ -1,7 +1,5 @@
 """The client for JavaScript that is written from the OpenAPI document: node runs it against a service."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -123,7 +123,6 @@ def test_the_command_line_gives_the_same_table(cluster, tmp_path):
 def test_nothing_else_imports_ray():
     package = Path(tacit.__file__).parent
     own = package / "cluster"
-    importing = [
+    assert [
         path for path in package.rglob("*.py") if own not in path.parents and "import ray" in path.read_text()
-    ]
-    assert importing == []
+    ] == []

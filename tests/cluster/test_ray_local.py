@@ -1,7 +1,5 @@
 """Decisions next to the caller, with what shards on Ray have learned: nothing lost, whoever is killed."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import os
@@ -11,18 +9,6 @@ import pytest
 import sharded
 from drawn import is_long
 from harness import PATIENCE, eventually
-from sharded import (
-    SHARDS,
-    Caller,
-    OnRay,
-    calling,
-    configured,
-    iterate_events,
-    key_in,
-    logged,
-    run,
-    shared_cluster,
-)
 
 import tacit
 from tacit.client import Client, InvalidRequest, Local
@@ -35,12 +21,12 @@ pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with served(configured(tmp_path_factory.mktemp("served"))) as made:
+    with served(sharded.configured(tmp_path_factory.mktemp("served"))) as made:
         yield made
 
 
-def served(config, shards=SHARDS):
-    return sharded.served(OnRay, config, shards, address=shared_cluster())
+def served(config, shards=sharded.SHARDS):
+    return sharded.served(sharded.OnRay, config, shards, address=sharded.shared_cluster())
 
 
 def local(service, folder, placement="home", **options):
@@ -52,7 +38,7 @@ def lent(client, shard, placement="home"):
 
 
 def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service, tmp_path):
-    keys = [key_in("home", shard) for shard in range(SHARDS)]
+    keys = [sharded.key_in("home", shard) for shard in range(sharded.SHARDS)]
     with Client(service.urls[0]) as client:
         with pytest.raises(InvalidRequest, match=r"shard: .*give one of 0 to 1"):
             client.learner("home")
@@ -79,7 +65,9 @@ def test_each_shard_lends_what_it_learned_and_learns_of_what_was_decided(service
             assert client.feedback("home", one.decision_id, 1).outcome == "repeated"
         # A key that is in all shards is decided for with what any of them has learned.
         with local(service, tmp_path / "all", "all") as here:
-            places = [find_shard(parse_partition(here.decide("k").decision_id), SHARDS) for _ in range(10)]
+            places = [
+                find_shard(parse_partition(here.decide("k").decision_id), sharded.SHARDS) for _ in range(10)
+            ]
             assert sorted(places) == [0] * 5 + [1] * 5
 
 
@@ -88,7 +76,7 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
         before = here.read_replicas()
         pid = service.read()["shards"][1]["pid"]
         os.kill(pid, signal.SIGSTOP)
-        shown = [here.decide(key_in("home", 1)) for _ in range(3)]
+        shown = [here.decide(sharded.key_in("home", 1)) for _ in range(3)]
         assert {one.durability for one in shown} == {"spooled"}
         with pytest.raises(tacit.client.Unavailable):
             here.flush()
@@ -104,13 +92,13 @@ def test_while_a_shard_is_gone_decisions_go_on(service, tmp_path):
 
 
 def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(tmp_path):
-    config = configured(tmp_path)
-    keys = [key_in("home", shard, shards=3) for shard in range(3)]
+    config = sharded.configured(tmp_path)
+    keys = [sharded.key_in("home", shard, shards=3) for shard in range(3)]
     with served(config) as service, local(service, tmp_path / "spool") as here:
         shown = [here.decide(key) for key in keys]
         assert service.stop()
         shown += [here.decide(key) for key in keys]
-    run("log", "reshard", "--shards", 3, "--config", config)
+    sharded.run("log", "reshard", "--shards", 3, "--config", config)
     with served(config, 3) as service, local(service, tmp_path / "spool") as here:
         assert len(here.read_replicas()) == 3
         shown += [here.decide(key) for key in keys]
@@ -118,7 +106,7 @@ def test_what_waits_is_delivered_after_the_log_was_dealt_out_anew(tmp_path):
             here.feedback(one.decision_id, 1.0)
         here.flush()
         assert service.stop()
-    decided, told = logged(config, "home")
+    decided, told = sharded.logged(config, "home")
     assert set(decided) == {one.decision_id for one in shown}
     assert {id: len(feedback) for id, feedback in told.items()} == dict.fromkeys(decided, 1)
     assert not list((tmp_path / "spool").rglob("refused.jsonl"))
@@ -142,30 +130,29 @@ KILLS = int(os.environ.get("TACIT_TEST_KILLS", "6" if is_long() else "3"))
 
 def folded(config):
     """Return what each arm of each key of ``home`` earned and lost, by the logs of all shards."""
-    events = iterate_events(config, "home")
+    events = sharded.iterate_events(config, "home")
     return collections.Counter(
         (made.key, made.arm, event.reward) for event, made in events if event is not made
     )
 
 
 def test_kills_of_shards_and_callers_lose_and_double_nothing(tmp_path):
-    config = configured(tmp_path)
-    with served(config) as service, calling() as callers:
+    config = sharded.configured(tmp_path)
+    with served(config) as service, sharded.calling() as callers:
         for turn in range(KILLS + 1):
             if turn % 2 == 0:
-                callers.append(Caller(service.urls[0], tmp_path / "spool", code=CALLER))
+                callers.append(sharded.Caller(service.urls[0], tmp_path / "spool", code=CALLER))
             callers[-1].says_more(150)
             if turn % 2 == 0 and turn < KILLS:
-                shards = eventually(service.read_shards_up)
-                os.kill(shards[turn // 2 % SHARDS]["pid"], signal.SIGKILL)
+                os.kill(eventually(service.read_shards_up)[turn // 2 % sharded.SHARDS]["pid"], signal.SIGKILL)
             else:
                 callers[-1].kill()
         said = [line for caller in callers for line in caller.kill()]
         eventually(service.read_shards_up)
         with local(service, tmp_path / "spool") as here, Client(service.urls[0]) as client:
             eventually(lambda: flushed(here))
-            learners = [lent(client, shard) for shard in range(SHARDS)]
-    decided, told = logged(config, "home")
+            learners = [lent(client, shard) for shard in range(sharded.SHARDS)]
+    decided, told = sharded.logged(config, "home")
     assert len(set(said)) == len(said) >= 150 * KILLS
     assert set(said) <= set(decided)
     # At most what a caller was about to say is not known of.

@@ -1,37 +1,24 @@
 """The service in shards on Ray: one is killed and comes back; its log is dealt out to more of them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
+import sharded  # fmt: skip
 from harness import eventually
-from sharded import (
-    SHARDS,
-    Caller,
-    OnRay,
-    calling,
-    check_changes_of_arms,
-    check_said,
-    configured,
-    key_in,
-    served,
-    shown,
-)  # fmt: skip
 
 pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with served(OnRay, configured(tmp_path_factory.mktemp("ray"))) as made:
+    with sharded.served(sharded.OnRay, sharded.configured(tmp_path_factory.mktemp("ray"))) as made:
         made.said = []
         yield made
     if made.said:
-        assert min(check_said(made.config, made.said)) > 0
+        assert min(sharded.check_said(made.config, made.said)) > 0
 
 
 def seconds_used(pid):
@@ -49,22 +36,22 @@ def test_without_requests_hardly_anything_is_computed(service):
 
 
 def test_arms_change_in_all_shards(service):
-    check_changes_of_arms(service)
+    sharded.check_changes_of_arms(service)
 
 
 def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service):
-    before = service.done("home", "decide", {"key": key_in("home", 1)})
+    before = service.done("home", "decide", {"key": sharded.key_in("home", 1)})
     pid = eventually(service.read_shards_up)[1]["pid"]
     # It need not yield to whatever else runs on the machine.
     assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, os.getpid())
-    with calling(Caller(service.urls[0])) as (caller,):
+    with sharded.calling(sharded.Caller(service.urls[0])) as (caller,):
         caller.says_more(40)
         os.kill(pid, signal.SIGKILL)
         # Keys of the other shard go on; arms that change while a shard is gone have changed when it is back.
         assert service.done("home", "arms", {"add": ["late"], "retire": ["a"]})["retired"] == ["a"]
-        assert service.done("home", "decide", {"key": key_in("home", 0)})["arm"] != "a"
-        eventually(lambda: service.post("home", "decide", {"key": key_in("home", 1)})[0] == 200)
-        assert shown(service, "home", shard=1) <= {"b", "c", "late"}
+        assert service.done("home", "decide", {"key": sharded.key_in("home", 0)})["arm"] != "a"
+        eventually(lambda: service.post("home", "decide", {"key": sharded.key_in("home", 1)})[0] == 200)
+        assert sharded.shown(service, "home", shard=1) <= {"b", "c", "late"}
         caller.says_more(40)
     # What was decided before takes its feedback now.
     told = {"decision_id": before["decision_id"], "reward": 1.0}
@@ -74,7 +61,7 @@ def test_a_killed_shard_comes_back_with_all_it_has_acknowledged(service):
     assert shards[1]["pid"] != pid
     page = service.read("/")
     assert "all 2 answer" in page
-    assert page.count("data-shard=") == SHARDS
+    assert page.count("data-shard=") == sharded.SHARDS
     metrics = service.read("/metrics")
     assert 'tacit_shard_losses_total{shard="1"} 1.0' in metrics
     assert 'tacit_shard_up{shard="1"} 1.0' in metrics

@@ -123,18 +123,16 @@ print(learner.choose("a").arm, *cache_statistics())
 @pytest.fixture(scope="module")
 def source():
     """The policy of the page, and what plays it."""
-    page = (ROOT / "docs" / "write-a-policy.md").read_text()
-    return page.split("```python\n")[1].split("```")[0] + OWN
+    return (ROOT / "docs" / "write-a-policy.md").read_text().split("```python\n")[1].split("```")[0] + OWN
 
 
 def test_a_policy_may_be_defined_where_there_is_no_file(source, tmp_path):
     """At a prompt, on standard input, in a notebook; it is compiled once for all of them."""
     assert run(source, TACIT_CACHE_DIR=str(tmp_path)) == ["1", "0", "2"]
     env = os.environ | {"TACIT_CACHE_DIR": str(tmp_path)}
-    typed = subprocess.run(
+    assert subprocess.run(
         [sys.executable, "-"], input=source, env=env, capture_output=True, text=True, check=True
-    )
-    assert typed.stdout.split() == ["1", "2", "0"]
+    ).stdout.split() == ["1", "2", "0"]
 
 
 def test_processes_that_want_the_same_at_once_compile_it_once(source, tmp_path):

@@ -1,7 +1,5 @@
 """Generators that follow from numbers: the same draws everywhere, and as random as others."""
 
-from __future__ import annotations
-
 import numba
 import numpy as np
 from hypothesis import given, settings

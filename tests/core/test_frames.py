@@ -96,8 +96,7 @@ def test_a_frame_is_weighed_and_replayed_in_one_call(form):
     (ips,) = off_policy(Table({"2": 1.0}), frame, [IPS()], **reading).estimates
     assert ips.value == pytest.approx(2 / 3)
     assert arms_of(frame, columns=COLUMNS, arms="shown") == ("1", "2")
-    replayed = tacit.replay(tacit.UCB1(["1", "2"]), frame, passes=1, **reading)
-    assert replayed.rows == 3
+    assert tacit.replay(tacit.UCB1(["1", "2"]), frame, passes=1, **reading).rows == 3
 
 
 def test_a_stream_is_read_once_and_says_so():
@@ -113,23 +112,6 @@ def test_a_stream_is_read_once_and_says_so():
         rows(log)
     with pytest.raises(InvalidValue, match="to be read only once"):
         read_log(stream(), columns=COLUMNS, arms="shown")
-
-
-def test_an_open_log_takes_no_more_options():
-    log = read_log(SHOP, columns=COLUMNS, arms="shown")
-    with pytest.raises(InvalidValue, match=r"arms: .*give it to read_log: this log is open"):
-        off_policy(Uniform(), log, arms=["1"])
-
-
-def test_what_cannot_be_a_column_is_named():
-    mixed = {"query": ["a", 1], "shown": ["x", "y"]}
-    with pytest.raises(LogError, match=r"cannot be read: .*one type, such as by astype"):
-        rows(read_log(mixed, columns={"key": "query", "arm": "shown"}, arms=["x", "y"]))
-    uneven = {"key": ["a"], "arm": ["x", "y"]}
-    with pytest.raises(LogError, match="give all columns as many values"):
-        rows(read_log(uneven, arms=["x", "y"]))
-    with pytest.raises(LogError, match="3 is no column; give an array"):
-        rows(read_log({"key": 3, "arm": ["x"]}, arms=["x"]))
 
 
 def test_columns_that_nobody_asked_for_may_hold_anything():
@@ -158,8 +140,7 @@ def test_wrong_rows_in_memory_stop_or_are_told_of():
 
 def test_a_log_of_which_every_row_is_wrong_says_why_and_what_to_do(tmp_path):
     write_log(read_log(SHOP, columns=COLUMNS, arms="shown"), tmp_path / "shop.csv")
-    text = (tmp_path / "shop.csv").read_text().replace("2017-07-04", "4 July")
-    (tmp_path / "shop.csv").write_text(text)
+    (tmp_path / "shop.csv").write_text((tmp_path / "shop.csv").read_text().replace("2017-07-04", "4 July"))
     for log in (tmp_path / "shop.csv", read_log(tmp_path / "shop.csv")):
         with pytest.raises(LogError, match=r"(?s)0 kept.*unparsable-timestamp: 3.*ISO 8601.*unit"):
             off_policy(Uniform(), log, [IPS()])
@@ -195,8 +176,7 @@ def test_the_unit_of_times_is_found_out_and_stated(times, unit):
 
 
 def test_times_of_several_units_are_each_stated():
-    times = [SECOND, SECOND * 1000]
-    log = read_log({"timestamp": times, "key": ["a"] * 2, "arm": ["x"] * 2}, arms=["x"])
+    log = read_log({"timestamp": [SECOND, SECOND * 1000], "key": ["a"] * 2, "arm": ["x"] * 2}, arms=["x"])
     assert {row["timestamp"].isoformat() for row in rows(log)} == {NOON}
     assert log.report.time_units == {"s": 1, "ms": 1}
 
@@ -212,8 +192,7 @@ def test_a_time_that_fits_no_unit_is_wrong_unless_the_unit_is_told():
 
 
 def test_fractions_of_seconds_are_kept():
-    frame = {"timestamp": [SECOND + 0.25], "key": ["a"], "arm": ["x"]}
-    (row,) = rows(read_log(frame, arms=["x"]))
+    (row,) = rows(read_log({"timestamp": [SECOND + 0.25], "key": ["a"], "arm": ["x"]}, arms=["x"]))
     assert row["timestamp"].microsecond == 250_000
 
 
@@ -246,11 +225,6 @@ def test_a_csv_without_a_header_is_told(tmp_path):
     (tmp_path / "shop.csv").write_text(shop_csv().partition("\n")[2])
     with pytest.raises(LogError, match=r"does the first line hold a row\? '1499169600' is no name"):
         read_log(tmp_path / "shop.csv", columns=COLUMNS)
-
-
-def test_a_misspelt_column_is_guessed():
-    with pytest.raises(LogError, match=r"there is no column 'querry' \(did you mean 'query'\?\)"):
-        read_log(SHOP, columns={"key": "querry"})
 
 
 @pytest.mark.parametrize("nothing", ["", '""', "NULL", r"\N", "NA"])
@@ -301,11 +275,6 @@ def test_a_policy_reads_features_from_frames():
         assert decision.relevance.tolist() == expected.relevance.tolist() == array.tolist()
     with pytest.raises(InvalidValue, match=r"relevance\['price'\]: .* transformer of scikit-learn"):
         plain.choose("a", relevance={"price": ["cheap", "dear"], "age": [1, 2]})
-
-
-def test_all_that_is_missing_is_said_at_once():
-    with pytest.raises(LogError, match=r"arms: there is no column 'arms' \(and none for arm\)"):
-        read_log({"query": ["a"]})
 
 
 def test_a_comma_in_a_fraction_is_read_and_one_in_a_thousand_is_not(tmp_path):

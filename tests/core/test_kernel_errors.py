@@ -1,7 +1,5 @@
 """A kernel that cannot be compiled is told in one line: where, what, and the remedy."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pickle
@@ -144,5 +142,4 @@ def test_the_page_says_truly_which_methods_of_a_generator_work():
     known = set(re.findall(r"types\.NumPyRandomGeneratorType, '(\w+)'", inspect.getsource(generator_methods)))
     page = (ROOT / "docs" / "write-a-policy.md").read_text()
     (listed,) = re.findall(r"Of `rng` works (.+?)\n\n", page, re.DOTALL)
-    named = {name.partition("(")[0] for name in re.findall(r"`([^`]+)`", listed)}
-    assert named - known == {"choice"}
+    assert {name.partition("(")[0] for name in re.findall(r"`([^`]+)`", listed)} - known == {"choice"}

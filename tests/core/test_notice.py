@@ -1,7 +1,5 @@
 """Whoever waits for a compilation is told so, on standard error, and nobody else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

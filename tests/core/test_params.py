@@ -86,8 +86,7 @@ def test_a_base_has_none_and_no_name_in_tables():
 def test_a_class_may_write_its_params_out():
     assert Written(2).params == Written.Params(label="Written")
     # A variant shares them; its kernels would never be found.
-    variant = type("Variant", (Written,), {})
-    assert variant.Params is Written.Params
+    assert type("Variant", (Written,), {}).Params is Written.Params
     with pytest.raises(TypeError, match="own epoch, but kernels are found by the type of"):
         type("Lost", (Written,), {"epoch": staticmethod(lambda params, state, lane: 1)})
 

@@ -30,8 +30,7 @@ class Derived(Base):
 
 
 def test_values_are_kept_in_their_canonical_form():
-    made = Base(2, share=1)
-    assert repr(made) == "Base(scale=2.0, count=1, kind='weak', share=1.0, on=True)"
+    assert repr(Base(2, share=1)) == "Base(scale=2.0, count=1, kind='weak', share=1.0, on=True)"
     assert Base(1.0).share is None
 
 

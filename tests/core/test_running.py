@@ -57,18 +57,18 @@ def test_choosing_and_learning_keeps_no_array(kind, monkeypatch):
     trial.play(learner, "a", ROUNDS)
     arrays = [array for _, array in leaves(learner.lanes.state)]
     references = list(map(sys.getrefcount, arrays))
+    sizes = []
     tracemalloc.start()
     try:
         for round in range(10, 10 + MEMORY_ROUNDS):
             trial.play(learner, "a", range(round, round + 1))
-            if round == 10 + MEMORY_ROUNDS // 10:
+            if round in (10 + MEMORY_ROUNDS // 10, 10 + MEMORY_ROUNDS // 2, 9 + MEMORY_ROUNDS):
                 gc.collect()
-                before, _ = tracemalloc.get_traced_memory()
-        gc.collect()
-        after, _ = tracemalloc.get_traced_memory()
+                sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
         tracemalloc.stop()
-    assert after - before < GROWTH_LIMIT
+    # What is kept grows in both parts; other threads allocate, too, but not for ever.
+    assert min(np.diff(sizes)) < GROWTH_LIMIT / 3
     assert list(map(sys.getrefcount, arrays)) == references
 
 

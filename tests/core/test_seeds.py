@@ -1,7 +1,5 @@
 """Every purpose draws for itself: one seed may be used for the decisions and for the clicks."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,12 +56,10 @@ def test_a_generator_or_a_sequence_is_taken_as_it_is():
 
 def test_a_replay_knows_nothing_of_a_log_drawn_from_its_seed():
     policy = tacit.UniformRandom(ARMS)
-    seeds = [np.random.SeedSequence(7), *np.random.SeedSequence(7).spawn(2)]
-    for seed in seeds:
+    for seed in [np.random.SeedSequence(7), *np.random.SeedSequence(7).spawn(2)]:
         rng = np.random.default_rng(seed)
         shown = (rng.random(ROWS) * 2).astype(int)
-        found = replay(policy, log_of(shown, rng.random(ROWS) < 0.5), passes=2, seed=7)
-        for matched in found.matched:
+        for matched in replay(policy, log_of(shown, rng.random(ROWS) < 0.5), passes=2, seed=7).matched:
             assert matched == pytest.approx(ROWS / 2, abs=5 * (ROWS / 4) ** 0.5)
 
 

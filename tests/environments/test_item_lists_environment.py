@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InvalidValue
 
 READERS = [
     tacit.environments.ItemLists(3, 2, positions=2, pool=9, offered=4, after_skip=0.8, after_click=0.5),
@@ -60,18 +59,3 @@ def test_clicks_are_as_frequent_as_they_are_worth(environment):
         expected[t] = worth(environment, world, shown)
     found = clicks.sum(axis=1)
     assert abs(found.mean() - expected.mean()) <= 5 * found.std() / math.sqrt(lists)
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.environments.ItemLists(0), "relevance_dim"),
-        (lambda: tacit.environments.ItemLists(offered=2000), "offered"),
-        (lambda: tacit.environments.ItemLists(positions=21), "positions"),
-        (lambda: tacit.environments.ItemLists(positions=2, seen=[0.5, 1.0]), "seen"),
-        (lambda: tacit.environments.ItemLists(after_skip=0.5), "after_click"),
-    ],
-)
-def test_what_is_out_of_range_is_named(make, field):
-    with pytest.raises(InvalidValue, match=field):
-        make()

@@ -156,8 +156,7 @@ class TestWinners:
 
 class TestEstimate:
     def test_many_duels_leave_no_doubt(self):
-        e = np.array([[0, 0.1, 0.25], [0, 0, 0.2], [0, 0, 0]])
-        p = preferences.from_margins(e)
+        p = preferences.from_margins(np.array([[0, 0.1, 0.25], [0, 0, 0.2], [0, 0, 0]]))
         found = preferences.estimate(np.rint(p * 10**6))
         assert found.condorcet == 0
         assert found.transitive is True
@@ -188,7 +187,6 @@ class TestEstimate:
         above = np.triu(rng.binomial(60, p, (400, 6, 6)), 1)
         covered = 0
         for upper in above:
-            wins = upper + np.tril(60 - upper.T, -1)
-            found = preferences.estimate(wins, 0.8)
+            found = preferences.estimate(upper + np.tril(60 - upper.T, -1), 0.8)
             covered += bool(((found.lower <= p) & (p <= found.upper)).all())
         assert covered >= 288

@@ -68,20 +68,5 @@ def test_rewards_of_other_ranges():
     environment = RewardTable(table, reward_range=(-1, 5))
     assert environment.sums == {"a": 6.0, "b": 1.0}
     assert environment.setting["reward_range"] == (-1.0, 5.0)
-    policy = tacit.auto(arms=2, **environment.setting)
-    result = tacit.simulate(policy, environment, horizon=3)
+    result = tacit.simulate(tacit.auto(arms=2, **environment.setting), environment, horizon=3)
     assert (result.reward + result.regret)[0, 0, -1] == pytest.approx(6.0)
-
-
-@pytest.mark.parametrize(
-    ("table", "options", "message"),
-    [
-        ({"a": [1.0, None]}, {}, r"table, row 2, a: None .* give each arm a reward"),
-        ({"a": ["x"]}, {}, r"table, row 1, a: 'x'"),
-        ({"a": [1.0]}, {"arms": ["b"]}, r"no column 'b'; the columns are 'a'"),
-        ({"a": []}, {}, "a row for each round"),
-    ],
-)
-def test_what_is_no_table_of_rewards_is_refused(table, options, message):
-    with pytest.raises(InvalidValue, match=message):
-        RewardTable(table, **options)

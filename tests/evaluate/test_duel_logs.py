@@ -1,7 +1,5 @@
 """Preferences from logs of duels, and when it is safe to stop."""
 
-from __future__ import annotations
-
 import json
 import math
 import warnings
@@ -11,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tacit.errors import AssumptionWarning, InvalidValue, LogError
+from tacit.errors import AssumptionWarning, LogError
 from tacit.evaluate.duels import DuelReport, log_evidence, preferences, read_duels, safe_interval
 from tacit.evaluate.intervals import wilson
 from tacit.interleaving import Balanced, Probabilistic, TeamDraft, TeamDraftMultileave
@@ -33,8 +31,7 @@ def test_wilson_by_hand():
 
 def test_evidence_is_the_mixture_of_likelihoods():
     """Against quadrature over the arcsine density; x = sin² u makes it flat."""
-    u = (np.arange(20_000) + 0.5) * math.pi / 2 / 20_000
-    p = np.sin(u) ** 2
+    p = np.sin((np.arange(20_000) + 0.5) * math.pi / 2 / 20_000) ** 2
     for score, plays, mean in ((8, 10, 0.5), (3.5, 9, 0.2), (0, 4, 0.7)):
         mixture = np.mean(p**score * (1 - p) ** (plays - score))
         likelihood = mean**score * (1 - mean) ** (plays - score)
@@ -107,8 +104,7 @@ def test_too_few_duels_and_how_many_are_missing():
 def test_without_a_winner_the_last_one_left_is_the_only_candidate():
     # b and c were never compared; both lose to a, or c to b: a alone is left.
     plays = np.array([[0, 100, 0], [100, 0, 100], [0, 100, 0]])
-    scores = np.array([[0, 90, 0], [10, 0, 90], [0, 10, 0]])
-    report = DuelReport(["a", "b", "c"], plays, scores)
+    report = DuelReport(["a", "b", "c"], plays, np.array([[0, 90, 0], [10, 0, 90], [0, 10, 0]]))
     assert (report.winner, report.left, report.safe_to_stop) == (None, ("a",), True)
     assert "if any ranker beats all others" in report.verdict
     assert report.count_missing_duels(2) is None
@@ -116,36 +112,19 @@ def test_without_a_winner_the_last_one_left_is_the_only_candidate():
 
 def test_in_a_cycle_everybody_is_out():
     plays = 100 * (1 - np.eye(3))
-    scores = np.array([[0, 90, 10], [10, 0, 90], [90, 10, 0]])
-    report = DuelReport(["a", "b", "c"], plays, scores)
+    report = DuelReport(["a", "b", "c"], plays, np.array([[0, 90, 10], [10, 0, 90], [90, 10, 0]]))
     assert report.left == ()
     assert not report.safe_to_stop
     assert "none beats all others" in report.verdict
 
 
 def test_confidence_is_shared_by_all_pairs():
-    two = DuelReport(["a", "b"], [[0, 9], [9, 0]], [[0, 9], [0, 0]], confidence=0.95)
-    assert two.winner == "a"
+    assert DuelReport(["a", "b"], [[0, 9], [9, 0]], [[0, 9], [0, 0]], confidence=0.95).winner == "a"
     many = np.zeros((20, 20))
     many[0, 1] = many[1, 0] = 9
     scores = np.zeros((20, 20))
     scores[0, 1] = 9
     assert DuelReport(list("abcdefghijklmnopqrst"), many, scores).out == ()
-
-
-def test_counts_that_do_not_fit_are_refused():
-    for plays, scores, field in (
-        ([[0, 5], [4, 0]], [[0, 2], [2, 0]], "plays"),
-        ([[0, 5], [5, 0]], [[0, 2], [2, 0]], "scores"),
-        ([[1, 5], [5, 0]], [[0, 2], [3, 0]], "plays"),
-        ([[0]], [[0]], "plays"),
-    ):
-        with pytest.raises(InvalidValue, match=field):
-            DuelReport(["a", "b"], plays, scores)
-    with pytest.raises(InvalidValue, match="names"):
-        DuelReport(["a"], [[0]], [[0]])
-    with pytest.raises(InvalidValue, match="outcome"):
-        preferences([("a", "b", 1.5)])
 
 
 # Logs ---------------------------------------------------------------------------------------
@@ -231,11 +210,6 @@ def test_wrong_rows_are_counted_or_stop(tmp_path):
         read_duels(path, strict=True)
     with pytest.raises(LogError, match="no column 'winner'"):
         read_duels(path, columns={"outcome": "winner"})
-    with pytest.raises(InvalidValue, match="a log of duels has"):
-        read_duels(path, columns={"arm": "winner"})
-    path.write_text("left,right,outcome\n")
-    with pytest.raises(LogError, match="no duel"):
-        read_duels(path)
 
 
 def test_the_command_prints_a_table_json_and_a_plot(tmp_path):
@@ -279,6 +253,5 @@ def test_sessions_that_come_back_are_warned_of(unit):
     log = {"left": ["a", "b"] * 20, "right": ["b", "a"] * 20, "outcome": [1, 0] * 20}
     with pytest.warns(AssumptionWarning, match=rf"{unit}: 's0' comes back, .* give --unit {unit}"):
         read_duels(log | {unit: [f"s{row % 7}" for row in range(40)]})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         read_duels(log | {unit: [f"s{row}" for row in range(40)], "market": ["de", "fr"] * 20})

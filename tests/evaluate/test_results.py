@@ -1,7 +1,5 @@
 """What arms earned over time: nothing is lost as stretches become wider, and shards add up."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
@@ -53,7 +51,7 @@ def test_decisions_count_the_same_bits_however_they_are_grouped(made):
     together, alone = Series(ARMS), Series(ARMS)
     together.count_decisions(START, *map(list, zip(*made, strict=True)))
     for one in made:
-        alone.count_decision(START, *one)
+        alone.count_decisions(START, *([value] for value in one))
     assert together.to_bytes() == alone.to_bytes()
     assert together.results.save_state() == alone.results.save_state()
     weights = [1.0 / (n * max(p, series.MIN_PROPENSITY)) for _, p, n in made if p is not None]
@@ -82,8 +80,7 @@ def test_nothing_is_lost_as_time_goes_by(told):
 @given(events)
 def test_what_was_lately_is_known_by_the_minute(told):
     results, time = counted(told)
-    times = START + 1_000_000 * np.cumsum([seconds for seconds, *_ in told])
-    minutes = times // arm_results.MINUTE
+    minutes = (START + 1_000_000 * np.cumsum([seconds for seconds, *_ in told])) // arm_results.MINUTE
     for ago, width in ((arm_results.HOUR, arm_results.MINUTE), (arm_results.DAY, 15 * arm_results.MINUTE)):
         begin = (time - ago) // width * width
         lately = int((minutes * arm_results.MINUTE // width * width >= begin).sum())
@@ -133,8 +130,7 @@ def test_what_comes_while_nothing_is_learned_is_counted(tmp_path, kind, policy):
     async def session():
         async with served(tmp_path / "s.db", config) as engine:
             home = engine.placements["home"]
-            told = DecisionRequest("k")
-            (row,) = await decide(engine, told)
+            (row,) = await decide(engine, DecisionRequest("k"))
             clicks = Clicked([0], None) if kind == "slates" else None
             feedback = FeedbackRequest(row.id, CLICKS if clicks else REWARD, None if clicks else 1.0)
             await engine.record_many("home", [feedback._replace(clicks=clicks)])

@@ -24,7 +24,6 @@ from generate.run import run
 from harness import PATIENCE, SECOND, Clock, by_clock, eventually, started, stopped, with_home
 
 from tacit.client import Client, Impression
-from tacit.errors import ConfigError, InvalidValue
 from tacit.feed.event_map import example_map, parse_map
 from tacit.feed.mapping import MAX_DECISIONS_EACH, BadEvent, DecisionIndex, Mapper
 from tacit.feed.sources import CHUNK_BYTES, EventLines, read_events
@@ -250,8 +249,7 @@ def test_what_cannot_grow_is_not_followed(service, tmp_path, name):
 def test_lines_know_their_places_however_they_are_cut():
     content = b'{"a":1}\n\n{"b":"\xc3\xbc"}\r\n[1]\nnone\n{"c":3}'
     whole = [*(lines := EventLines("s")).parse_chunk(content), *lines.parse_rest()]
-    places = [0, 9, 21, 25, 30]
-    assert [found.event_id.partition("@")[2] for found in whole] == list(map(str, places))
+    assert [found.event_id.partition("@")[2] for found in whole] == list(map(str, [0, 9, 21, 25, 30]))
     assert [found.reason for found in whole] == ["", "", "not-an-object", "not-json", ""]
     for size in range(1, len(content)):
         lines = EventLines("s")
@@ -399,57 +397,10 @@ def test_a_check_says_what_would_be_sent_and_tells_nothing(service, tmp_path):
     assert "line 3: rejected, missing-field: decision" in lines[2]
     assert "1,000 events: 1 would be sent, 998 left out by the map, 1 rejected" in came.stdout
     assert feedback_of(url) == 0
-    refused = tacit("feed", path, "--map", tmp_path / "feed.toml", "--check", "--follow")
-    assert refused.returncode == 2
+    assert tacit("feed", path, "--map", tmp_path / "feed.toml", "--check", "--follow").returncode == 2
 
 
 PLACED = 'placement = "p"\ndecision_id = "d"\n'
-REWARDED = f'{PLACED}reward = "r"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('placment = "p"', "placment: Object contains unknown field `placment`; did you mean placement?"),
-        ("decision_id = 'd'", "placement: it is missing; give text"),
-        ('placement = "p"\nreward = "r"', "decision_id: missing"),
-        ('placement = "p"\nreward = "r"\nkey = "k"', "key: joins to what was shown before; give [shown]"),
-        (f'{REWARDED}key = "k"\ntime = "t"\n[shown.where]\nk = 1', "shown.key: missing"),
-        (f"{REWARDED}[shown.where]\nk = 1", "shown: it serves nothing"),
-        (f"{REWARDED}[shown]\nwhere = {{}}", "shown.where: it is empty"),
-        ('placement = 7\ndecision_id = "d"', "placement: 7 is not allowed; give text or a table of value"),
-        (PLACED, "reward: none given; give one of reward, clicks and items"),
-        (f'{REWARDED}clicks = "c"\nitems = "i"', "clicks and items given"),
-        (f"{PLACED}[reward]\nclick = 1", "event: missing"),
-        (f'{PLACED}event = "e"\n[reward]\nclick = 2', "reward.click.reward: 2.0"),
-        (f'{PLACED}event = "e"\n[reward]\nclick = {{}}', "reward.click: give"),
-        (f'{PLACED}event = "e"\n[reward]', "reward: the table is empty"),
-        (f'{REWARDED}event = "e"', "event: 'e' is read for a table"),
-        (f'{REWARDED}time_unit = "s"', "time_unit: 's' is of no field"),
-        (f"{REWARDED}[where]\nk = []", "where.k: no value is allowed"),
-        (f"{PLACED}reward = 2", "reward: 2 is not allowed; give a number of at most"),
-        (
-            f'{ELSEWHERE}propensity = "uniform"',
-            'shown.propensity: "uniform" is one over the arms on offer; name',
-        ),
-        (f"{ELSEWHERE}propensity = 30", "shown.propensity: 30 is not allowed; give a number of at most 1"),
-        (
-            f"{ELSEWHERE}propensity = {{ value = 0 }}",
-            "shown.propensity.value: 0 is not allowed; give a number",
-        ),
-        (f"{ELSEWHERE}arms = []", "shown.arms: [] is not allowed; give"),
-        (f"{ELSEWHERE}arms = 3", "shown.arms: 3 is not allowed; give text or"),
-        ("placement =", "is not TOML"),
-    ],
-)
-def test_a_map_that_is_wrong_names_the_key_and_the_remedy(text, said, tmp_path):
-    with pytest.raises(ConfigError) as raised:
-        parse_map(text)
-    assert said in str(raised.value)
-    (tmp_path / "feed.toml").write_text(text)
-    came = tacit("feed", tmp_path / "events.jsonl", "--map", tmp_path / "feed.toml")
-    assert came.returncode == 2
-    assert f"{tmp_path / 'feed.toml'}: " in came.stderr
 
 
 def test_options_that_are_wrong_are_refused(service, tmp_path):
@@ -467,8 +418,6 @@ def test_options_that_are_wrong_are_refused(service, tmp_path):
     came, _ = fed(url, tmp_path / "none.jsonl")
     assert came.returncode == 1
     assert "there is no such file" in came.stderr
-    with pytest.raises(InvalidValue, match="standard input has JSON lines"):
-        next(read_events("-", "csv"))
     assert feedback_of(url) == 0
 
 
@@ -643,14 +592,19 @@ def test_events_without_a_decision_are_joined_to_the_last_one_before_and_never_g
     assert f"line 4: home: decision {a}: reward 1.0" in text
 
 
+SHOWN_BY_OTHERS = """
+placement = { value = "home" }
+id = "id"\ntime = "at"\nuser = "user"\nreward = "clicked"
+[shown]
+where = { page = "front" }
+elsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\npropensity = "chance"\narms = "of"
+"""
+
+
 def test_what_was_decided_elsewhere_becomes_a_decision_that_counts_once(service, tmp_path):
     url, _ = service
-    (tmp_path / "feed.toml").write_text(
-        'placement = { value = "home" }\nid = "id"\ntime = "at"\nuser = "user"\nreward = "clicked"\n'
-        '[shown]\nwhere = { kind = "shown" }\nelsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\n'
-        'propensity = "chance"\narms = "of"\n'
-    )
-    common = {"kind": "shown", "page": "front", "at": 1_700_000_000}
+    (tmp_path / "feed.toml").write_text(SHOWN_BY_OTHERS)
+    common = {"page": "front", "at": 1_700_000_000}
     events = [
         common | {"id": "s1", "user": "u", "item": "a", "chance": 0.5, "of": ["a", "b"]},
         common | {"id": "s2", "user": "v", "item": "b"},
@@ -717,11 +671,7 @@ def test_a_map_that_leaves_all_events_out_is_said(service, tmp_path, table, kind
 
 def test_a_whole_batch_of_which_each_event_is_refused_for_itself_is_rejected_one_by_one(service, tmp_path):
     url, _ = service
-    (tmp_path / "feed.toml").write_text(
-        'placement = { value = "home" }\nid = "id"\ntime = "at"\nuser = "user"\nreward = "clicked"\n[shown]\n'
-        'where = { page = "front" }\nelsewhere = true\nkey = "page"\nuser = "user"\narm = "item"\n'
-        'propensity = "chance"\n'
-    )
+    (tmp_path / "feed.toml").write_text(SHOWN_BY_OTHERS)
     common = {"page": "front", "user": "u", "at": 1_700_000_000}
     events = [common | {"id": f"s{i}", "item": "retired"} for i in range(1_000)]
     events.insert(500, common | {"id": "good", "item": "a", "chance": 0.7})

@@ -144,8 +144,7 @@ arm = "at"
     count, turns = 5_000, 0
 
     body = msgspec.json.encode([event] * count)
-    hooks = Hooks(Idle(config), Feeds())
-    taking = asyncio.ensure_future(hooks.record_body("shop", body, {}, ANYBODY))
+    taking = asyncio.ensure_future(Hooks(Idle(config), Feeds()).record_body("shop", body, {}, ANYBODY))
     while not taking.done():
         turns += 1
         await asyncio.sleep(0)
@@ -191,8 +190,7 @@ def test_a_forged_body_is_refused_whatever_is_wrong_with_it(tmp_path):
 
 
 def test_headers_of_a_signed_body_say_nothing_as_nobody_signs_them(tmp_path):
-    text = MAP.replace('"decision"', '"data.decision"')
-    with served(tmp_path, text, secret=True) as (push, client):
+    with served(tmp_path, MAP.replace('"decision"', '"data.decision"'), secret=True) as (push, client):
         one, two = decided(client, 2)
         content = msgspec.json.encode({"data": {"decision": one}, "decision": two, "clicked": 0, "id": "e"})
         forged = {"ce_specversion": "1.0", "ce_clicked": "1", "ce_id": "forged"}
@@ -217,8 +215,7 @@ def test_a_key_feeds_the_placements_that_it_reaches(tmp_path):
     own = {"sha256": sha, "scopes": ["feedback", "decide"], "placements": ["shop-*"]}
     home = {"arms": ["a", "b"], "attribution_window": 36_000}
     places = {"home": home, "shop-1": home}
-    text = MAP.replace('{ value = "home" }', '"place"')
-    (tmp_path / "feed.toml").write_text(text)
+    (tmp_path / "feed.toml").write_text(MAP.replace('{ value = "home" }', '"place"'))
     feeds = {"shop": {"map": str(tmp_path / "feed.toml")}}
     config = configured(tmp_path / "t.db", placements=places, feeds=feeds, keys={"own": own})
     event = {"decision": "x", "clicked": 1}
@@ -346,7 +343,6 @@ def test_a_feed_that_is_configured_wrong_is_refused(tmp_path, monkeypatch):
             configured(feeds={"shop": table})
         assert "abc123" not in str(refusal.value)
     monkeypatch.setenv("SHOP_SECRET", SECRET)
-    config = configured(feeds={"shop": good | {"secret_env": "SHOP_SECRET"}})
-    assert SECRET not in repr(config)
+    assert SECRET not in repr(configured(feeds={"shop": good | {"secret_env": "SHOP_SECRET"}}))
     with pytest.raises(ConfigError, match="its name stands in addresses"):
         configured(feeds={"a/b": good})

@@ -1,7 +1,5 @@
 """The audit of dependencies: it fails for what is known, and says what it could not know."""
 
-from __future__ import annotations
-
 import subprocess
 
 import audit
@@ -15,8 +13,7 @@ WRONG = {
 
 def audited(monkeypatch, capsys, dependencies):
     monkeypatch.setattr(audit, "asked", lambda: dependencies)
-    code = audit.main()
-    return code, capsys.readouterr().out
+    return audit.main(), capsys.readouterr().out
 
 
 def test_what_is_known_fails_and_what_is_not_known_is_said(monkeypatch, capsys):

@@ -1,7 +1,5 @@
 """The benchmark against other packages: its streams, its accounts and its page."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import runpy
@@ -45,8 +43,7 @@ def test_streams_repeat(modules, tmp_path):
     streams = modules["streams"]
     for seed in (3, streams.TEST):
         paths = [streams.write(tmp_path, "shifting", seed) for _ in range(2)]
-        loaded = [np.load(path)["chances"] for path in paths]
-        np.testing.assert_array_equal(*loaded)
+        np.testing.assert_array_equal(*[np.load(path)["chances"] for path in paths])
 
 
 def test_real_interest_is_halved_for_tuning_and_testing(modules):
@@ -132,8 +129,7 @@ def test_a_ratio_of_regrets_knows_that_they_were_paired(modules):
 
 def test_scores_of_many_loops_are_pooled(modules):
     """Two C loops, means 2 and 4, deviations 3 of 9 runs: each error is 1, the mean's √2/2."""
-    runs = [[1.0, 10, [2.0, 3.0, 9]]], [[1.0, 10, [4.0, 3.0, 9]]]
-    found = modules["bench_peers"].scored("C", list(runs))
+    found = modules["bench_peers"].scored("C", [[[1.0, 10, [2.0, 3.0, 9]]], [[1.0, 10, [4.0, 3.0, 9]]]])
     assert found["score"] == 3.0
     assert found["standard_error"] == pytest.approx(0.5**0.5)
     assert found["runs"] == 18

@@ -1,7 +1,5 @@
 """The C loops of the benchmarks play the same algorithms as tacit: an independent check."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """What the README and the documentation show is run here, as it stands there."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -50,8 +48,7 @@ def run(arguments, folder, path=None):
 
 
 def test_the_readme_runs_and_prints_what_it_shows(tmp_path):
-    code = "\n".join(blocks("README.md", "python"))
-    output = printed(code, tmp_path)
+    output = printed("\n".join(blocks("README.md", "python")), tmp_path)
     assert output.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
     assert (tmp_path / "regret.png").stat().st_size > 10_000
 
@@ -131,8 +128,7 @@ def test_the_page_on_which_policy_when_runs_and_fits_a_screen(tmp_path):
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_between_files_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / page).read_text(encoding="utf-8")):
         assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
@@ -154,11 +150,8 @@ def test_what_a_page_shows_as_a_configuration_is_one(page, tmp_path):
 
 def test_the_frames_of_the_page_on_click_logs_are_read(tmp_path):
     pytest.importorskip("pandas")
-    codes = [code for code in blocks("docs/click-logs.md", "python") if "frame" in code]
-    code = "\n".join(codes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    code = "\n".join([code for code in blocks("docs/click-logs.md", "python") if "frame" in code])
+    with warnings.catch_warnings(action="ignore"):
         shown = printed(code + "print(len(list(log)), *result.segments)", tmp_path)
-    head = ["arm", "plays", "count", "now", "mean", "95", "%", "best"]
-    assert shown.splitlines()[0].split() == head
+    assert shown.splitlines()[0].split() == ["arm", "plays", "count", "now", "mean", "95", "%", "best"]
     assert shown.endswith("1 phone desk\n")

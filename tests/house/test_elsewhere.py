@@ -1,7 +1,5 @@
 """The pages for those who come from elsewhere run, and print what they show."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

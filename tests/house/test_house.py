@@ -4,7 +4,7 @@ import pytest
 from house import measure_house, read_limits
 
 # Not reached yet. No test or refusal is dropped for them; what is added for a feature is counted here.
-NOT_REACHED = {"src_code_lines": 61_940, "tests_code_lines": 47_075}
+NOT_REACHED = {"src_code_lines": 61_813, "tests_code_lines": 44_581}
 
 
 @pytest.fixture(scope="module")

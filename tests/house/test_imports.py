@@ -57,8 +57,7 @@ def length(node):
 
 def name_of(file):
     folder = PACKAGE if file.is_relative_to(PACKAGE) else STUDIES
-    parts = (folder.name, *file.relative_to(folder).with_suffix("").parts)
-    return ".".join(parts).removesuffix(".__init__")
+    return ".".join((folder.name, *file.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
 
 
 def check(files):
@@ -79,8 +78,7 @@ def test_the_files_of_a_room_import_one_way(room):
 
 def test_all_files_import_one_way():
     """But for the fronts of rooms, which name what is behind them."""
-    files = [file for file in sorted(PACKAGE.rglob("*.py")) if file.name != "__init__.py"]
-    check(files)
+    check([file for file in sorted(PACKAGE.rglob("*.py")) if file.name != "__init__.py"])
 
 
 def test_studies_import_one_way_and_the_package_does_not_import_them():
@@ -180,5 +178,4 @@ def test_a_room_holds_a_dozen_files_or_so():
 def test_a_function_holds_one_idea():
     """None is longer than 60 lines, its docstring aside."""
     files = [*PACKAGE.rglob("*.py"), *STUDIES.rglob("*.py")]
-    long = {file.name: found for file in files if (found := read(file)[2])}
-    assert long == {}
+    assert {file.name: found for file in files if (found := read(file)[2])} == {}

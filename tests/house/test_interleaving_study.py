@@ -1,7 +1,5 @@
 """The study of interleaving in examples/, run small."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import sys
@@ -26,8 +24,7 @@ def test_the_study_runs(example, tmp_path, capsys):
     example.POLICIES = ()
     found = example.study(queries=2, documents=15, rankers=3, length=3, horizon=2000, runs=2, out=tmp_path)
     assert (tmp_path / "interleaving_study.png").stat().st_size > 10_000
-    printed = capsys.readouterr().out
-    assert "RandomPairs" in printed
+    assert "RandomPairs" in capsys.readouterr().out
     assert len(found["cells"]) == 12
     for cell in found["cells"]:
         assert 0 <= cell["ties"] <= 1

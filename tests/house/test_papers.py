@@ -1,7 +1,5 @@
 """The table of the papers: all that it names exists."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

@@ -1,7 +1,5 @@
 """The benchmark of position effects tells what it measures, whatever the number of workers."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

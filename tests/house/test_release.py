@@ -1,7 +1,5 @@
 """What is released: whole, nothing else, and the same again. ``make release`` goes further."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """The documentation site: nothing is missing from what is generated, and it builds strictly."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect
@@ -127,8 +125,7 @@ def test_every_operation_and_field_is_in_the_reference(generate):
     for path, item in whole["paths"].items():
         for method in {"get", "post"} & set(item):
             assert f"### {generate('http').heading(path, method)}\n" in page
-    change_mode = page.partition("### POST …/mode\n")[2].partition("\n### ")[0]
-    assert "Needs the scope `admin`." in change_mode
+    assert "Needs the scope `admin`." in page.partition("### POST …/mode\n")[2].partition("\n### ")[0]
     assert "Needs no key." in page.partition("### GET /healthz\n")[2].partition("\n### ")[0]
     for name, schema in whole["components"]["schemas"].items():
         section = page.partition(f"### {name}\n")[2].partition("\n### ")[0]
@@ -158,8 +155,7 @@ def test_the_reference_of_the_configuration_speaks_of_toml_and_of_every_table(ge
 
 
 def test_a_kind_of_placement_shares_with_arms_what_it_does_not_change(generate):
-    page = generate("configuration").part()
-    for section in page.split("\n## ")[1:]:
+    for section in generate("configuration").part().split("\n## ")[1:]:
         own = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
         shared = re.findall(r"`(\w+)`", section.partition("As for the kind `arms`: ")[2])
         assert not set(own) & set(shared)
@@ -178,8 +174,7 @@ def test_every_column_of_every_log_has_a_meaning(generate):
         assert set(schema.names) <= set(meanings), name
     assert set(logs.duel_schema().names) == set(logs.duel_columns())
     assert set(logs.SCHEMAS) == set(logs.ROWS)
-    schemas = {name for name in vars(log) if name.endswith("_SCHEMA")}
-    assert schemas == {"RECORDS_SCHEMA", "BASES_SCHEMA"}
+    assert {name for name in vars(log) if name.endswith("_SCHEMA")} == {"RECORDS_SCHEMA", "BASES_SCHEMA"}
 
 
 def test_every_metric_of_a_running_service_has_a_meaning(generate):

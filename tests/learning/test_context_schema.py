@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.errors import InvalidValue, UnknownName
-from tacit.policies.context import MOST_COLUMNS, Encoder, infer_schema, list_columns, normalize_schema
+from tacit.policies.context import Encoder, infer_schema, list_columns, normalize_schema
 
 DECLARED = {"device": ["ios", "web"], "age": "number", "new": "boolean", "country": "category(4)"}
 SCHEMA = normalize_schema("context", DECLARED)
@@ -46,45 +46,6 @@ def test_a_value_that_was_not_declared_is_another_one_and_counted():
     assert encoder.undeclared_counts == {"device": 2}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"browser": "x"}, r"context\.browser: 'x' is not allowed; the schema has the fields device, age"),
-        ({"age": "31"}, r"context\.age: '31' is not allowed; give a finite number"),
-        ({"age": math.inf}, r"context\.age: inf is not allowed"),
-        ({"age": True}, r"context\.age: True is not allowed"),
-        ({"new": 1}, r"context\.new: 1 is not allowed; give True or False"),
-        ({"device": 3}, r"context\.device: 3 is not allowed; give a string"),
-        ({"country": ["de"]}, r"context\.country: \['de'\] is not allowed"),
-    ],
-)
-def test_what_does_not_fit_is_refused_by_its_name(given, message):
-    with pytest.raises(InvalidValue, match=message):
-        Encoder(SCHEMA).encode_row(given)
-
-
-@pytest.mark.parametrize(
-    ("schema", "message"),
-    [
-        ({"age": "numbers"}, r"context\.age: 'numbers' is not allowed; say 'number', 'boolean'"),
-        ({"device": []}, r"context\.device"),
-        ({"device": ["ios", "ios"]}, "give each value once"),
-        ({"device": ["ios", 3]}, r"context\.device\[1\]"),
-        ({"age": 3}, r"context\.age"),
-        ({"c": "category(0)"}, r"context\.c"),
-        ({"c": "category(5000)"}, r"context\.c"),
-        ({"c": f"category({MOST_COLUMNS})"}, f"{MOST_COLUMNS + 1} columns"),
-        ("age", "name each field and what it holds"),
-        ([("age", "number"), ("age", "number")], "name each field once"),
-        (["age", 3], "name each field and what it holds"),
-        ({3: "number"}, "context"),
-    ],
-)
-def test_a_schema_that_cannot_be_is_refused(schema, message):
-    with pytest.raises(InvalidValue, match=message):
-        normalize_schema("context", schema)
-
-
 def test_a_canonical_schema_is_its_own_canonical_form_also_after_json():
     assert normalize_schema("context", SCHEMA) == SCHEMA
     assert normalize_schema("context", [[name, holds] for name, holds in SCHEMA]) == SCHEMA
@@ -96,8 +57,6 @@ def test_rows_and_columns_say_the_same():
     rows = Encoder(SCHEMA).encode_rows(people, "context")
     assert rows.tolist() == Encoder(SCHEMA).encode_rows(columns, "context").tolist()
     assert rows.shape == (2, len(list_columns(SCHEMA)))
-    with pytest.raises(InvalidValue, match=r"context\[1\]\.age"):
-        Encoder(SCHEMA).encode_rows([{}, {"age": "x"}], "context")
 
 
 def test_hashed_values_have_fixed_columns():
@@ -142,8 +101,7 @@ def test_a_schema_is_learned_from_rows_in_whatever_form_they_are():
     expected = {
         "device": ["ios", "web"], "age": "number", "new": "boolean", "city": "category", "score": "number",
     }  # fmt: skip
-    columns = {name: [row.get(name) for row in ROWS] for name in ROWS[0]}
-    for rows in (ROWS, columns, pandas.DataFrame(ROWS)):
+    for rows in (ROWS, {name: [row.get(name) for row in ROWS] for name in ROWS[0]}, pandas.DataFrame(ROWS)):
         assert infer_schema(rows) == expected
 
 
@@ -158,8 +116,7 @@ def test_a_policy_takes_rows_for_a_schema_and_keeps_what_they_said(tmp_path):
     pandas = pytest.importorskip("pandas")
     policy = tacit.auto(arms=["film", "song"], context=pandas.DataFrame(ROWS)[["device", "age"]])
     assert policy == tacit.auto(arms=["film", "song"], context={"device": ["ios", "web"], "age": "number"})
-    learner = tacit.Learner(policy, seed=1)
-    learner.save(tmp_path / "learner")
+    tacit.Learner(policy, seed=1).save(tmp_path / "learner")
     assert tacit.Learner.load(tmp_path / "learner").policy.schema == policy.schema
 
 
@@ -201,18 +158,6 @@ def test_a_value_that_is_no_text_is_named(value):
     assert caught.value.field == "context.tag"
 
 
-def test_what_a_policy_does_not_read_is_refused_by_its_estimates_too():
-    learner = tacit.Learner(tacit.Thompson(2), seed=1)
-    learner.choose("a")
-    for unread in ({"context": {"age": 3}}, {"relevance": [[1.0], [2.0]]}):
-        with pytest.raises(InvalidValue, match="Thompson reads none"):
-            learner.estimates("a", **unread)
-    with pytest.raises(UnknownName, match=r"explain: Thompson .*tacit.auto"):
-        learner.explain({"age": 3}, "a")
-    with pytest.raises(InvalidValue, match=r"give a dict of age, \{\} where nothing is known"):
-        tacit.Learner(tacit.auto(arms=2, context={"age": "number"}), seed=1).choose("a")
-
-
 # What has no names ------------------------------------------------------------------------------
 
 
@@ -242,9 +187,3 @@ def test_a_number_that_is_lacking_is_named_by_its_place(contexts, field):
     with pytest.raises(InvalidValue) as caught:
         learner.choose_many(["a"] * len(contexts), contexts)
     assert caught.value.field == field
-
-
-def test_names_where_numbers_are_read_are_refused_with_the_call_that_reads_them():
-    learner = tacit.Learner(tacit.auto(arms=2, context_dim=2), seed=1)
-    with pytest.raises(InvalidValue, match=r"tacit.auto\(arms=…, context="):
-        learner.choose(context={"age": 31})

@@ -1,7 +1,5 @@
 """When decisions are learned whose clicks come late: delays, the age of learning, and what is open."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,8 +137,7 @@ def test_counts_are_halved_as_they_come():
 
 def test_the_age_is_the_quantile_within_its_bin():
     # 18 of 20 took 1, two took 1,536 on average: 5 % are missing half way through the last octave.
-    delays = counted([[1] * 18 + [1400, 1672]])
-    assert delays.age[0] == pytest.approx(1024 + 1024 / 2, abs=1)
+    assert counted([[1] * 18 + [1400, 1672]]).age[0] == pytest.approx(1024 + 1024 / 2, abs=1)
     assert counted([[1] * 20]).age[0] == 1
 
 

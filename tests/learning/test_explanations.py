@@ -105,8 +105,7 @@ def test_keys_that_take_much_are_warned_of_before_they_do(monkeypatch):
     policy = tacit.ContextMixture(3, 8, per_key=True)
     with pytest.warns(AssumptionWarning, match=f"room is made for 64 of {policy.key_bytes:,} bytes each"):
         tacit.Learner(policy, seed=1).choose_many(["a"], [[0.0] * 8])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         tacit.Learner(tacit.ContextMixture(3, 8), seed=1).choose_many(["a"], [[0.0] * 8])
 
 
@@ -124,15 +123,14 @@ def test_a_notebook_shows_policies_logs_and_explanations_as_tables(learner):
     log = read_log(
         {"key": ["a"] * 3, "arm": ["film"] * 3, "age": [1, 2, 3]}, arms=ARMS, columns={"context": ["age"]}
     )
-    shown = [
+    for each in [
         learner.policy,
         tacit.UCB1(2),
         tacit.EmbeddingMixture(40),
         log,
         learner.explain({"age": 70}),
         learner,
-    ]
-    for each in shown:
+    ]:
         assert each._repr_html_().startswith("<table>")
     assert "one model for all keys" in learner.policy._repr_html_()
     assert repr(log) == "<click log: log; context of age>"
@@ -141,14 +139,12 @@ def test_a_notebook_shows_policies_logs_and_explanations_as_tables(learner):
 
 
 def test_many_decisions_are_shown_by_their_first():
-    learner = tacit.Learner(tacit.UCB1(ARMS), seed=1)
-    made = learner.choose_many([f"key {i}" for i in range(30)])
+    made = tacit.Learner(tacit.UCB1(ARMS), seed=1).choose_many([f"key {i}" for i in range(30)])
     assert repr(made).startswith("<30 decisions from 0 on: '")
     assert repr(made).endswith(", …>")
     assert repr(made).count("'") == 20
     assert made._repr_html_().count("<tr>") == 11
     assert "key 9" in made._repr_html_()
-    items = tacit.Learner(tacit.auto(relevance_dim=2), seed=1).choose_many(
-        ["a"], relevance=[[[1, 2], [2, 3]]]
-    )
-    assert repr(items) in ("<1 decisions from 0 on: 0>", "<1 decisions from 0 on: 1>")
+    assert repr(
+        tacit.Learner(tacit.auto(relevance_dim=2), seed=1).choose_many(["a"], relevance=[[[1, 2], [2, 3]]])
+    ) in ("<1 decisions from 0 on: 0>", "<1 decisions from 0 on: 1>")

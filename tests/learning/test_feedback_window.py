@@ -52,7 +52,7 @@ def test_decisions_are_learned_once_and_in_their_order():
     made = [window.choose("home", time=float(second)) for second in range(5)]
     plain.observe_decisions(made)
     assert window.feedback(made[3], time=4.5) == "pending"
-    assert window.feedback(made[1].id, time=5.0) == "pending"
+    assert window.feedback(str(made[1].id), time=5.0) == "pending"
     assert window.feedback(made[1], 0.0, time=5.5) == "repeated"
     assert window.open_count == 5
     assert window.advance(9.9) == 0
@@ -218,8 +218,7 @@ def test_new_arms_take_part():
             window.learner.add_arms(["song"])
         window.feedback(window.choose(time=float(second)), time=second + 0.1)
     assert len(set(window.delays["arm"])) == 4
-    again = pickle.loads(pickle.dumps(window))
-    assert pickle.dumps(again) == pickle.dumps(window)
+    assert pickle.dumps(pickle.loads(pickle.dumps(window))) == pickle.dumps(window)
 
 
 EVENTS = st.lists(
@@ -305,8 +304,7 @@ def test_files_that_are_no_window_are_refused(tmp_path):
 
 
 def test_a_window_is_not_doubted():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         window = tacit.FeedbackWindow(named(), seconds=1e6)
         for second in range(11):
             window.choose_many(["home"] * 1000, time=float(second))

@@ -1,7 +1,5 @@
 """Python's habits: pickles, copies, pools, JSON, notebooks, arrays and numbers for text."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
@@ -55,8 +53,7 @@ def test_a_copy_goes_on_as_the_learner_would_and_is_apart(policy, copied):
     assert other.policy == policy
     assert other.retired == learner.retired
     expected = going_on(learner)
-    before = going_on(copied(other))
-    assert before == expected
+    assert going_on(copied(other)) == expected
     assert going_on(other) == expected
 
 
@@ -79,8 +76,7 @@ def test_an_error_comes_out_of_a_pool_as_it_was_raised(error):
 
 def test_a_pickle_holds_a_snapshot_and_nothing_that_runs():
     learner = taught(tacit.UCB1(3))
-    content = pickle.dumps(learner)
-    assert b"header.json" in content
+    assert b"header.json" in pickle.dumps(learner)
     decisions = learner.choose_many(["a", "b"])
     assert [d.shown for d in pickle.loads(pickle.dumps(decisions))] == [d.shown for d in decisions]
 
@@ -231,13 +227,11 @@ def test_a_whole_number_stands_for_its_digits(key, tmp_path):
 
 def test_who_has_one_problem_needs_no_key():
     learner = tacit.Learner(tacit.EpsilonGreedy(ARMS), seed=1)
-    decision = learner.choose()
-    assert learner.learn(decision, 1.0)
+    assert learner.learn(learner.choose(), 1.0)
     assert learner.keys == ["default"]
     assert learner.epoch() == 0
     assert learner.probabilities().sum() == pytest.approx(1.0)
-    context = tacit.Learner(tacit.auto(2, context_dim=1), seed=1)
-    assert context.choose(context=[0.5]).key == "default"
+    assert tacit.Learner(tacit.auto(2, context_dim=1), seed=1).choose(context=[0.5]).key == "default"
     with pytest.raises(UnknownName, match="restarts"):
         learner.restarts()
 
@@ -288,8 +282,7 @@ def test_print_and_a_prompt_show_words_and_no_arrays():
 
 
 def test_what_a_table_holds_is_escaped():
-    shown = html_table([{"arm": "<script>alert(1)</script>"}])
-    assert "<script>" not in shown
+    assert "<script>" not in html_table([{"arm": "<script>alert(1)</script>"}])
     learner = tacit.Learner(tacit.UCB1(["<b>", "a|b"]), seed=1)
     assert "<b>" not in learner._repr_html_()
     assert "&lt;b&gt;" in learner._repr_html_()

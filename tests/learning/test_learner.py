@@ -1,7 +1,5 @@
 """The learner: keys, lanes, arms, batches, snapshots."""
 
-from __future__ import annotations
-
 import functools
 import io
 import json
@@ -86,26 +84,6 @@ def test_a_decision_that_a_list_names_twice_is_learned_not_even_once():
     assert learner.learn_many([second, first], [1.0, 0.0]) == 2
 
 
-def test_a_string_is_no_list_of_keys_or_arms():
-    learner = tacit.Learner(tacit.UCB1(["a", "b"]), seed=1)
-    featured = tacit.Learner(tacit.policies.LinearEpsilonGreedy(1), seed=1)
-    features = [[0.1], [0.2]]
-    for field, call in (
-        ("keys", lambda: learner.choose_many("ab")),
-        ("keys", lambda: learner.lanes.admit("ab")),
-        ("arms", lambda: learner.choose("key", arms="ab")),
-        ("arms", lambda: learner.choose_many(["one", "two"], arms="ab")),
-        ("arms", lambda: learner.choose_many(["one"], arms=["ab"])),
-        ("arms", lambda: learner.probabilities("key", arms="ab")),
-        ("arms", lambda: learner.offer.find_arm_indices("ab")),
-        ("arms", lambda: featured.choose("key", arms="ab", relevance=features)),
-        ("arms", lambda: tacit.UCB1("ab")),
-    ):
-        with pytest.raises(InvalidValue, match=rf"^{field}: 'ab' is not allowed"):
-            call()
-    assert learner.keys == featured.keys == []
-
-
 def test_decisions_are_a_sequence():
     decisions = tacit.Learner(tacit.UCB1(3), seed=1).choose_many(["a", "b", "c"])
     assert len(decisions) == 3
@@ -124,7 +102,7 @@ def test_a_decision_keeps_nothing_of_the_generator(policy):
     before = sys.getrefcount(learner.rng)
     for _ in range(100):
         learner.choose("a")
-    after = sys.getrefcount(learner.rng)
+    after = sys.getrefcount(learner.rng)  # an assert would hold one itself
     assert after == before
 
 
@@ -143,12 +121,6 @@ def test_offered_arms_are_respected():
     assert set(decisions.arms[150:]) == {"a", "b", "c", "d"}
     assert decisions[0].propensity == 0.5
     assert decisions[200].propensity == 0.25
-    with pytest.raises(UnknownName, match="'x' is not on offer"):
-        learner.choose("q", arms=["a", "x"])
-    with pytest.raises(InvalidValue, match="only once"):
-        learner.choose("q", arms=["a", "a"])
-    with pytest.raises(InvalidValue, match="at least one arm"):
-        learner.choose("q", arms=[])
 
 
 def test_one_arm_comes_and_goes_as_several_do():
@@ -192,40 +164,13 @@ def test_bad_keys_are_refused_before_anything_changes(key):
 
 @pytest.mark.parametrize("key", ["", "x" * 512, "é" * 256, "🎬" * 128])
 def test_keys_of_up_to_512_bytes_are_fine(key):
-    learner = tacit.Learner(tacit.UCB1(2), seed=1)
-    assert learner.choose(key).key == key
-
-
-@pytest.mark.parametrize("reward", [-0.1, 1.1, float("nan"), "1", None])
-def test_bad_rewards_teach_nothing(reward):
-    learner = tacit.Learner(tacit.UCB1(2), seed=1)
-    decisions = learner.choose_many(["a", "b"])
-    before = pickle.dumps(learner)
-    with pytest.raises(InvalidValue, match="reward"):
-        learner.learn(decisions[0], reward)
-    with pytest.raises((InvalidValue, ValueError, TypeError)):
-        learner.learn_many(decisions, [1.0, reward])
-    with pytest.raises(InvalidValue, match="one for each"):
-        learner.learn_many(decisions, [1.0])
-    assert pickle.dumps(learner) == before
+    assert tacit.Learner(tacit.UCB1(2), seed=1).choose(key).key == key
 
 
 def test_a_click_may_be_a_bool():
     learner = tacit.Learner(tacit.UCB1(2), seed=1)
     learner.learn(learner.choose("q"), True)
     assert learner.state.rewards[0].sum() == 1.0
-
-
-def test_decisions_for_unknown_keys_are_refused():
-    decision = tacit.Learner(tacit.UCB1(2), seed=1).choose("elsewhere")
-    with pytest.raises(UnknownName, match="elsewhere"):
-        tacit.Learner(tacit.UCB1(2), seed=1).learn(decision, 1.0)
-
-
-@pytest.mark.parametrize("seed", [-1, "7", 1.5, True, np.random.Generator(np.random.MT19937(1))])
-def test_bad_seeds_are_refused(seed):
-    with pytest.raises(InvalidValue, match="seed"):
-        tacit.Learner(tacit.UCB1(2), seed=seed)
 
 
 # Epochs --------------------------------------------------------------------------------------
@@ -338,8 +283,7 @@ def test_a_damaged_snapshot_is_refused_or_unharmed(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("damage") / "x.tacit"
     learner.save(path)
     content = bytearray(path.read_bytes())
-    position = data.draw(st.integers(0, len(content) - 1))
-    content[position] ^= 1 << data.draw(st.integers(0, 7))
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
     try:
         loaded = tacit.Learner.load(path)
@@ -423,22 +367,6 @@ def test_a_decision_among_other_arms_is_refused(kind, many):
     assert pickle.dumps(ours) == before
 
 
-def test_features_of_another_size_are_refused():
-    ours, theirs = (tacit.Learner(tacit.policies.LaplaceEC(dim, 2), seed=1) for dim in (5, 3))
-    ours.choose("k", relevance=np.ones((4, 5)), examination=np.ones((4, 2)))
-    decision = theirs.choose("k", relevance=np.ones((4, 3)), examination=np.ones((4, 2)))
-    with pytest.raises(InvalidValue, match="decision"):
-        ours.learn(decision, 1.0)
-
-
-def test_what_is_no_decision_is_refused():
-    learner = tacit.Learner(tacit.UCB1(arms=2), seed=1)
-    learner.choose("k")
-    for wrong in ("k", None, ("k", 1)):
-        with pytest.raises(InvalidValue, match="give what choose returned"):
-            learner.learn(wrong, 1.0)
-
-
 def test_decisions_of_another_learner_teach_their_own_keys():
     """The lanes of the same keys need not be the same."""
     theirs, ours = (tacit.Learner(tacit.UCB1(arms=2), seed=1) for _ in range(2))
@@ -469,8 +397,7 @@ def test_a_learner_tells_its_keys():
 @pytest.mark.parametrize("many", [False, True])
 def test_a_warning_points_at_the_call_that_caused_it(policy, given, many):
     learner = tacit.Learner(policy, seed=1)
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as warned:
         if many:
             several = {{"context": "contexts"}.get(n, n): [value] for n, value in given.items()}
             learner.choose_many(["k"], **several)

@@ -165,5 +165,4 @@ def test_an_array_that_says_it_is_huge_is_refused_before_there_is_room_for_it(sn
     described = {"descr": "<f8", "fortran_order": False, "shape": (2**26, 2)}
     np.lib.format.write_array_header_1_0(header, described)
     content = repacked(snapshots("UCB1"), {"plays.npy": header.getvalue()})
-    said = r"plays is float64\(67108864, 2\), not float64\(2, 3\)"
-    assert peak_of_refusal(content, said) < 10**6
+    assert peak_of_refusal(content, r"plays is float64\(67108864, 2\), not float64\(2, 3\)") < 10**6

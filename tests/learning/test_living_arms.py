@@ -146,8 +146,7 @@ def test_numbered_arms_are_told_by_their_numbers_and_others_by_features(policy, 
 def test_a_new_arm_begins_with_what_all_keys_know_of_arms():
     learner = tacit.Learner(tacit.DriftMixture(["a", "b"]), seed=1)
     for _ in range(10):
-        decisions = learner.choose_many([f"key {i}" for i in range(10)])
-        learner.learn_many(decisions, np.arange(10) % 10 > 0)
+        learner.learn_many(learner.choose_many([f"key {i}" for i in range(10)]), np.arange(10) % 10 > 0)
     learner.add_arms(["c"])
     # Of 100 rewards nine in ten were clicks.
     common, *_, new = learner.state.shared.priors.beta[0]
@@ -207,8 +206,7 @@ def take_step(learner, what, number, waiting):
         waiting.append(learner.choose(f"key {number % 3}"))
         return waiting[-1]
     if what == "learn" and waiting:
-        decision = waiting.pop(number % len(waiting))
-        learner.learn(decision, reward_for(learner, number))
+        learner.learn(waiting.pop(number % len(waiting)), reward_for(learner, number))
     elif what == "add" and count < MOST:
         learner.add_arms([f"new {count}"])
     elif what == "retire" and learner.arms != [arms[number % count]]:
@@ -284,5 +282,4 @@ def test_an_arm_that_came_later_is_one_that_was_never_on_offer_before(policy, st
             whole.learn(logged.pop(number % len(logged)), reward_for(live, number))
     mine, its = (learner.lanes.view_all() for learner in (live, whole))
     for (name, array), (_, larger) in zip(leaves(mine), leaves(its), strict=True):
-        corner = larger[tuple(map(slice, array.shape))]
-        np.testing.assert_array_equal(array, corner, err_msg=name)
+        np.testing.assert_array_equal(array, larger[tuple(map(slice, array.shape))], err_msg=name)

@@ -77,21 +77,18 @@ SOUND = [
 @pytest.mark.parametrize("case", range(len(SOUND)))
 def test_what_is_learned_as_it_should_be_is_not_warned_of(case):
     rate, delay_of = SOUND[case]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for seed in range(5):
             serve(learner(), np.random.default_rng(seed), rate, delay_of)
 
 
 def test_many_keys_with_few_decisions_in_a_window_are_not_warned_of():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         serve(learner(), np.random.default_rng(1), 0.3, clicks_at_once(100), keys=50)
 
 
 def test_counts_do_not_depend_on_the_order():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         serve(learner(tacit.UCB1(ARMS)), np.random.default_rng(1), 0.3, clicks_at_once(100))
 
 
@@ -129,8 +126,7 @@ def test_many_are_learned_in_the_order_of_decisions(policy, tmp_path):
 def test_the_order_of_decisions_of_several_learners_is_not_known():
     one, other = learner(), learner()
     mine, others = one.choose_many(["home"] * 3), other.choose_many(["home"] * 9)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         one.learn_many(list(others), [0.0] * 9)
     with pytest.warns(AssumptionWarning, match="decisions: some are of another learner"):
         one.learn_many([others[8], mine[1]], [0.0, 1.0])
@@ -147,8 +143,7 @@ def rows_of(count, seed=1):
 
 
 def state_after(log, tmp_path, policy, **reading):
-    one = learner(policy).fit_log(log, arms=ARMS, **reading)
-    one.save(tmp_path / "learned")
+    learner(policy).fit_log(log, arms=ARMS, **reading).save(tmp_path / "learned")
     return (tmp_path / "learned").read_bytes()
 
 
@@ -158,8 +153,7 @@ def test_a_log_is_learned_by_time_whatever_the_order_of_its_rows(form, tmp_path)
 
     frame = pandas.DataFrame(rows_of(70_000 if form == "parquet" else 1000))
     states = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for each in frame, frame.sample(frac=1.0, random_state=1), frame[::-1]:
             path = tmp_path / f"log.{form}"
             if form == "memory":

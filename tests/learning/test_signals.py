@@ -1,7 +1,5 @@
 """Signals of a key's own stream: what they come to, worked by hand; that they stay in [0, 1]."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue, SnapshotError
+from tacit.errors import SnapshotError
 from tacit.learning.signals import NAMES, SESSION_PLACES, Signals
 
 FAST, SLOW = 60.0, 600.0
@@ -48,8 +46,7 @@ def test_volume_is_what_is_now_against_what_was_to_be_expected():
     slow = math.exp(-90 / SLOW) + math.exp(-60 / SLOW)
     windows = [scale * (1 - math.exp(-100 / scale)) for scale in (FAST, SLOW)]
     expected = slow * windows[0] / windows[1]
-    told = at(signals, 0, 100)["volume"]
-    assert told == pytest.approx((count + 1) / (count + expected + 2), rel=1e-12)
+    assert at(signals, 0, 100)["volume"] == pytest.approx((count + 1) / (count + expected + 2), rel=1e-12)
 
 
 def test_volume_of_steady_traffic_is_a_half_and_of_four_times_as_much_near_four_fifths():
@@ -61,8 +58,7 @@ def test_volume_of_steady_traffic_is_a_half_and_of_four_times_as_much_near_four_
     # mean of some 200 independent stretches, five deviations wide.
     assert abs(steady[1000:].mean() - 0.5) < 5 * 0.02 / math.sqrt(190)
     more = times[-1] + np.cumsum(rng.exponential(0.25, 4000))
-    busy = signals.arrive(np.zeros(4000, np.int64), (more * SECOND).astype(np.int64))
-    assert abs(busy[-1, 0] - 0.8) < 0.05
+    assert abs(signals.arrive(np.zeros(4000, np.int64), (more * SECOND).astype(np.int64))[-1, 0] - 0.8) < 0.05
 
 
 def test_abandonment_is_the_share_without_a_click_held_at_the_past():
@@ -120,8 +116,7 @@ def test_new_arms_are_those_first_offered_after_the_first_decision():
     signals = reader()
     assert at(signals, 0, 0, arms=[0, 1])["new-arms"] == 0.0
     assert at(signals, 0, 10, arms=[0, 1, 2])["new-arms"] == pytest.approx(1 / 3)
-    told = at(signals, 0, 70, arms=[1, 2])["new-arms"]
-    assert told == pytest.approx(math.exp(-60 / SLOW) / 2)
+    assert at(signals, 0, 70, arms=[1, 2])["new-arms"] == pytest.approx(math.exp(-60 / SLOW) / 2)
     assert at(signals, 1, 70, arms=[1, 2])["new-arms"] == 0.0
 
 
@@ -210,17 +205,3 @@ def test_what_was_saved_must_fit():
         reader().restore(content[: len(content) // 2])
     with pytest.raises(SnapshotError, match="damaged"):
         reader(arms=7).restore(content)
-
-
-@pytest.mark.parametrize(
-    ("names", "scales", "named"),
-    [
-        (["volumes"], (1, 2), "signals"),
-        (["volume", "volume"], (1, 2), "once"),
-        (["volume"], (0, 2), "signals_fast"),
-        (["volume"], (3, 3), "signals_slow"),
-    ],
-)
-def test_what_cannot_be_is_refused(names, scales, named):
-    with pytest.raises(InvalidValue, match=named):
-        Signals(names, 2, *scales)

@@ -147,8 +147,7 @@ def test_a_nested_column_that_is_not_there_is_named_with_those_that_are(tmp_path
 
 
 def test_a_column_with_a_dot_in_its_name_is_itself(tmp_path):
-    table = {"a.b": ["x", "y"] * 5, "a": [{"b": "z"}] * 10}
-    assert Frame(table).names == ["a.b", "a", "a.b"]
+    assert Frame({"a.b": ["x", "y"] * 5, "a": [{"b": "z"}] * 10}).names == ["a.b", "a", "a.b"]
     pq.write_table(pa.table({"arm.name": ["x", "y"] * 5, "propensity": [0.5] * 10}), tmp_path / "log.parquet")
     (batch,) = read_log(tmp_path / "log.parquet", columns={"arm": "arm.name"}, arms="shown")
     assert batch["arm"].to_pylist()[:2] == ["x", "y"]

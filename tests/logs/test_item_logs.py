@@ -79,8 +79,7 @@ def by_hand(offers, shown, rewards, seed=1):
 def test_fit_log_learns_what_the_learner_would_have_learned():
     log, offers, shown, rewards = uniform_log()
     expected, _ = by_hand(offers, shown, rewards)
-    by_table = tacit.Learner(policy(), 1).fit_log(log, items=item_table(vectors()))
-    assert same(by_table.state, expected.state)
+    assert same(tacit.Learner(policy(), 1).fit_log(log, items=item_table(vectors())).state, expected.state)
     by_catalogue = tacit.Learner(policy(), 1)
     by_catalogue.items.put(names(), vectors())
     assert same(by_catalogue.fit_log(log).state, expected.state)
@@ -174,25 +173,6 @@ def test_the_latest_row_by_then_is_taken(rows, asked):
             assert latest is None
         else:
             assert found == [[float(item), latest]]
-
-
-@pytest.mark.parametrize(
-    ("table", "says"),
-    [
-        ({"id": ["a"]}, "the columns 'id' and 'vector'"),
-        ({"id": ["a", "a"], "vector": [[1.0], [2.0]]}, "'a' twice"),
-        ({"id": ["a", "b"], "vector": [[1.0], [2.0, 3.0]]}, "as many numbers"),
-        ({"id": ["a"], "vector": [[np.inf]]}, "finite"),
-        ({"id": ["a", None], "vector": [[1.0], [2.0]]}, "an id"),
-        ({"id": ["a"], "vector": ["x"]}, "lists of numbers"),
-        ({"id": ["a"], "vector": [[1.0]], "from": ["soon"]}, "a time"),
-        ({"id": [], "vector": []}, "without rows"),
-        (3, "give a table"),
-    ],
-)
-def test_what_is_no_table_of_items_is_refused(table, says):
-    with pytest.raises(InvalidValue, match=says):
-        ItemTable(table)
 
 
 def test_what_a_learner_decided_on_items_is_a_log():

@@ -58,8 +58,7 @@ def csv_text(rows):
         text = json.dumps(value) if isinstance(value, list) else str(value)
         return '"' + text.replace('"', '""') + '"'
 
-    header = ",".join(GOOD)
-    return "\n".join([header, *(",".join(cell(row.get(name)) for name in GOOD) for row in rows)])
+    return "\n".join([",".join(GOOD), *(",".join(cell(row.get(name)) for name in GOOD) for row in rows)])
 
 
 # Round trips --------------------------------------------------------------------------------
@@ -151,16 +150,6 @@ def test_a_wrong_row_is_not_written(tmp_path):
     with pytest.raises(LogError, match=r"log: row 2: reward: 2\.0 .*give a number in \[0, 1\]"):
         write_log(bad, tmp_path / "a.csv")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(InvalidValue, match=r"format: 'a\.txt' .*parquet, csv, json"):
-        write_log(pa.Table.from_pylist([GOOD]), tmp_path / "a.txt")
-    for log in (3, [3]):
-        with pytest.raises(InvalidValue, match="log: 3 is not allowed"):
-            write_log(log, tmp_path / "a.csv")
-    with pytest.raises(LogError, match="cannot be written"):
-        write_log(pa.Table.from_pylist([GOOD]), tmp_path / "nowhere" / "a.csv")
 
 
 # Wrong rows ---------------------------------------------------------------------------------
@@ -270,8 +259,7 @@ def test_malformed_json_lines_are_counted_and_blank_ones_are_not(tmp_path):
 
 def test_json_columns_may_appear_late(tmp_path):
     bare = {name: value for name, value in GOOD.items() if name != "reward"}
-    log = read_log(lines(tmp_path / "a.jsonl", [bare] * 1500 + [GOOD]))
-    assert table(log)["reward"].null_count == 1500
+    assert table(read_log(lines(tmp_path / "a.jsonl", [bare] * 1500 + [GOOD])))["reward"].null_count == 1500
 
 
 # Values of other types ----------------------------------------------------------------------
@@ -324,14 +312,13 @@ def test_parquet_columns_of_other_types_are_converted(tmp_path):
 
 @given(st.lists(st.floats(allow_nan=False) | st.text(max_size=3) | st.none(), max_size=40))
 def test_only_what_is_no_number_becomes_null(values):
-    found = convert_values(values, pa.float64()).to_pylist()
-    for value, number in zip(values, found, strict=True):
+    for value, number in zip(values, convert_values(values, pa.float64()).to_pylist(), strict=True):
         if isinstance(value, float):
             assert number == value
         elif value is None:
             assert number is None
-        elif number is not None and value.lower() not in ("t", "f", "y", "n", "yes", "no"):
-            assert number == float(value) or math.isnan(number)
+        elif number is not None and value.strip().lower() not in ("t", "f", "y", "n", "yes", "no"):
+            assert number == float(value.strip()) or math.isnan(number)
 
 
 # Foreign columns and files ------------------------------------------------------------------
@@ -367,22 +354,6 @@ def test_a_missing_column_is_named_with_the_remedy(tmp_path, format):
         read_log(other)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"columns": {"query": "key"}}, "columns: 'query' is not allowed; .* placement, key"),
-        ({"constants": {"query": "a"}}, "constants: 'query'"),
-        ({"arms": "film"}, "arms: 'film' .* or 'shown'"),
-        ({"constants": {"reward": "perhaps"}}, r"constants\[reward\]: 'perhaps'"),
-        ({"batch_rows": 0}, "batch_rows: 0"),
-        ({"format": "xlsx"}, "format: 'xlsx' .* parquet, csv, json"),
-    ],
-)
-def test_wrong_options_are_refused(tmp_path, options, message):
-    with pytest.raises(InvalidValue, match=message):
-        read_log(lines(tmp_path / "a.jsonl", [GOOD]), **options)
-
-
 def test_a_folder_is_read_in_the_order_of_names(tmp_path):
     lines(tmp_path / "b.jsonl", [GOOD | {"decision_id": "2"}, GOOD | {"decision_id": "3"}])
     lines(tmp_path / "a.jsonl", [GOOD])
@@ -408,18 +379,6 @@ def test_what_is_no_log_is_refused(tmp_path, format):
     path.write_bytes(b"\x00\xff\n")
     with pytest.raises(LogError, match=f"a.{format}"):
         list(read_log(path, strict=True))
-
-
-def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(LogError, match="the folder has no file"):
-        read_log(tmp_path)
-
-
-def test_a_log_of_a_newer_schema_is_refused(tmp_path):
-    newer = SCHEMA.empty_table().replace_schema_metadata({b"tacit_log_version": b"2"})
-    pq.write_table(newer, tmp_path / "a.parquet")
-    with pytest.raises(LogError, match="version 2, this tacit reads up to 1; update"):
-        read_log(tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
@@ -468,8 +427,7 @@ def campaign(tmp_path):
 
 def test_an_open_bandit_folder_is_recognised(campaign):
     (campaign / "item_context.csv").write_text(",item_id\n0,0\n1,1\n2,2\n3,3\n")
-    log = read_log(campaign)
-    first, second = table(log).to_pylist()
+    first, second = table(read_log(campaign)).to_pylist()
     known = {
         "timestamp": datetime(2019, 11, 24, 0, 3, 13, 442536, UTC),
         "decision_id": "0",
@@ -490,19 +448,13 @@ def test_an_open_bandit_folder_is_recognised(campaign):
 
 
 def test_without_a_list_of_items_those_that_were_shown_are_on_offer(campaign):
-    log = read_open_bandit(campaign)
-    assert table(log)["arms"].to_pylist() == [["2", "0"]] * 2
+    assert table(read_open_bandit(campaign))["arms"].to_pylist() == [["2", "0"]] * 2
 
 
 def test_each_position_can_learn_on_its_own(campaign):
     assert table(read_open_bandit(campaign, key="position"))["key"].to_pylist() == ["3", "1"]
     with pytest.raises(InvalidValue, match="key: 'slot'"):
         read_open_bandit(campaign, key="slot")
-
-
-def test_another_folder_is_no_open_bandit_log(tmp_path):
-    with pytest.raises(LogError, match="no folder of the Open Bandit Dataset"):
-        read_log(tmp_path, format="open-bandit")
 
 
 def test_real_data_are_read_whole():

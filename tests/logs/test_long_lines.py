@@ -8,7 +8,6 @@ import pytest
 from harness import served, with_home
 
 from tacit.core.text import escape_controls
-from tacit.errors import LogError
 from tacit.feed import sources
 from tacit.logs import formats
 from tests.cli.test_cli import tacit
@@ -51,17 +50,6 @@ def test_many_lines_that_are_one_row_are_too_long_together(tmp_path):
     path.write_bytes(b"a,b\n" + b'"x\n",' * LONGEST + b"y\n")
     found = list(sources.read_events(str(path)))
     assert found[0].detail == "a row of more than 65,536 characters; mend the row"
-
-
-@pytest.mark.parametrize(
-    ("header", "said"),
-    [(b"a" + b",a" * (LONG // 2), "a row of more than"), (b"a,\xff\n1,2", "its header is not in UTF-8")],
-)
-def test_a_header_that_is_none_is_said(tmp_path, header, said):
-    path = tmp_path / "e.csv.gz"
-    path.write_bytes(gzip.compress(header + b"\n", 1))
-    with pytest.raises(LogError, match=said):
-        list(sources.read_events(str(path)))
 
 
 @pytest.mark.parametrize("begin", [b'{"decision": "', b"{}"])

@@ -1,7 +1,5 @@
 """Vowpal Wabbit's logs of decisions are click logs."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -49,8 +47,7 @@ def rows(log):
 
 
 def test_the_published_example_is_a_row(tmp_path):
-    log = tacit.read_log(written(tmp_path / "a.dsjson", PUBLISHED))
-    (row,) = rows(log)
+    (row,) = rows(tacit.read_log(written(tmp_path / "a.dsjson", PUBLISHED)))
     assert row["decision_id"] == "0074434d3a3a46529f65de8a59631939"
     assert (row["arms"], row["arm"]) == (["tag", "tag 2", "tag3"], "tag 2")
     assert (row["propensity"], row["reward"]) == (0.8166667, 1.0)
@@ -68,8 +65,7 @@ def test_names_keys_and_folders(tmp_path):
     assert {row["key"] for row in read} == {"DE"}
     assert {row["policy"] for row in read} == {"vw"}
     assert rows(log) == read  # it is read anew
-    other = written(tmp_path / "log.txt", line())
-    assert len(rows(tacit.read_log(other, format="dsjson"))) == 1
+    assert len(rows(tacit.read_log(written(tmp_path / "log.txt", line()), format="dsjson"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from tacit import read_log
-from tacit.errors import TooManyRejected
 from tacit.evaluate import IPS, Table, off_policy
 from tacit.logs.reader import LogReader
 from tacit.logs.rows import convert_values
@@ -83,10 +82,8 @@ def test_contexts_have_missing_values(tmp_path):
     path = tmp_path / "log.csv"
     rows = [f"a,{age},{'t' if age == 'NA' else 'f'}\n" for age in ["20", "30", "NA", "-", "25"]]
     path.write_text("arm,age,vip\n" + "".join(rows))
-    log = LogReader([path], constants={"arms": ["a"]})
-    assert log.infer_schema(["age"]) == {"age": "number"}
-    schema = {"age": "number", "vip": "boolean"}
-    (batch,) = read_log(path, columns={"context": schema}, arms="shown")
+    assert LogReader([path], constants={"arms": ["a"]}).infer_schema(["age"]) == {"age": "number"}
+    (batch,) = read_log(path, columns={"context": {"age": "number", "vip": "boolean"}}, arms="shown")
     first, _, missing, *_ = batch["context"].to_pylist()
     assert first != missing
     assert len(batch) == 5
@@ -115,8 +112,7 @@ TIMES = [
 
 @pytest.mark.parametrize("text", TIMES)
 def test_notations_of_times(text):
-    times = convert_values(pa.array([text, "junk"]), TIME, EpochTimes(None, {}))
-    assert times.to_pylist() == [NOON, None]
+    assert convert_values(pa.array([text, "junk"]), TIME, EpochTimes(None, {})).to_pylist() == [NOON, None]
 
 
 @pytest.mark.parametrize(
@@ -132,8 +128,7 @@ def test_one_date_tells_the_order_of_days_and_months_of_its_batch():
     assert times.to_pylist() == [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 31, 23, 30, tzinfo=UTC)]
     assert convert_values(pa.array(["01/02/2026", "31/01/2026"]), TIME)[0].as_py().month == 2
     assert convert_values(pa.array(["20260131", "20260201"]), TIME)[1].as_py().month == 2
-    contradictory = convert_values(pa.array(["01/02/2026", "31/01/2026", "01/31/2026"]), TIME)
-    assert contradictory.null_count == 1
+    assert convert_values(pa.array(["01/02/2026", "31/01/2026", "01/31/2026"]), TIME).null_count == 1
 
 
 @pytest.mark.parametrize(
@@ -156,13 +151,6 @@ def test_the_whole_file_tells_the_order_of_days_and_months(tmp_path, dates, read
     )
 
 
-def test_an_ambiguous_time_has_its_remedy(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("timestamp,arm,reward\n01/02/2026,a,1\n")
-    with pytest.raises(TooManyRejected, match=r"01/02/2026 may be January or February: write 2026-02-01"):
-        list(read_log(path, arms="shown"))
-
-
 def test_blanks_after_commas(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("key, arm, reward,  propensity\nk1, a, 1, 0.5\nk1, b, NA, 0.5 \n")
@@ -176,8 +164,7 @@ def test_blanks_after_commas(tmp_path):
 def test_blanks_before_quotes(tmp_path):
     """Also where a block of the file ends between a comma and its quotes."""
     path = tmp_path / "log.csv"
-    row = 'k1, "a", 1,  "[""a"", ""b""]"\n'
-    path.write_text('key, "arm", reward, arms\n' + row * 200_000)
+    path.write_text('key, "arm", reward, arms\n' + 'k1, "a", 1,  "[""a"", ""b""]"\n' * 200_000)
     log = read_log(path, strict=True)
     arms = [(batch["arm"].unique().to_pylist(), batch["arms"].to_pylist()[-1]) for batch in log]
     assert arms == [(["a"], ["a", "b"])] * len(arms)

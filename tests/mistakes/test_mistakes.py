@@ -1,16 +1,16 @@
 """What is said of mistakes: field, value and remedy. The cases are in the text files beside."""
 
-from __future__ import annotations
-
+import json
 import os
 import shutil
+import signal
 import warnings
 from unittest.mock import patch
 
 import numpy as np
 import pandas
 import pytest
-from harness import configured
+from harness import started, stopped
 from mistakes import given
 from mistakes.given import FILM, SHARES
 from mistakes.transcripts import FOLDER, check_case, read_cases
@@ -18,26 +18,46 @@ from mistakes.transcripts import FOLDER, check_case, read_cases
 import tacit
 from tacit.errors import AssumptionWarning
 from tacit.evaluate import off_policy
-from tacit.service.app.server import run_in_thread
 
 CASES = [
     pytest.param(case, marks=[pytest.mark.compiled] if path.stem == "rounds" else [], id=str(case))
     for path in sorted(FOLDER.glob("*.txt"))
     for case in read_cases(path)
 ]
+RANKERS = ["old", "new", "odd"]
 SERVED = {
-    "arms": ["film", "song"],
-    "context": {"device": ["ios", "web"], "age": "number"},
-    "holdout": {},
-    "metrics": {"revenue": {}, "visits": {}},
+    "home": {
+        "arms": ["film", "song"],
+        "context": {"device": ["ios", "web"], "age": "number"},
+        "holdout": {},
+        "metrics": {"revenue": {}, "visits": {}},
+    },
+    "users": {"arms": 2, "context": {"device": ["ios", "web"]}, "holdout": {"unit": "user"}},
+    "words": {"arms": ["holiday", "film", "recipe"]},
+    "numbers": {"arms": 3, "policy": "ucb1"},
+    "search": {"kind": "duels", "rankers": RANKERS, "length": 4},
+    "market": {"kind": "duels", "rankers": RANKERS, "segments": ["market"], "worth": {"purchase": 10.0}},
+    "lists": {"kind": "slates", "arms": list("abcde"), "policy": "cascade-kl-ucb", "positions": 2},
+    "features": {"kind": "features", "policy": "lin-ts(relevance_dim=2, examination_dim=1)"},
 }
+
+
+SERVE = """
+import json, sys
+from tacit.service.app.server import serve
+from tacit.service.config.file import load_config
+serve(load_config(overrides=json.loads(sys.argv[1])))
+"""
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    store = tmp_path_factory.mktemp("mistakes") / "clicks.db"
-    with run_in_thread(configured(store, placements={"home": SERVED})) as url:
-        yield url
+    """Serve in a process of its own: warnings of one thread are lost while another compiles."""
+    store = str(tmp_path_factory.mktemp("mistakes") / "clicks.db")
+    values = {"server.port": 0, "store.path": store, "placements": SERVED}
+    service, port = started(json.dumps(values), SERVE)
+    yield f"http://127.0.0.1:{port}"
+    stopped(service, signal.SIGTERM)
 
 
 @pytest.mark.interpreted

@@ -116,8 +116,7 @@ def run_python(step: Step, path: Path, names: dict[str, object]) -> Answer:
     """Run a statement; warnings must point at its line of the transcript."""
     code = compile("\n" * (step.line - 1) + step.text + "\n", str(path), "single")
     error, printed = "", StringIO()
-    with warnings.catch_warnings(record=True) as caught, redirect_stdout(printed):
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught, redirect_stdout(printed):
         try:
             exec(code, names)
         except (TacitError, TypeError, AttributeError) as raised:
@@ -133,8 +132,10 @@ def run_python(step: Step, path: Path, names: dict[str, object]) -> Answer:
 def run_command(step: Step, path: Path, names: dict[str, object]) -> Answer:
     """Type a command; one that is refused must leave the folder as it was."""
     before = list_files()
-    with CliRunner().isolation() as (_, _, output), warnings.catch_warnings():
-        warnings.simplefilter("always", AssumptionWarning)
+    with (
+        CliRunner().isolation() as (_, _, output),
+        warnings.catch_warnings(action="always", category=AssumptionWarning),
+    ):
         try:
             main(step.text.split()[1:])
         except SystemExit as ended:

@@ -1,7 +1,5 @@
 """States of policies compared, and policies beside the examples, for the tests of this folder and others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -50,6 +48,9 @@ VARIANTS = [
     tacit.policies.SafeListMix(6, positions=3, epsilon=0.1),
     tacit.ItemListMix(5, positions=2, epsilon=0.1),
     baselines.FeelGoodThompson(["short", "long"], 1, feel_good=0.05),
+    baselines.WinnerStays(4, variant="weak"),
+    tacit.policies.RMED1(4, f=0.0),
+    tacit.ExplorationFloor(tacit.policies.LogisticTS(2, 2), epsilon=0.2),
 ]
 
 

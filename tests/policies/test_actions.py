@@ -187,8 +187,7 @@ def test_a_slate_shows_several_arms_and_learns_each_position():
     assert short.slots.tolist() == [2, -1]
     learner.learn(short, [1.0, 0.0])
     assert learner.state.clicks[0].tolist() == [0.0, 1.0, 1.0]
-    both = learner.choose_many(["query", "other"])
-    learner.learn_many(both, [[1.0, 0.0], [0.0, 0.5]])
+    learner.learn_many(learner.choose_many(["query", "other"]), [[1.0, 0.0], [0.0, 0.5]])
     assert learner.state.clicks[:2].tolist() == [[1.0, 1.0, 1.0], [0.0, 0.5, 0.0]]
 
 
@@ -258,28 +257,3 @@ def test_what_a_policy_lacks_is_said():
         learner.posterior("query")
     with pytest.raises(InvalidValue, match="features"):
         tacit.Learner(LargestFeature(), seed=1).add_arm("new")
-
-
-@pytest.mark.parametrize(
-    ("policy", "environment", "told"),
-    [
-        (tacit.UCB1(arms=3), FairDuels(), "UCB1 shows: arm; FairDuels takes: duel"),
-        (
-            RandomDuel(arms=2),
-            tacit.BernoulliArms([0.1, 0.2]),
-            "BernoulliArms takes: arm; .* an environment that takes it: .*PreferenceMatrix",
-        ),
-        (LargestFeature(), tacit.BernoulliArms([0.1, 0.2]), "features"),
-        (tacit.policies.LaplaceEC(5, 4), tacit.ExaminationArms(), "features"),
-        (tacit.policies.CascadeEC(5, 4), tacit.environments.ContextualCascade(), "features"),
-        (tacit.policies.CascadeEC(5, 5, positions=2), tacit.environments.ContextualCascade(), "positions"),
-        (
-            tacit.policies.CascadeUCB1(5, positions=2),
-            tacit.environments.CascadeArms([0.1] * 5, positions=3),
-            "positions",
-        ),
-    ],
-)
-def test_a_policy_must_fit_what_may_be_shown(policy, environment, told):
-    with pytest.raises(InvalidValue, match=told):
-        tacit.simulate(policy, environment, 100)

@@ -132,8 +132,7 @@ def test_propensities_add_up_to_one_at_a_warning():
     played(learner, 300, rng, 0)
     learner.choose("all", context=[0.1, -0.2, LOUD])
     for signal in (QUIET, LOUD):
-        chances = learner.probabilities("all", context=[0.1, -0.2, signal])
-        assert abs(chances.sum() - 1.0) <= 1e-12
+        assert abs(learner.probabilities("all", context=[0.1, -0.2, signal]).sum() - 1.0) <= 1e-12
 
 
 # Fields that are signals ------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """The recommended policy: what it is for what is known, and that what began goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -17,7 +15,7 @@ from placement_access import Engine, count_rounds, find_counts, get_beliefs, get
 import tacit
 from tacit.cli import main
 from tacit.demo import Traffic, build_scenario, compare_outcomes, configuration
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import ConfigError
 from tacit.policies import policy_from_spec
 from tacit.service.config.file import encode_settings, load_config
 from tacit.service.log.sqlite import SqliteStore
@@ -83,35 +81,6 @@ def test_a_spec_that_says_auto_means_the_same(known, policy):
 
 
 @pytest.mark.parametrize(
-    ("known", "field"),
-    [
-        ({}, "arms"),
-        ({"arms": 3, "shows": "list"}, "shows"),
-        ({"arms": 3, "shows": "duel", "context_dim": 1}, "context_dim"),
-        ({"arms": 3, "shows": "slate", "examination_dim": 1}, "examination_dim"),
-        ({"shows": "slate", "relevance_dim": 3, "own_order": True}, "own_order"),
-        ({"arms": 3, "own_order": True}, "own_order"),
-        ({"arms": 3, "per_key": True}, "per_key"),
-        ({"relevance_dim": 3, "per_key": True}, "per_key"),
-        ({"arms": 3, "sums": True, "context_dim": 1}, "context_dim"),
-        ({"arms": 3, "context_dim": 1, "notice_within": 9}, "notice_within"),
-        ({"relevance_dim": 3, "sums": True}, "sums"),
-        ({"relevance_dim": 3, "examination_dim": 1, "context": {"age": "number"}}, "context"),
-    ],
-)
-def test_what_the_policy_would_not_read_is_refused(known, field):
-    with pytest.raises(InvalidValue, match=f"^{field}"):
-        tacit.auto(**known)
-
-
-def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
-    wrapped = policy_from_spec("exploration-floor(auto, epsilon=0.1)", 3)
-    assert wrapped == tacit.ExplorationFloor(tacit.DriftMixture(3), epsilon=0.1)
-    with pytest.raises(InvalidValue, match="it takes, by name, arms, shows, positions"):
-        policy_from_spec("auto(epsilon=0.1)", 3)
-
-
-@pytest.mark.parametrize(
     ("environment", "policy"),
     [
         (tacit.BernoulliArms([0.1, 0.2]), tacit.DriftMixture(2)),
@@ -120,8 +89,7 @@ def test_a_spec_may_wrap_it_and_is_told_what_it_takes():
     ],
 )
 def test_an_environment_says_what_it_takes(environment, policy):
-    found = policy_from_spec("auto", environment.arm_count, setting=environment.setting)
-    assert found == policy
+    assert policy_from_spec("auto", environment.arm_count, setting=environment.setting) == policy
 
 
 def test_the_command_line_knows_it(capsys):
@@ -165,11 +133,6 @@ def test_every_kind_of_placement_begins_with_it(tmp_path):
     }
 
 
-def test_features_need_their_number(tmp_path):
-    with pytest.raises(ConfigError, match="relevance_dim"):
-        configured(tmp_path / "s.db", placements={"articles": {"kind": "features"}})
-
-
 async def session(config, noted=None):
     """Decide once; return the policy that the placement has and the spec that the store has.
 
@@ -177,12 +140,11 @@ async def session(config, noted=None):
     recommendation was what ``config`` names.
     """
     async with served(Path(config.store.path), config) as engine:
-        decision = await engine.decide("home", "key")
-        await engine.feedback("home", decision.id, 1.0)
+        await engine.feedback("home", (await engine.decide("home", "key")).id, 1.0)
         (stored,) = engine.store.placements().values()
     if noted is not None:
         with contextlib.closing(SqliteStore(config.store.path)) as store:
-            store.store_configuration(stored.id, encode_settings(noted.placements["home"]))
+            store.store_configurations({"home": encode_settings(noted.placements["home"])})
     return get_config(engine.placement("home")).policy, json.loads(stored.spec)
 
 
@@ -209,8 +171,7 @@ def test_the_demo_of_users_who_differ_gains_what_one_page_for_all_cannot():
         learner.learn(decision, float(uniform < chances[decision.slot]))
     ours, fixed, *_ = compare_outcomes(scene, traffic, np.array(shown)).values()
     assert ours.regret.sum() < 0.6 * fixed.regret.sum()
-    served = configuration(scene, port=0)
-    assert 'context = {device = ["ios", "android", "web"], age = "number"' in served
+    assert 'context = {device = ["ios", "android", "web"], age = "number"' in configuration(scene, port=0)
 
 
 def test_the_store_has_it_by_its_own_name(tmp_path):
@@ -251,8 +212,7 @@ def test_other_features_are_refused_as_ever(tmp_path):
     def features(dim):
         return with_home(tmp_path / "s.db", kind="features", relevance_dim=dim)
 
-    engine = Engine(features(3), SqliteStore(features(3).store.path))
-    engine.store.close()
+    Engine(features(3), SqliteStore(features(3).store.path)).store.close()
     with pytest.raises(ConfigError, match="give the placement a new name"):
         Engine(features(4), SqliteStore(features(4).store.path))
 

@@ -1,7 +1,5 @@
 """Lists of arms known by features: against enumeration, integrals, differences, frequencies."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial
@@ -158,8 +156,7 @@ def test_only_what_was_read_teaches():
     for one_click in (True, False):
         policy = tacit.policies.CascadeEC(2, 3, one_click=one_click)
         state, action = policy.init(1), np.array([1, 4, 2])
-        feedback = np.array([0.0, 1.0, 0.0])
-        learn(policy, state, 0, impression, action, feedback)
+        learn(policy, state, 0, impression, action, np.array([0.0, 1.0, 0.0]))
         constants = state.posterior.mean[0, 5:]
         assert constants[1] > 0.0
         assert constants[2] == 0.0 if one_click else constants[2] < 0.0
@@ -184,8 +181,7 @@ def test_posteriors_against_quadrature(one_click):
             impression, action = impression_of(rng, offered=3, dims=(1, 1)), rng.permutation(3)[:2]
             chances = [chain(theta, impression, action, c, one_click)[0] for c in patterns]
             clicks = patterns[rng.choice(len(patterns), p=chances)]
-            feedback = np.array(clicks, float)
-            learn(policy, state, 0, impression, action, feedback)
+            learn(policy, state, 0, impression, action, np.array(clicks, float))
             logs += np.log(chain(grid, impression, action, clicks, one_click))
         weights = np.exp(logs - logs.max())
         weights /= weights.sum()
@@ -222,8 +218,7 @@ def draw(seed, kind, scale):
     elif kind == "positions":
         theta[2:4] = 0.0
     p = expit(impression.relevance @ theta[:2])
-    e = expit((impression.examination @ theta[2:4])[:, None] + theta[4:])
-    return impression, theta, p, e
+    return impression, theta, p, expit((impression.examination @ theta[2:4])[:, None] + theta[4:])
 
 
 def shortfall(seed, kind, one_click, scale):
@@ -321,13 +316,6 @@ def test_policies_over_features_have_no_estimates_for_bwc(policy):
     with pytest.raises(InvalidValue, match="CUSUMRestart") as caught:
         tacit.BWC(classifier=tacit.classifiers.Rectangle(dim=1, margin=0.1), policy=policy)
     assert caught.value.field == "policy"
-
-
-def test_bad_restarts_of_other_policies_are_told_as_before():
-    with pytest.raises(InvalidValue, match="such as UCB1"):
-        tacit.policies.OracleRestart(tacit.policies.RMED1(3))
-    with pytest.raises(InvalidValue, match="such as UCB1"):
-        tacit.policies.OracleRestart("ucb1")
 
 
 # Boundaries -----------------------------------------------------------------------------------

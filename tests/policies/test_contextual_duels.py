@@ -19,8 +19,7 @@ def taught(rounds=400, **options):
         decision = learner.choose(f"query {number % 7}", context=[context])
         left, right = decision.slots
         if left != right:
-            short_wins = rng.random() < (0.85 if context > 0 else 0.15)
-            learner.learn(decision, float(short_wins == (left == 0)))
+            learner.learn(decision, float((rng.random() < (0.85 if context > 0 else 0.15)) == (left == 0)))
     return learner
 
 
@@ -37,8 +36,7 @@ def test_a_new_key_begins_with_what_contexts_have_taught():
 
 def test_one_duel_moves_the_posterior_to_its_mode():
     """One observation along x: the mode solves l = s·(1 − σ(l)), with s = x·x."""
-    policy = tacit.policies.baselines.FeelGoodThompson(2, 1)
-    learner = tacit.Learner(policy, seed=1)
+    learner = tacit.Learner(tacit.policies.baselines.FeelGoodThompson(2, 1), seed=1)
     while True:
         decision = learner.choose("a", context=[0.5])
         if decision.slots[0] != decision.slots[1]:
@@ -46,10 +44,8 @@ def test_one_duel_moves_the_posterior_to_its_mode():
     learner.learn(decision, 1.0)
     left = decision.slots[0]
     contrast = np.array([0.5, 1.0, -0.5, -1.0]) * (1 if left == 0 else -1)
-    mean = learner.state.shared.mean[0]
-    logit = contrast @ mean
-    s = contrast @ contrast
-    assert np.isclose(logit, s * (1 - 1 / (1 + np.exp(-logit))), atol=1e-6)
+    logit = contrast @ learner.state.shared.mean[0]
+    assert np.isclose(logit, (contrast @ contrast) * (1 - 1 / (1 + np.exp(-logit))), atol=1e-6)
     chance = 1 / (1 + np.exp(-logit))
     precision = np.eye(4) + chance * (1 - chance) * np.outer(contrast, contrast)
     root = learner.state.shared.root[0]
@@ -68,6 +64,5 @@ def test_an_arm_that_comes_later_keeps_what_the_others_have_taught():
 def test_contexts_pay_where_keys_are_many():
     environment = tacit.environments.ContextualDuels(arms=4, context_dim=3, keys=200)
     policies = [tacit.policies.baselines.FeelGoodThompson(4, 3), tacit.policies.RMED1(4)]
-    result = tacit.simulate(policies, environment, 5000, runs=8, seed=5, workers=1)
-    found = result.compare(0, 1)
+    found = tacit.simulate(policies, environment, 5000, runs=8, seed=5, workers=1).compare(0, 1)
     assert found.difference < -100

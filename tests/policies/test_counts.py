@@ -8,7 +8,6 @@ from click.testing import CliRunner
 
 import tacit
 from tacit.cli import cli
-from tacit.errors import InvalidValue
 
 COUNTS = {"Arm": ["film", "holiday"], "clicks": [4, 30], "impressions": [100, 200]}
 PRIORS = (("film", 4.0, 96.0), ("holiday", 30.0, 170.0))
@@ -22,18 +21,6 @@ def test_a_table_of_counts_is_a_prior(make, container):
     failures = {"Variant": ["holiday", "film"], "Sales": [30, 4], "Failures": [170, 96]}
     assert make(arms=["film", "holiday"], priors=container(failures)).priors == PRIORS
     assert make(arms=["film", "holiday"], priors={"film": (4, 96), "holiday": (30, 170)}).priors == PRIORS
-
-
-def test_other_tables_are_refused():
-    for counts in (
-        {"Arm": ["film"], "clicks": [4]},
-        COUNTS | {"clicks": [4, 201]},
-        COUNTS | {"clicks": [4, -1]},
-    ):
-        with pytest.raises(InvalidValue, match="priors"):
-            tacit.auto(arms=["film", "holiday"], priors=pd.DataFrame(counts))
-    with pytest.raises(InvalidValue, match=r"tacit fit --counts counts\.csv"):
-        tacit.auto(arms=["film", "holiday"], priors="counts.csv")
 
 
 def test_a_learner_begins_with_the_counts_of_a_file(tmp_path):

@@ -84,8 +84,7 @@ def taught(policy, rounds=40, seed=1):
     """Return a learner that has played some rounds, a quarter of them clicked."""
     learner, rng = tacit.Learner(policy, seed=seed), np.random.default_rng(seed)
     for _ in range(rounds):
-        decision = learner.choose("q", **offer_of(rng))
-        learner.learn(decision, float(rng.random() < 0.25))
+        learner.learn(learner.choose("q", **offer_of(rng)), float(rng.random() < 0.25))
     return learner
 
 
@@ -121,16 +120,14 @@ def test_propensities_sum_to_one_and_nothing_else_is_played(pairs, seed):
     assert sum(told) == pytest.approx(1.0, abs=1e-12)
     rng = np.random.default_rng(seed)
     for _ in range(5):
-        arm = choose_coupled(Lines.Params(True), None, 0, lines_of(pairs), rng)
-        assert told[arm] > 0.0
+        assert told[choose_coupled(Lines.Params(True), None, 0, lines_of(pairs), rng)] > 0.0
 
 
 def test_arms_alike_are_played_alike():
     """Chi-square on 6,000 choices among three of a kind, error probability 1e-6."""
     rng, impression = np.random.default_rng(4), lines_of([(0, 1), (-1, 1), (0, 1), (0, 1)])
     params = Lines.Params(True)
-    chosen = [choose_coupled(params, None, 0, impression, rng) for _ in range(6000)]
-    counts = np.bincount(chosen, minlength=4)
+    counts = np.bincount([choose_coupled(params, None, 0, impression, rng) for _ in range(6000)], minlength=4)
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]]).pvalue > 1e-6
 
@@ -211,8 +208,7 @@ def prior_moments():
     ½/(1 − ¼) = ⅔ of its own; the constant's variance is ¼, and that of the arm's offset 1.
     """
     logits = np.repeat([math.log(1.0 / 3.0), 0.0], 3)
-    unseen = 4.0 / 9.0 * (2.0 * VARIANCES + 0.25 + 1.0)
-    return logits, np.concatenate([unseen, 3.0 * VARIANCES + 1.0])
+    return logits, np.concatenate([4.0 / 9.0 * (2.0 * VARIANCES + 0.25 + 1.0), 3.0 * VARIANCES + 1.0])
 
 
 def test_moments_of_the_mixture_by_hand():
@@ -270,21 +266,17 @@ def test_a_component_learns_what_it_would_learn_alone():
         # The step to the mode ends where it moves less than 1e-9: sums in another order may show.
         np.testing.assert_allclose(mixture.mean[0, k], logistic.mean[0][ORDER], atol=1e-8)
         covariance = (logistic.root[0] @ logistic.root[0].T)[np.ix_(ORDER, ORDER)]
-        ours = mixture.root[0, k] @ mixture.root[0, k].T
-        np.testing.assert_allclose(ours, covariance, atol=1e-8)
+        np.testing.assert_allclose(mixture.root[0, k] @ mixture.root[0, k].T, covariance, atol=1e-8)
 
 
 def test_offsets_are_parameters_of_indicators():
     """The joint posterior over features and an indicator of each arm, whose prior variance is 1."""
-    rng = np.random.default_rng(8)
-    (few,) = offers_in(rng, 1, offered=4)
+    (few,) = offers_in(np.random.default_rng(8), 1, offered=4)
     impressions = [few] * 60
-    policy = tacit.ClickMixture(2, 3)
-    state = played(policy, impressions)
+    state = played(tacit.ClickMixture(2, 3), impressions)
     assert state.inputs.counts[0].tolist() == [60, 240, 4]
     for k, variance in ((0, 0.25), (3, 0.25), (4, 1.0), (5, 4.0)):
-        marked = np.hstack([few.relevance, np.eye(4) / math.sqrt(variance)])
-        wide = [few._replace(relevance=marked)] * 60
+        wide = [few._replace(relevance=np.hstack([few.relevance, np.eye(4) / math.sqrt(variance)]))] * 60
         if k == 0:
             dense = tacit.policies.LaplaceEC(6, 3, prior_variance=variance, relevance_intercept=True)
             features, offsets = [0, 1, 6, 7, 8, 9], [2, 3, 4, 5]
@@ -304,8 +296,7 @@ def test_offsets_are_parameters_of_indicators():
         crossed = covariance[np.ix_(offsets, features)]
         np.testing.assert_allclose(-slope @ own, scale * crossed, atol=1e-7)
         spread = slope @ own @ slope.T + np.diag(state.offsets.variance[0, k, :4])
-        wanted = scale**2 * covariance[np.ix_(offsets, offsets)]
-        np.testing.assert_allclose(spread, wanted, atol=1e-7)
+        np.testing.assert_allclose(spread, scale**2 * covariance[np.ix_(offsets, offsets)], atol=1e-7)
 
 
 def test_offsets_end_where_arms_are_many():
@@ -321,8 +312,7 @@ def test_offsets_end_where_arms_are_many():
     cls.learn(params, state, 0, Outcome(other, 0, 1.0, 1.0))
     assert state.inputs.counts[0, 2] == 17
     assert (state.mean != kept).any()
-    after = cls.line(params, state, 0, first, 0)
-    assert after != pytest.approx(before, abs=0.01)
+    assert cls.line(params, state, 0, first, 0) != pytest.approx(before, abs=0.01)
     offsets = [array.copy() for array in state.offsets]
     cls.learn(params, state, 0, Outcome(first, 0, 1.0, 1.0))
     for was, now in zip(offsets, state.offsets, strict=True):
@@ -389,8 +379,7 @@ def test_a_context_multiplies_the_features_of_arms():
         context = rng.uniform(-1.0, 1.0, 2)
         rows = impression.relevance
         short.append(impression._replace(context=context))
-        wide = np.hstack([rows, context[0] * rows, context[1] * rows])
-        long.append(impression._replace(relevance=wide))
+        long.append(impression._replace(relevance=np.hstack([rows, context[0] * rows, context[1] * rows])))
     one, other = tacit.ClickMixture(2, 1, context_dim=2), tacit.ClickMixture(6, 1)
     crossed, plain = played(one, short), played(other, long)
     for name in ("mean", "root", "weight"):
@@ -430,8 +419,7 @@ def test_features_need_no_examination(policy):
         learner.learn(decision, reward)
         empty = tacit.Impression(np.arange(3), np.zeros(0), rows)
         cls.learn(policy.params, state, 0, Outcome(empty, decision.slot, reward, 1.0))
-        chance = cls.believed(policy.params, state, 0, empty, 0)
-        assert 0.0 <= chance <= 1.0
+        assert 0.0 <= cls.believed(policy.params, state, 0, empty, 0) <= 1.0
     assert_same_states(learner.state, state, rows=1, rtol=1e-6, atol=1e-9)
 
 

@@ -1,7 +1,5 @@
 """Policies that forget or detect changes: their statistics by hand and by brute force."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -200,15 +198,13 @@ def test_m_ucb_window_by_hand():
     assert not state.counts.plays.any()
     assert not state.counts.rounds.any()
     # The rings hold what was; none of it may count after the restart.
-    again = [(0, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)]
-    state = taught(lenient, history + again)
+    state = taught(lenient, [*history, (0, 1.0), (0, 1.0), (0, 1.0), (0, 1.0)])
     assert (state.older[0, 0], state.newer[0, 0], state.restarts[0]) == (2.0, 2.0, 1)
 
 
 @given(history=plays_and_rewards, half=st.integers(1, 6))
 def test_m_ucb_halves_are_those_of_the_window(history, half):
-    policy = MUCB(3, window=2 * half, threshold=100.0)
-    state = taught(policy, history)
+    state = taught(MUCB(3, window=2 * half, threshold=100.0), history)
     for arm in range(3):
         rewards = [reward for played, reward in history if played == arm]
         assert state.newer[0, arm] == sum(rewards[-half:])
@@ -325,8 +321,7 @@ def test_likelihood_ratio_test_by_hand():
 
 def test_local_restarts_spare_the_other_arms():
     policy = GLRKLUCB(3, delta=1.0, local=True)
-    changed = [(0, 0.0)] * 3 + [(0, 1.0)] * 3
-    state = taught(policy, [(1, 1.0), (1, 0.0), *changed, (0, 1.0), (0, 0.0)])
+    state = taught(policy, [(1, 1.0), (1, 0.0), *([(0, 0.0)] * 3 + [(0, 1.0)] * 3), (0, 1.0), (0, 0.0)])
     assert policy.epoch(policy.params, state, 0) == 1
     assert state.counts.plays[0].tolist() == [2.0, 2.0, 0.0]
     # Round 11; arm 0 was restarted after round 8, so its clock says 3, that of arm 1 says 11.
@@ -336,11 +331,10 @@ def test_local_restarts_spare_the_other_arms():
 
 def test_tests_can_be_made_rarer():
     history = [(0, 0.0)] * 3 + [(0, 1.0)] * 7
-    found = [
+    assert [
         next(n for n in range(1, 11) if policy.epoch(policy.params, taught(policy, history[:n]), 0) > 0)
         for policy in (GLRKLUCB(3, delta=1.0, every=every) for every in (1, 4))
-    ]
-    assert found == [6, 8]
+    ] == [6, 8]
 
 
 # Detection -----------------------------------------------------------------------------------
@@ -379,8 +373,7 @@ def test_changes_are_found_in_time_and_nothing_else_is(policy, before, after):
 def test_false_alarms_are_rarer_than_delta(rate):
     """300 keys with δ = 0.1: binomial, error probability 1e-6."""
     learner = tacit.Learner(GLRKLUCB(1, delta=0.1), seed=1, propensities=False)
-    alarms = fed(learner, rate, 1000, keys=300).sum()
-    assert alarms <= stats.binom.ppf(1 - 1e-6, 300, 0.1)
+    assert fed(learner, rate, 1000, keys=300).sum() <= stats.binom.ppf(1 - 1e-6, 300, 0.1)
 
 
 # Regret --------------------------------------------------------------------------------------

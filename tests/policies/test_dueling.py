@@ -1,7 +1,5 @@
 """Beat-the-Mean and Interleaved Filter, by hand and in law."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -27,8 +25,7 @@ def told(policy, results):
 
 def of_radius(policy_class, arms, kappa, horizon=1000):
     """Return a policy whose confidence radius after n comparisons is kappa/√n."""
-    unit = policy_class(arms, horizon, scale=1.0).kappa
-    return policy_class(arms, horizon, scale=kappa / unit)
+    return policy_class(arms, horizon, scale=kappa / policy_class(arms, horizon, scale=1.0).kappa)
 
 
 def test_beat_the_mean_by_hand():
@@ -54,8 +51,7 @@ def test_beat_the_mean_by_hand():
 def test_the_test_comes_after_every_comparison_with_the_fewest_of_any_arm():
     policy = of_radius(tacit.policies.BeatTheMean, 2, 0.45)
     # After one sweep shares 1 and 0: one apart, two radii are 0.9.
-    state = told(policy, [(0, 1, 1.0), (1, 0, 0.0)])
-    assert policy.result(state, 0)[:3] == (0, (1,), 2)
+    assert policy.result(told(policy, [(0, 1, 1.0), (1, 0, 0.0)]), 0)[:3] == (0, (1,), 2)
     policy = of_radius(tacit.policies.BeatTheMean, 2, 0.6)
     # Radius 0.6 after one, 0.424 after two; during the second sweep the fewest is still one.
     results = [(0, 1, 1.0), (1, 0, 0.0), (0, 0, 1.0)]
@@ -71,9 +67,7 @@ def test_a_horizon_ends_the_exploration_with_the_best_share_of_wins():
 
 def test_pac_mode_ends_when_every_arm_has_enough():
     policy = tacit.policies.BeatTheMeanPAC(2, epsilon=0.49, delta=0.9)
-    sweeps = [(0, 1, 1.0), (1, 0, 0.0)] * policy.enough
-    state = told(policy, sweeps)
-    found = policy.result(state, 0)
+    found = policy.result(told(policy, [(0, 1, 1.0), (1, 0, 0.0)] * policy.enough), 0)
     assert found.winner == 0
     assert found.comparisons <= 2 * policy.enough
     assert "0.99" in found.guarantee
@@ -166,8 +160,7 @@ def test_propensities_are_the_frequencies_of_pairs(policy, rounds, offered):
 def test_the_radii_are_those_of_the_paper():
     log = math.log(2 * 10**6 * 5)
     assert tacit.policies.BeatTheMean(5, 10**6).kappa == pytest.approx(math.sqrt(log))
-    relaxed = tacit.policies.BeatTheMean(5, 10**6, gamma=1.5)
-    assert relaxed.kappa == pytest.approx(3 * 1.5**2 * math.sqrt(log))
+    assert tacit.policies.BeatTheMean(5, 10**6, gamma=1.5).kappa == pytest.approx(3 * 1.5**2 * math.sqrt(log))
     wide = tacit.policies.InterleavedFilter2(5, 10**6)
     assert wide.kappa == pytest.approx(math.sqrt(4 * math.log(25 * 10**6)))
     pac = tacit.policies.BeatTheMeanPAC(5, 0.2, 0.1, gamma=1.2)
@@ -183,14 +176,12 @@ def test_outcomes_are_exact_although_their_first_bits_decide():
         near = [np.nextafter(chance, 0.0), chance, np.nextafter(chance, 1.0), edges]
         for uniform in (*near, np.nextafter(edges, 0.0), *rng.random(20)):
             world.uniform[0] = uniform
-            won = environment.respond(environment.params, world, 0, pair)
-            assert won == float(uniform < chance)
+            assert environment.respond(environment.params, world, 0, pair) == float(uniform < chance)
 
 
 def test_counts_by_opponent_survive_their_first_byte():
     policy = tacit.policies.BeatTheMean(3, 10**12, scale=100.0)
-    results = [(0, 1, 1.0)] * 300 + [(0, 1, 0.5)] * 101 + [(0, 2, 0.0)]
-    state = told(policy, results)
+    state = told(policy, [(0, 1, 1.0)] * 300 + [(0, 1, 0.5)] * 101 + [(0, 2, 0.0)])
     counts = state.met[0] + state.recent[0]
     assert counts[0].tolist() == [[0, 0], [701, 401], [0, 1]]
     assert counts[1:].sum() == 0

@@ -8,17 +8,9 @@ from drawn import is_long
 from scipy import stats
 
 import tacit
-from tacit.errors import InvalidValue
+from tacit.policies.features import embedding_items
 from tacit.policies.features.context_models import FULL, HYPOTHESES, NO_EFFECT
 from tacit.policies.features.context_weights import compute_base
-from tacit.policies.features.embedding_items import (
-    ACROSS,
-    SCALES,
-    candidate_lines,
-    compute_beliefs,
-    make_workspace,
-    read_event,
-)
 from tests.policies.states import assert_propensities_are_frequencies, chances_of
 from tests.policies.test_context_mixture import Plain, sigmoid
 
@@ -69,7 +61,7 @@ class PlainItems(Plain):
         super().forget()
         items, users = self.items, self.users
         self.prior = []
-        for main, across in zip(SCALES, ACROSS, strict=True):
+        for main, across in zip(embedding_items.SCALES, embedding_items.ACROSS, strict=True):
             each = np.full((1 + users, 1 + items), across**2 / (items * users))
             each[0], each[:, 0] = main**2 / items, float(main > 0) / users
             each[0, 0] = 1.0
@@ -82,8 +74,7 @@ class PlainItems(Plain):
         self.theta[:, NO_EFFECT, 1:] = self.cov[:, NO_EFFECT, 1:] = 0.0
 
     def features(self, context):
-        scaled = super().features(context)[1:]
-        item, user = ([1.0, *part] for part in np.split(scaled, [self.items]))
+        item, user = ([1.0, *part] for part in np.split(super().features(context)[1:], [self.items]))
         return np.outer(user, item).ravel()
 
 
@@ -97,7 +88,7 @@ def test_it_is_what_plain_float64_makes_of_the_same_events():
         decision = learner.choose("all", context=user, relevance=items)
         if t % 10 == 0:
             expected = np.concatenate([plain.lines([*item, *user]) for item in items])
-            lines = candidate_lines(learner.state, 0, impression(items, user), layout)
+            lines = embedding_items.candidate_lines(learner.state, 0, impression(items, user), layout)
             np.testing.assert_allclose(lines, expected, rtol=5e-3, atol=5e-3)
         item = items[decision.slot]
         logit = (item - 7) / [1, 100, 0.1] @ tastes @ user * (1 if t < 700 else -1)
@@ -119,12 +110,15 @@ def test_what_is_believed_of_candidates_is_what_is_learned_of_them(items, users)
     rows, user = rng.standard_normal((5, items)), rng.standard_normal(users)
     base = compute_base(state.tally, 0)
     beliefs = np.array(
-        [compute_beliefs(state, 0, impression(rows, user), layout, h, base) for h in range(FULL)]
+        [
+            embedding_items.compute_beliefs(state, 0, impression(rows, user), layout, h, base)
+            for h in range(FULL)
+        ]
     )
     known, packed = layout.dense, layout.dense * (layout.dense + 1) // 2
     for place, row in enumerate(rows):
-        room = make_workspace(layout)
-        read_event(state, 0, row, user, 0.0, layout, room)
+        room = embedding_items.make_workspace(layout)
+        embedding_items.read_event(state, 0, row, user, 0.0, layout, room)
         x = room.features[0].astype(float)
         for h in range(FULL):
             spread, cov, k = state.models.spread[0, 0, h].astype(float), np.zeros((known, known)), 0
@@ -150,7 +144,7 @@ def test_propensities_are_what_the_draw_says_and_add_up_to_one(items, users):
     for _ in range(20 if items == 3 or is_long() else 4):
         asked = impression(rng.standard_normal((12, items)), rng.standard_normal(users))
         found = chances(learner, asked)
-        lines = candidate_lines(learner.state, 0, asked, learner.policy.layout)
+        lines = embedding_items.candidate_lines(learner.state, 0, asked, learner.policy.layout)
         assert abs(found.sum() - 1) <= 1e-12
         best = np.argmax(lines[:, :1] + lines[:, 1:] * z, axis=0)
         np.testing.assert_allclose(found, np.bincount(best, minlength=12) / len(z), atol=2e-4)
@@ -255,19 +249,10 @@ def test_draws_are_of_what_it_goes_by():
     learner, _ = played(tacit.EmbeddingMixture(5), 200, chance, seed=8)
     asked = impression(np.random.default_rng(9).standard_normal((4, 5)))
     draws = learner.policy.reward_draws(learner.state, 0, asked, np.random.default_rng(1), 20_000)
-    lines = candidate_lines(learner.state, 0, asked, learner.policy.layout)
+    lines = embedding_items.candidate_lines(learner.state, 0, asked, learner.policy.layout)
     logits = np.log(draws) - np.log1p(-draws)
     np.testing.assert_allclose(logits.mean(axis=0), lines[:, 0], atol=0.05)
     np.testing.assert_allclose(logits.std(axis=0), lines[:, 1] / 0.7, rtol=0.05)
-
-
-def test_contexts_may_be_dicts():
-    policy = tacit.EmbeddingMixture(3, context={"age": "number", "new": "boolean"})
-    learner = tacit.Learner(policy, seed=1)
-    items = np.random.default_rng(4).standard_normal((OFFERED, 3))
-    assert learner.learn(learner.choose("all", context={"age": 31, "new": True}, relevance=items), 1.0)
-    with pytest.raises(InvalidValue, match="age"):
-        learner.choose("all", context={"age": "old", "new": True}, relevance=items)
 
 
 def test_the_model_is_small():

@@ -1,7 +1,5 @@
 """What holds for every policy, whatever it shows and reads."""
 
-from __future__ import annotations
-
 import copy
 import json
 
@@ -14,6 +12,7 @@ from tacit.core import dispatch
 from tacit.core.arrays import lane_rows, leaves
 from tacit.policies import policy_from_spec, policy_to_spec
 from tacit.policies.base import make_outcome, registry
+from tacit.policies.spec import policy_from_stored
 from tests.policies.states import VARIANTS, assert_same_states
 
 pytestmark = pytest.mark.interpreted
@@ -50,8 +49,9 @@ def test_it_passes_its_checks(policy):
 def test_it_is_frozen_hashable_and_survives_its_spec(policy):
     with pytest.raises(AttributeError):
         policy.arms = 7
-    again = policy_from_spec(json.loads(json.dumps(policy_to_spec(policy))))
-    assert again == policy
+    spec = json.loads(json.dumps(policy_to_spec(policy)))
+    again = policy_from_spec(spec)
+    assert again == policy == policy_from_stored(spec)
     assert hash(again) == hash(policy)
 
 

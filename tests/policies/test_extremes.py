@@ -1,7 +1,5 @@
 """What policies are told at the worst: states stay numbers, propensities stay probabilities."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -150,8 +148,7 @@ def test_a_propensity_that_the_policy_cannot_have_given_is_refused_with_the_boun
     least = policy.least_share / 2
     for propensity in (0.0, 1e-6, least * (1 - 1e-6), None):
         wrong = decision._replace(propensity=propensity)
-        read = tacit.Decision.from_json(wrong.to_json())
-        for given in (wrong, read):
+        for given in (wrong, tacit.Decision.from_json(wrong.to_json())):
             with pytest.raises(InvalidValue, match=rf"^propensity: .* at least {least:.6g}"):
                 learner.learn(given, 1.0)
             with pytest.raises(InvalidValue, match=r"^propensity: "):
@@ -166,8 +163,7 @@ def test_a_propensity_that_the_policy_cannot_have_given_is_refused_with_the_boun
 
 def test_policies_that_do_not_weigh_learn_whatever_the_propensity():
     learner = tacit.Learner(tacit.ExplorationFloor(tacit.UCB1(2), 0.5), seed=1)
-    decision = learner.choose("a")
-    assert learner.learn(decision._replace(propensity=1e-6), 1.0)
+    assert learner.learn(learner.choose("a")._replace(propensity=1e-6), 1.0)
 
 
 def test_counts_of_many_millions_keep_their_rates():
@@ -193,8 +189,7 @@ def estimated(told, confidence):
         return estimate_from_draws(range(3), drawn, confidence)
     if not hasattr(told.policy, "beliefs"):
         return []
-    believed = told.policy.beliefs(told.state, 0)
-    return compute_estimates(believed, np.full(3, math.nan), Offer(3), confidence)
+    return compute_estimates(told.policy.beliefs(told.state, 0), np.full(3, math.nan), Offer(3), confidence)
 
 
 @pytest.mark.parametrize("confidence", [0.1, 0.95, 0.999])
@@ -205,8 +200,7 @@ def test_an_interval_holds_the_mean_and_nothing_said_is_nan(policy, confidence):
     for part in (rng.random(8), rng.integers(0, 2, 12), np.zeros(5), np.ones(20)):
         for reward in part:
             # The last arm is never shown alone.
-            shown = (rng.integers(2) + np.arange(policy.action_width)) % 3
-            told.learn(shown, float(reward))
+            told.learn((rng.integers(2) + np.arange(policy.action_width)) % 3, float(reward))
         found = estimated(told, confidence)
         for each in found:
             assert each.mean is None or 0.0 <= each.low <= each.mean <= each.high

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InvalidValue, UnknownName
 from tacit.policies.base import Impression, Outcome, registry
 
 OFFER = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
@@ -85,8 +84,7 @@ def test_draws_of_a_mixture_spread_as_its_own_line_says(policy):
 
 def test_a_linear_regression_by_hand():
     learner = tacit.Learner(tacit.policies.LinUCB(1, intercept=False), seed=1)
-    decisions = [learner.choose("a", relevance=[[2.0]]) for _ in range(2)]
-    learner.learn_many(decisions, [1.0, 0.0])
+    learner.learn_many([learner.choose("a", relevance=[[2.0]]) for _ in range(2)], [1.0, 0.0])
     # Precision 1 + 2² + 2² = 9, mean (2·1 + 2·0)/9; the noise of a reward is ½ at most.
     (found,) = learner.coefficients("a")
     assert found.feature == "relevance[0]"
@@ -128,17 +126,3 @@ def test_a_policy_around_another_tells_what_that_believes():
     assert around.posterior(state, 0).relevance.mean.shape == (2,)
     plain = tacit.BWC.example(3)
     assert plain.beliefs(plain.init(1), 0).plays.tolist() == [0, 0, 0]
-
-
-def test_what_cannot_be_told_says_why():
-    learner = tacit.Learner(tacit.policies.LogisticTS(2), seed=1)
-    learner.choose("a", relevance=OFFER)
-    with pytest.raises(InvalidValue, match=r"relevance: None .*give the features.*coefficients"):
-        learner.estimates("a")
-    with pytest.raises(InvalidValue, match=r"relevance: .*2 finite numbers"):
-        learner.estimates("a", relevance=[[1.0]])
-    with pytest.raises(UnknownName, match="nothing was ever chosen for 'b'"):
-        learner.estimates("b", relevance=OFFER)
-    assert learner.keys == ["a"]
-    with pytest.raises(UnknownName, match=r"Thompson reads no features; see estimates\(key\)"):
-        tacit.Learner(tacit.Thompson(2)).coefficients()

@@ -1,7 +1,5 @@
 """Policies over features: against linear algebra, integrals, frequencies; their environment."""
 
-from __future__ import annotations
-
 import math
 import warnings
 
@@ -234,13 +232,11 @@ def test_learning_pays_and_modelling_examination_more():
 
 
 def test_identifiability_is_warned_of_once():
-    rng = np.random.default_rng(1)
-    features = rng.standard_normal((30, 5))
+    features = np.random.default_rng(1).standard_normal((30, 5))
     learner = tacit.Learner(tacit.policies.LaplaceEC(5, 5), seed=1)
     with pytest.warns(tacit.policies.IdentifiabilityWarning, match="share 5 directions"):
         learner.choose("a", relevance=features, examination=features)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         learner.choose("a", relevance=features, examination=features)
 
 
@@ -251,13 +247,11 @@ def test_features_of_the_user_alone_are_warned_of_once():
     offers = [np.hstack([films, np.tile(user, (4, 1))]) for user in users]
     with pytest.warns(tacit.errors.AssumptionWarning, match=r"columns \[1, 2\] are the same.*dim=2"):
         learner.choose_many(["home"] * 30, relevance=offers)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         learner.choose_many(["home"] * 30, relevance=offers)
         # One user throughout, or a constant, says nothing of the kind; nor do arms on their own.
         for same in ([offers[0]] * 30, [offer[:1] for offer in offers]):
-            fresh = tacit.Learner(tacit.policies.LogisticTS(3), seed=1)
-            fresh.choose_many(["home"] * 30, relevance=same)
+            tacit.Learner(tacit.policies.LogisticTS(3), seed=1).choose_many(["home"] * 30, relevance=same)
 
 
 def test_what_features_leave_undetermined():
@@ -303,8 +297,7 @@ def test_arms_are_clicked_as_their_features_say():
 
 @pytest.mark.parametrize("ball", ["blocks", "joint"])
 def test_features_are_uniform_in_their_ball(ball):
-    environment = tacit.ExaminationArms(2, 2, pool=4000, ball=ball)
-    world = environment.world(np.random.default_rng(1), 10)
+    world = tacit.ExaminationArms(2, 2, pool=4000, ball=ball).world(np.random.default_rng(1), 10)
     radii = np.linalg.norm(world.relevance, axis=1)
     both = np.hypot(radii, np.linalg.norm(world.examination, axis=1))
     # The share of a d-ball within radius 0.9 is 0.9^d; 5 standard errors of it are 0.035.
@@ -327,8 +320,7 @@ def test_positions_and_devices_change_what_is_seen():
         assert (ones % 3 == impression.arms % 3).all()
         assert len(set((ones // 3).tolist())) == 1
         seen.add(int(ones[0] // 3))
-        order = np.argsort(impression.arms)
-        items = impression.relevance[order].reshape(2, 3, 2)
+        items = impression.relevance[np.argsort(impression.arms)].reshape(2, 3, 2)
         assert (items == items[:, :1]).all()
     assert seen == {0, 1}
 
@@ -338,8 +330,7 @@ def test_crossed_arms_are_as_told():
     world = environment.world(np.random.default_rng(0), 10)
     tacit.ExaminationArms.arrive(environment.params, world, 0, np.random.default_rng(0))
     assert world.chances.round(4).tolist() == [0.1171, 0.5089, 0.5089, 0.1171]
-    line = world.relevance[:, 0] + 2.0 * world.examination[:, 0]
-    assert line.tolist() == [2.0] * 4
+    assert (world.relevance[:, 0] + 2.0 * world.examination[:, 0]).tolist() == [2.0] * 4
 
 
 # Drift ---------------------------------------------------------------------------------------
@@ -420,8 +411,7 @@ def test_slates_of_the_position_based_model(policy, effects):
     for round in range(1500 if policy is tacit.policies.baselines.PBMUCB else 500):
         policy.decide(made.params, state, 0, impression, rng, action)
         assert len(set(action.tolist())) == 3
-        clicks = (rng.random(3) < attraction[action] * seen).astype(float)
-        learn(made, state, 0, impression, action, clicks)
+        learn(made, state, 0, impression, action, (rng.random(3) < attraction[action] * seen).astype(float))
         if round >= 300:
             late[range(3), action] += 1.0
     assert late[1].argmax() == 1
@@ -501,8 +491,7 @@ def floored(policy, offer, epsilon=0.2, **options):
     learner = tacit.Learner(tacit.ExplorationFloor(policy, epsilon, **options), seed=3)
     rng = np.random.default_rng(3)
     for _ in range(20):
-        decision = learner.choose("q", **offer)
-        learner.learn(decision, float(rng.random() < 0.3))
+        learner.learn(learner.choose("q", **offer), float(rng.random() < 0.3))
     return learner
 
 
@@ -510,8 +499,7 @@ def floored(policy, offer, epsilon=0.2, **options):
 def test_a_floor_tells_exact_propensities_over_features(policy, offer):
     """Error probability 1e-6 per policy and arm: each count is binomial, checked at 5.1 sigma."""
     for learner in (floored(policy, offer), tacit.Learner(tacit.ExplorationFloor(policy, 0.2), 3)):
-        told = assert_propensities_are_frequencies(learner, 3000, "q", **offer)
-        assert told.min() >= 0.2 / 3 - 1e-12
+        assert assert_propensities_are_frequencies(learner, 3000, "q", **offer).min() >= 0.2 / 3 - 1e-12
 
 
 def test_a_deterministic_choice_under_a_floor_is_told_by_hand():

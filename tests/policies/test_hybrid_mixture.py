@@ -1,7 +1,5 @@
 """Keys that are alike as far as their clicks say so: against the joint posterior of all keys."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -42,8 +40,7 @@ def taught(rounds=60, seed=1):
 
 def per_key(block, key):
     """Return features as all keys have them, and half of them once more for the key alone."""
-    parts = [block] + [0.5 * block * (other == key) for other in range(KEYS)]
-    return np.hstack(parts)
+    return np.hstack([block] + [0.5 * block * (other == key) for other in range(KEYS)])
 
 
 @pytest.mark.parametrize(("component", "variance"), [(0, 0.25), (2, 4.0), (3, 0.25), (5, 4.0)])
@@ -69,9 +66,8 @@ def test_it_is_the_joint_posterior_of_all_keys(component, variance):
         type(dense).learn(dense.params, exact, 0, outcome)
     mean, covariance = exact.mean[0], exact.root[0] @ exact.root[0].T
     scale = np.diag([1.0, 1.0, constant, 1.0])
-    common = [0, 1, 2, 12]
     pick = np.zeros((4, len(mean)))
-    pick[range(4), common] = 1.0
+    pick[range(4), [0, 1, 2, 12]] = 1.0
     np.testing.assert_allclose(state.shared.mean[0, component], scale @ pick @ mean, atol=1e-7)
     root = state.shared.root[0, component]
     wanted = scale @ pick @ covariance @ pick.T @ scale
@@ -79,8 +75,7 @@ def test_it_is_the_joint_posterior_of_all_keys(component, variance):
     variances = np.diag([variance, variance, 0.25 if hides else variance, variance])
     for key in range(KEYS):
         own = pick.copy()
-        mine = [*range(3 * (1 + key), 3 * (2 + key)), 13 + key]
-        own[range(4), mine] = 0.5
+        own[range(4), [*range(3 * (1 + key), 3 * (2 + key)), 13 + key]] = 0.5
         found = state.root[key, component] @ state.root[key, component].T
         follows = found @ np.linalg.inv(0.25 * variances)
         told = state.mean[key, component] + follows @ state.shared.mean[0, component]

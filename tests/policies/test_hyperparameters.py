@@ -1,7 +1,5 @@
 """What a policy or an environment cannot be made of is refused, by the name of the field."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -199,15 +199,13 @@ def test_it_is_what_plain_float64_makes_of_the_same_lists():
     weights = hash_weights(2)
     assert len({hash_item(item, weights) for item in catalogue}) == 60
     for t in range(500):
-        offer = rng.choice(60, OFFERED, replace=False)
-        items = catalogue[offer]
+        items = catalogue[rng.choice(60, OFFERED, replace=False)]
         decision = learner.choose("all", relevance=items)
         if t % 10 == 1 or 1 <= t < 8:
             np.testing.assert_allclose(
                 lines(learner, impression(items)), plain.lines(items), rtol=5e-3, atol=5e-3
             )
-        chances = sigmoid((items - 7) / [1, 100] @ [1.5, -1.0] - 1)
-        clicks = read(rng, chances[decision.slots], on=(0.9, 0.4))
+        clicks = read(rng, sigmoid((items - 7) / [1, 100] @ [1.5, -1.0] - 1)[decision.slots], on=(0.9, 0.4))
         learner.learn(decision, clicks)
         plain.learn([(items[i], i, OFFERED, r) for i, r in zip(decision.slots, clicks, strict=True)])
     np.testing.assert_allclose(learner.state.readers[0], plain.readers, rtol=2e-2, atol=1e-4)

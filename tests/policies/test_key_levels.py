@@ -1,7 +1,5 @@
 """Levels of arms by key: worked by hand, and what keys that differ, or do not, lose by sharing a model."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Epsilon-greedy over a linear regression: against ridge regression and against frequencies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tacit
-from tacit.errors import InvalidValue
 
 
 def taught(policy, rounds, seed=1, offered=4):
@@ -98,5 +95,3 @@ def test_probabilities_of_other_policies():
         "home", relevance=[[1.0]], examination=[[1.0]]
     ) is None  # fmt: skip
     assert tacit.Learner(tacit.Thompson(2), seed=1).probabilities("q").sum() == pytest.approx(1.0)
-    with pytest.raises(InvalidValue, match="an arm, or a list"):
-        tacit.Learner(tacit.policies.baselines.RUCB(2), seed=1).probabilities("q")

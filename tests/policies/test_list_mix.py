@@ -1,7 +1,5 @@
 """ListMix and SafeListMix: what they believe, how they show, and with what probability."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict
@@ -13,14 +11,8 @@ from toy_asking import AskingList
 
 import tacit
 from tacit.core.arrays import leaves
+from tacit.policies.lists import user_models
 from tacit.policies.lists.one_draw import Draw
-from tacit.policies.lists.user_models import (
-    HYPOTHESES,
-    POSITION_MODELS,
-    UserModels,
-    learn_clicks,
-    update_beliefs,
-)
 from tacit.policies.spec import is_compatible, policy_from_stored
 from tests.policies.states import assert_frequencies, learn
 
@@ -43,8 +35,7 @@ def taught(policy, impression, rounds, seed=1):
     action = np.zeros(policy.positions, np.int64)
     for _ in range(rounds):
         policy.decide(policy.params, state, 1, impression, rng, action)
-        feedback = np.array(clicked(action, rng))
-        learn(policy, state, 1, impression, action, feedback)
+        learn(policy, state, 1, impression, action, np.array(clicked(action, rng)))
     return state
 
 
@@ -57,8 +48,8 @@ def test_a_first_list_by_hand():
     The base rate is 0.3, so a first look finds attractions of 0.54, 0.3 and 0.06. The list 0, 2
     gets a click on its second position.
     """
-    readers = UserModels.blank(1, 3)
-    learn_clicks(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]), False)
+    readers = user_models.UserModels.blank(1, 3)
+    user_models.learn_clicks(readers, 0, np.array([2, 0, 1]), np.array([0, 2]), np.array([0.0, 1.0]), False)
     assert readers.clicks[0].tolist() == [0.0, 0.0, 1.0]
     second = [1.0, 2**-0.5, 0.5, 2**-1.5]
     second += [1.0] * 4 + [0.85 * 0.7 / 0.7] * 4
@@ -72,12 +63,11 @@ def test_a_first_list_by_hand():
 
 def test_chains_after_clicks_and_skips_by_hand():
     """A click, a skip, a click: five arms as offered, base rate 0.3, from 0.54 down by 0.12."""
-    readers = UserModels.blank(1, 5)
-    arms = np.arange(5)
-    learn_clicks(readers, 0, arms, np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]), False)
-    for h in range(POSITION_MODELS, HYPOTHESES):
-        skip = (1.0, 0.85)[(h - POSITION_MODELS) // 4]
-        click = (0.0, 0.3, 0.6, 0.9)[(h - POSITION_MODELS) % 4]
+    readers = user_models.UserModels.blank(1, 5)
+    user_models.learn_clicks(readers, 0, np.arange(5), np.array([0, 1, 2]), np.array([1.0, 0.0, 1.0]), False)
+    for h in range(user_models.POSITION_MODELS, user_models.HYPOTHESES):
+        skip = (1.0, 0.85)[(h - user_models.POSITION_MODELS) // 4]
+        click = (0.0, 0.3, 0.6, 0.9)[(h - user_models.POSITION_MODELS) % 4]
         third = skip * click * 0.58 / (1 - click * 0.42)
         np.testing.assert_allclose(readers.seen[0, h], [1.0, click, third, 0.0, 0.0])
         logs = math.log(0.54) + math.log(1 - max(click * 0.42, 1e-4))
@@ -88,25 +78,25 @@ def test_chains_after_clicks_and_skips_by_hand():
 
 
 def test_a_hypothesis_is_dropped_for_good():
-    readers = UserModels.blank(1, 2)
+    readers = user_models.UserModels.blank(1, 2)
     action, arms = np.array([0, 1]), np.arange(2)
     for _ in range(4):
-        learn_clicks(readers, 0, arms, action, np.array([1.0, 1.0]), False)
+        user_models.learn_clicks(readers, 0, arms, action, np.array([1.0, 1.0]), False)
     # Going on after a click never happens under c = 0: 1e-4 a list.
     assert (readers.weights[0, [4, 8]] == -np.inf).all()
     assert readers.weights[0].max() == 0.0
     before = readers.seen[0, [4, 8]].copy()
-    learn_clicks(readers, 0, arms, action, np.array([1.0, 0.0]), False)
+    user_models.learn_clicks(readers, 0, arms, action, np.array([1.0, 0.0]), False)
     assert (readers.seen[0, [4, 8]] == before).all()
 
 
 def test_beliefs_by_hand():
     """One hypothesis left: the mean of 4 looks at the guess and what was seen."""
-    readers = UserModels.blank(1, 3)
+    readers = user_models.UserModels.blank(1, 3)
     readers.weights[0, 1:] = -np.inf
     readers.clicks[0] = [2.0, 1.0, 0.0]
     readers.seen[0, 0] = [6.0, 4.0, 1.0]
-    update_beliefs(readers, 0, np.arange(3), False)
+    user_models.update_beliefs(readers, 0, np.arange(3), False)
     base = 3.3 / 12
     means = np.array([2 + 7.2 * base, 1 + 4 * base, 0.8 * base]) / [10, 8, 5]
     np.testing.assert_allclose(readers.mean[0], means)
@@ -116,11 +106,11 @@ def test_beliefs_by_hand():
 
 def test_beliefs_with_the_order_in_doubt_by_hand():
     """The first arm begins at 1 + τ times the base rate, the last at 1 − τ, with τ anything from 0.2 to 1."""
-    readers = UserModels.blank(1, 3)
+    readers = user_models.UserModels.blank(1, 3)
     readers.weights[0, 1:] = -np.inf
     readers.clicks[0] = clicks = np.array([2.0, 1.0, 0.0])
     readers.seen[0, 0] = seen = np.array([6.0, 4.0, 1.0])
-    update_beliefs(readers, 0, np.arange(3), True)
+    user_models.update_beliefs(readers, 0, np.arange(3), True)
     pull = 0.2 + 0.8 * (np.arange(2000) + 0.5)[:, None] / 2000
     m = (clicks + 4 * 3.3 / 12 * (1 + pull * np.array([1.0, 0.0, -1.0]))) / (seen + 4)
     second = (m * (1 - m) / (seen + 5) + m * m).mean(axis=0)
@@ -129,20 +119,19 @@ def test_beliefs_with_the_order_in_doubt_by_hand():
 
 
 def test_what_began_with_the_order_for_a_fact_goes_on_so():
-    spec = {"name": "ListMix", "arms": 3, "positions": 2, "epsilon": 0.0}
-    before = policy_from_stored(spec)
+    before = policy_from_stored({"name": "ListMix", "arms": 3, "positions": 2, "epsilon": 0.0})
     assert before == tacit.ListMix(3, positions=2, doubt=False)
     assert is_compatible(tacit.ListMix(3, positions=2), before)
     assert not is_compatible(tacit.ListMix(3, positions=2, epsilon=0.1), before)
 
 
 def test_beliefs_of_two_hypotheses_share_a_unit():
-    readers = UserModels.blank(1, 2)
+    readers = user_models.UserModels.blank(1, 2)
     readers.weights[0, 2:] = -np.inf
     readers.weights[0, 1] = math.log(0.5)
     readers.clicks[0] = [1.0, 1.0]
     readers.seen[0, :2] = [[5.0, 5.0], [2.0, 2.0]]
-    update_beliefs(readers, 0, np.arange(2), False)
+    user_models.update_beliefs(readers, 0, np.arange(2), False)
     unit, other = 2.3 / 11, 2.3 / 5
     first = np.array([(1 + 7.2 * unit) / 9, (1 + 7.2 * other) / 6 * unit / other])
     assert readers.mean[0, 0] == pytest.approx((first * [2 / 3, 1 / 3]).sum())
@@ -319,8 +308,7 @@ def test_many_arms_have_the_propensities_of_enumeration(kind):
     rng, attraction = np.random.default_rng(5), np.linspace(0.5, 0.05, 12)
     for _ in range(60):
         policy.decide(policy.params, state, 1, impression, rng, action)
-        feedback = (rng.random(4) < attraction[action]).astype(float)
-        learn(policy, state, 1, impression, action, feedback)
+        learn(policy, state, 1, impression, action, (rng.random(4) < attraction[action]).astype(float))
     expected = lists_by_interval(policy, state, impression)
     cells = policy.position_chances(state, 1, impression)
     np.testing.assert_allclose(cells.sum(axis=0), 1.0, rtol=0, atol=1e-12)
@@ -350,16 +338,14 @@ def test_decisions_tell_where_their_arms_are_likely(kind):
             np.testing.assert_array_equal(getattr(decision, name), getattr(other, name))
         one.learn(decision, [0.0, 1.0, 0.0])
         many.learn_many([other], [[0.0, 1.0, 0.0]])
-    short = one.choose("query", arms=["c", "a"])
-    assert short.position_propensities[2] == 1.0
+    assert one.choose("query", arms=["c", "a"]).position_propensities[2] == 1.0
     assert one.probabilities("query", arms=["c", "a"]).shape == (2, 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_an_arm_is_promised_it_gets_at_any_position(kind):
     """Binomial counts of 4,000 lists; each is within 4.9 standard deviations but once in a million."""
-    policy = kind(["a", "b", "c", "d", "e"], positions=2, at_least={"e": 0.2})
-    learner = tacit.Learner(policy, seed=1)
+    learner = tacit.Learner(kind(["a", "b", "c", "d", "e"], positions=2, at_least={"e": 0.2}), seed=1)
     for _ in range(200):
         decision = learner.choose("query")
         learner.learn(decision, [float(arm == "a") for arm in decision.slate])
@@ -378,8 +364,7 @@ def test_lists_without_propensities():
         learner = tacit.Learner(policy, seed=1, propensities=False)
         decision = learner.choose("query")
         assert len(decision.position_propensities) == len(decision.prefix_propensities) == 0
-        known = learner.probabilities("query") is not None
-        assert known == isinstance(policy, tacit.ListMix)
+        assert (learner.probabilities("query") is not None) == isinstance(policy, tacit.ListMix)
 
 
 @pytest.mark.parametrize("kind", KINDS)

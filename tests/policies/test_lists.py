@@ -13,7 +13,6 @@ import tacit
 from tacit.core.arrays import leaves
 from tacit.core.dispatch import list_parts
 from tacit.environments import environment_from_spec
-from tacit.errors import InvalidValue
 from tacit.policies import Counts, policy_from_spec
 from tacit.policies.base import registry
 from tests.policies.states import assert_frequencies, learn
@@ -266,11 +265,6 @@ def test_arms_attract_as_often_as_told():
         environment.arrive(environment.params, world, 0, rng)
         seen += world.uniforms < world.attraction
     assert_frequencies(seen, 20_000, ATTRACTION)
-
-
-def test_a_replay_is_of_policies_that_show_one_arm():
-    with pytest.raises(InvalidValue, match="shows a slate"):
-        tacit.replay(tacit.policies.CascadeUCB1(3), "clicks.csv")
 
 
 def test_lists_can_be_told_as_text():

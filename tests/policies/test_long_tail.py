@@ -1,7 +1,5 @@
 """Many keys of little traffic: what they have in common is as it is said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import special
@@ -55,8 +53,7 @@ def test_rounds_are_as_they_are_told():
         assert cls.optimum(params, world, lane) == clicks.max()
         for arm in range(3):
             assert cls.expected(params, world, lane, arm) == clicks[arm]
-            told = cls.respond(params, world, lane, arm)
-            assert told == float(world.uniform[0] < clicks[arm])
+            assert cls.respond(params, world, lane, arm) == float(world.uniform[0] < clicks[arm])
     zipf = 1 / np.arange(1, 6)
     # Five standard errors of a share are at most 0.018.
     np.testing.assert_allclose(lanes / 20_000, zipf / zipf.sum(), atol=0.018)

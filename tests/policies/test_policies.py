@@ -1,7 +1,5 @@
 """Every policy: exact small cases, propensities against frequencies, ties, regret."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json
@@ -17,7 +15,6 @@ from scipy import integrate, stats
 import tacit
 from tacit.core import dispatch
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue, UnknownName
 from tacit.policies import Counts, policy_from_spec, policy_to_spec
 from tacit.policies.base import Outcome, make_outcome, registry
 from tacit.policies.stationary.beta_maximum import NODES, WEIGHTS, probability_largest
@@ -72,10 +69,8 @@ def test_propensities_over_a_subset_sum_to_one(policy):
 @by_label
 def test_a_fresh_lane_chooses_every_arm_alike(policy):
     """Ties are broken at random: chi-square on fresh keys, error probability 1e-6."""
-    learner = tacit.Learner(policy, seed=5)
-    decisions = learner.choose_many([f"key {i}" for i in range(6000)])
-    counts = np.bincount(decisions.slots, minlength=3)
-    assert stats.chisquare(counts).pvalue > 1e-6
+    decisions = tacit.Learner(policy, seed=5).choose_many([f"key {i}" for i in range(6000)])
+    assert stats.chisquare(np.bincount(decisions.slots, minlength=3)).pvalue > 1e-6
 
 
 # Cases worked by hand ------------------------------------------------------------------------
@@ -276,8 +271,7 @@ def test_regret_stays_far_below_uniform_choice(policy, bound):
     ("word", "value"), [("true", True), ("True", True), ("false", False), ("False", False)]
 )
 def test_true_and_false_are_read_as_files_and_as_python_write_them(word, value):
-    policy = policy_from_spec(f"context-mixture(context_dim=2, per_key={word})", 3)
-    assert policy.per_key is value
+    assert policy_from_spec(f"context-mixture(context_dim=2, per_key={word})", 3).per_key is value
 
 
 def test_specs_as_text():
@@ -287,29 +281,6 @@ def test_specs_as_text():
     floor = tacit.ExplorationFloor(tacit.EpsilonGreedy(3, 0.2), 0.1)
     assert policy_from_spec("exploration-floor(epsilon-greedy(0.2), epsilon=0.1)", 3) == floor
     assert policy_from_spec("thompson(arms=['a-b', 'c'])").arms == ("a-b", "c")
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "ucb1(", "ucb1(alpha=open('x'))", "ucb1(alpha=1)(2)", "ucb1(**{})", "__import__('os')", "ucb1;x"],
-)
-def test_specs_are_parsed_and_never_evaluated(text):
-    with pytest.raises((InvalidValue, UnknownName)):
-        policy_from_spec(text, 3)
-
-
-def test_unknown_names_are_helped():
-    with pytest.raises(UnknownName, match="did you mean Thompson"):
-        policy_from_spec("tompson", 3)
-    with pytest.raises(InvalidValue, match="it takes arms, alpha, t0"):
-        policy_from_spec("ucb1(beta=1)", 3)
-    with pytest.raises(InvalidValue, match="say the number of arms"):
-        policy_from_spec("ucb1")
-
-
-def test_a_field_given_by_position_and_by_name_is_refused():
-    with pytest.raises(InvalidValue, match=r"^UCB1\.alpha: 0\.5 .*; give it by position or by name"):
-        policy_from_spec("ucb1(0.3, alpha=0.5)", 3)
 
 
 def test_the_name_of_a_policy_of_the_package_is_taken_only_where_it_was_defined():
@@ -333,10 +304,6 @@ def test_tab_completion_finds_all_that_is_exported():
     assert {"errors", "interleaving", "policies"} <= rooms
     assert set(dir(tacit)) == {*tacit.__all__, *rooms, "__version__"}
     assert len(dir(tacit)) <= 46  # a reader takes them in at once
-    with pytest.raises(AttributeError, match=r"no attribute 'LinUCB'; it is tacit\.policies\.LinUCB$"):
-        tacit.LinUCB  # noqa: B018
-    with pytest.raises(AttributeError, match=r"it is tacit\.policies\.baselines\.RUCB$"):
-        tacit.RUCB  # noqa: B018
 
 
 @pytest.mark.parametrize("kind", SHIPPED, ids=lambda kind: kind.__name__)
@@ -357,8 +324,7 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
         same, before = np.full_like(action, -1), copy.deepcopy(rng)
         dispatch.decide(params, state, 0, impression, rng, action)
         assert set(action) <= {0, 1, 2}
-        shown = dispatch.shown_in(params, action)
-        chance = kind.propensity(params, state, 0, impression, shown)
+        chance = kind.propensity(params, state, 0, impression, dispatch.shown_in(params, action))
         if not kind.remembers:
             weighed = dispatch.decide_and_weigh(params, state, 0, impression, before, same)
             assert (list(same), before.random()) == (list(action), copy.deepcopy(rng).random())
@@ -373,8 +339,7 @@ def test_every_policy_is_exported_says_what_it_rests_on_and_plays_as_its_example
 
 
 def shares_of(policy, state, offered):
-    impression = tacit.Impression(np.array(offered), np.zeros(policy.context_dim))
-    return chances_of(policy, state, impression)
+    return chances_of(policy, state, tacit.Impression(np.array(offered), np.zeros(policy.context_dim)))
 
 
 def test_promised_shares_by_hand():
@@ -428,34 +393,9 @@ def test_promised_shares_hold_whoever_is_asking():
         assert found == pytest.approx([0.9 * inner[0], 0.9 * inner[1], 0.1 + 0.9 * inner[2]])
 
 
-@pytest.mark.parametrize(
-    ("make", "named"),
-    [
-        (lambda: tacit.auto(["a", "b"], at_least={"a": 0.4, "b": 0.2}), "at_least.*at most 0.5"),
-        (lambda: tacit.auto(["a", "b"], at_least={"c": 0.1}), "at_least.*there are: a, b"),
-        (lambda: tacit.auto(["a", "b"], at_least={"a": 0.0}), "at_least.a"),
-        (lambda: tacit.auto(["a", "b"], at_least=["a"]), "at_least.*control"),
-        (lambda: tacit.auto(["a", "b"], shows="duel", at_least={"c": 0.1}), "at_least.*there are: a, b"),
-        (lambda: tacit.policies.MinimumDuelShares(tacit.UCB1(3), at_least={0: 0.1}), "policy.*one duel"),
-        (lambda: tacit.auto(["a", "b"], shows="slate", at_least={"c": 0.1}), "at_least.*there are: a, b"),
-        (lambda: tacit.ListMix(["a", "b"], at_least={"a": 0.6}), "at_least.a"),
-        (lambda: tacit.auto(relevance_dim=3, at_least={"a": 0.1}), "at_least"),
-        (lambda: tacit.policies.MinimumShares(tacit.HorizonDraw(3), at_least={0: 0.1}), "policy.*one arm"),
-        (
-            lambda: tacit.policies.MinimumShares(tacit.policies.LinTS(3, 0), at_least={0: 0.1}),
-            "policy.*by its name",
-        ),
-    ],
-)
-def test_promises_that_cannot_be_kept_are_refused(make, named):
-    with pytest.raises(InvalidValue, match=named):
-        make()
-
-
 def test_promises_are_written_as_tables_and_text():
     policy = tacit.auto(["a", "b"], at_least={"b": 0.1})
-    spec = json.loads(json.dumps(policy_to_spec(policy)))
-    assert policy_from_spec(spec) == policy
+    assert policy_from_spec(json.loads(json.dumps(policy_to_spec(policy)))) == policy
     assert policy_from_spec({"name": "auto", "at_least": {"b": 0.1}}, ["a", "b"]) == policy
     assert policy.least_share == 0.0
     floor = tacit.policies.MinimumShares(tacit.UCB1(2), epsilon=0.2, at_least={0: 0.5})

@@ -1,7 +1,5 @@
 """Which arm is the best, of many at once: as the propensity of Thompson sampling, one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

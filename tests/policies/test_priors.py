@@ -1,7 +1,5 @@
 """What is known of arms before they are shown: worked by hand, and in all that runs a policy."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -72,8 +70,7 @@ def test_counts_that_are_told_equal_those_that_were_learned(kind):
     seen = tacit.Learner(kind(NAMES), 5)
     arms = ["film", "film", "film", "holiday", "holiday"]
     table = {"query": ["tomato"] * 5, "shown": arms, "clicked": [1, 0, 1, 0, 0]}
-    columns = {"key": "query", "arm": "shown", "reward": "clicked"}
-    seen.fit_log(table, columns=columns, arms=NAMES)
+    seen.fit_log(table, columns={"key": "query", "arm": "shown", "reward": "clicked"}, arms=NAMES)
     for _ in range(20):
         mine, its = told.choose("tomato"), seen.choose("tomato")
         assert (mine.arm, mine.propensity) == (its.arm, its.propensity)
@@ -95,8 +92,7 @@ def test_the_default_begins_at_what_is_told_and_stays_there_until_keys_teach_oth
     # Forty keys that click on holiday every time know better, and one to come begins so.
     for key in range(40):
         for _ in range(10):
-            decision = learner.choose(key, arms=["holiday"])
-            learner.learn(decision, 1.0)
+            learner.learn(learner.choose(key, arms=["holiday"]), 1.0)
     film, holiday = learner.estimates("0")
     assert (film.mean, holiday.mean > 0.9) == (pytest.approx(0.5), True)
     learner.choose("new")
@@ -111,8 +107,7 @@ def test_what_is_told_is_as_sure_as_500_impressions_at_most():
 
 @pytest.mark.parametrize("kind", [tacit.policies.ShiftMixture, tacit.DriftMixture, tacit.EpsilonGreedy])
 def test_propensities_are_the_frequencies(kind):
-    priors = {0: (3, 7), 1: (2, 3), 2: (0, 1)}
-    learner = tacit.Learner(kind(3, priors=priors), 3)
+    learner = tacit.Learner(kind(3, priors={0: (3, 7), 1: (2, 3), 2: (0, 1)}), 3)
     assert_propensities_are_frequencies(learner, 20_000, "tomato")
 
 
@@ -128,8 +123,7 @@ def test_what_is_told_is_part_of_the_policy_as_text_and_as_a_table(kind):
     assert "priors" not in policy_to_spec(kind(NAMES))
     assert "priors" not in repr(kind(NAMES))
     assert "priors=(('film', 3.0, 1.0)" in repr(policy)
-    numbered = kind(2, priors={"1": (1, 2)})
-    assert numbered.priors == ((1, 1.0, 2.0),)
+    assert kind(2, priors={"1": (1, 2)}).priors == ((1, 1.0, 2.0),)
     assert is_compatible(kind(NAMES, priors={"film": (3, 1)}), policy)
     assert not is_compatible(policy, kind(NAMES, priors={"film": (3, 1)}))
     assert not is_compatible(kind(NAMES, priors={"film": (3, 2)}), policy)
@@ -151,14 +145,6 @@ def test_what_cannot_be_told_says_why(priors, field, remedy):
     with pytest.raises(InvalidValue, match=remedy) as caught:
         tacit.Thompson(NAMES, priors=priors)
     assert caught.value.field == field
-
-
-def test_others_refuse_it_by_name():
-    with pytest.raises(InvalidValue, match="it takes"):
-        policy_from_spec("exp3(priors={'film': (1, 2)})", NAMES)
-    with pytest.raises(InvalidValue, match=r"priors: .* to show a slate takes arms, own_order"):
-        tacit.auto(NAMES, shows="slate", priors={"film": (1, 2)})
-    assert tacit.auto(NAMES, sums=True, priors={"film": (1, 2)}).priors == (("film", 1.0, 2.0),)
 
 
 def test_an_arm_that_comes_later_begins_without_and_the_others_keep_theirs():
@@ -202,8 +188,7 @@ def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
 
 
 async def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path):
-    three = (*NAMES, "pizza")
-    begun = harness.with_policy(tacit.Thompson(three, priors={"film": (3, 1), "pizza": (1, 1)}))
+    begun = harness.with_policy(tacit.Thompson((*NAMES, "pizza"), priors={"film": (3, 1), "pizza": (1, 1)}))
     async with harness.served(tmp_path / "s.db", begun) as engine:
         await engine.decide_many("home", [living.asked(engine, "tomato")])
         known = get_learner(engine.placements["home"]).state
@@ -215,6 +200,5 @@ async def test_what_began_with_it_keeps_it_and_what_did_not_is_rebuilt(tmp_path)
         for other in ({"film": (3, 2)}, {"film": (3, 1), "holiday": (1, 1)}):
             with pytest.raises(ConfigError, match="rebuild it with rebuild = true"):
                 await engine.reload(harness.with_policy(tacit.Thompson(NAMES, priors=other)))
-        spec = {"name": "thompson", "priors": {"holiday": [5, 0]}}
-        await engine.rebuild("home", spec)
+        await engine.rebuild("home", {"name": "thompson", "priors": {"holiday": [5, 0]}})
         assert get_learner(engine.placements["home"]).state.successes[0].tolist() == [0, 5, 0]

@@ -1,7 +1,5 @@
 """The bandit that weighs warnings: its Bayes factors by hand, and what it is good for."""
 
-from __future__ import annotations
-
 import math
 from itertools import chain, combinations
 
@@ -169,8 +167,7 @@ def in_mode(mode, base, arms=4):
     learner, rng = tacit.Learner(policy, seed=4), np.random.default_rng(5)
     for i in range(3000):
         shifted = i > 300
-        context = [0.9 if i > 400 and mode == WARNED else 0.2]
-        decision = learner.choose("query", context=context)
+        decision = learner.choose("query", context=[0.9 if i > 400 and mode == WARNED else 0.2])
         rate = 0.6 if decision.arm == (1 if shifted and mode != QUIET else 0) else 0.3
         learner.learn(decision, float(rng.random() < rate))
         lanes = learner.state.lanes
@@ -189,8 +186,7 @@ def test_the_propensity_is_the_frequency_of_the_arm(mode, base, offered):
     params, state = learner.policy.params, learner.state
     impression = tacit.Impression(np.array(offered), np.array([0.2]))
     seen, told = np.zeros(4), np.zeros(4)
-    choose_often = compile_loop(chosen_often, params)
-    choose_often(params, state, impression, np.random.default_rng(6), seen, draws)
+    compile_loop(chosen_often, params)(params, state, impression, np.random.default_rng(6), seen, draws)
     for arm in offered:
         told[arm] = tacit.policies.ProbationBandit.propensity(params, state, 0, impression, arm)
     assert told.sum() == pytest.approx(1.0, abs=1e-7)

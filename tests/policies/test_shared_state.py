@@ -41,8 +41,7 @@ def test_init_says_what_lanes_share():
     assert lane_rows(Pooled(2).init) == [1, 1, 1, 0, 0, 0]
     assert lane_rows(tacit.policies.OracleRestart(Pooled(2)).init) == [1, 1, 1, 0, 0, 0, 1]
     # A list has a lane for each position inside each key.
-    ranked = lane_rows(tacit.policies.baselines.RankedBandit(tacit.UCB1(2), positions=3).init)
-    assert ranked[:3] == [3, 3, 3]
+    assert lane_rows(tacit.policies.baselines.RankedBandit(tacit.UCB1(2), positions=3).init)[:3] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("kind", list_parts(registry, "policies"))
@@ -188,8 +187,7 @@ def test_a_simulation_of_many_keys_is_the_learner_bit_for_bit():
         learner.learn(decision, environment.respond(*world, lane, decision.slot))
     lanes = [int(key) for key in learner.keys]
     assert len(lanes) > 3
-    pairs = zip(leaves(run.state), leaves(learner.lanes.view_all()), strict=True)
-    for (name, mine), (_, its) in pairs:
+    for (name, mine), (_, its) in zip(leaves(run.state), leaves(learner.lanes.view_all()), strict=True):
         own = mine if name.startswith("shared.") else mine[lanes]
         assert own.tobytes() == its.tobytes(), name
 

@@ -1,7 +1,5 @@
 """What is shown at once is one record: a new thing to show is played, logged, served and folded by it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import tacit
 from tacit.errors import InvalidValue
 from tacit.evaluate import replay
 from tacit.logs.writer import click_log
-from tacit.policies.action_kind import ACTION_KINDS, get_action_kind
+from tacit.policies.action_kind import ACTION_KINDS
 from tacit.service.app.server import run_in_thread
 from tacit.service.kind import KINDS
 from tacit.service.log.requests import Clicked, DecisionRequest, FeedbackRequest
@@ -79,11 +77,6 @@ def test_sets_have_a_page(tmp_path):
         told = {"decision_id": answer["decision_id"], "items": [answer["slate"][0]]}
         assert client.post("home/clicks", told)[2]["outcome"] == "pending"
         assert "Results of each" in client.ask("GET", "/placements/home")[2].decode()
-
-
-def test_what_nobody_shows_is_refused_by_name():
-    with pytest.raises(InvalidValue, match="shows: 'pile' is not allowed; give one of arm, duel, slate"):
-        get_action_kind("pile")
 
 
 def test_nobody_asks_for_what_is_shown_by_its_name():

@@ -1,7 +1,5 @@
 """The testable bandit of Syed, Slivkins and Mishra (2009)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -47,8 +45,7 @@ def test_the_guess_by_hand():
     # Window after 8 rounds: the plays 1, 1, 0, 1. Means 1/2 (of 2), 3/5 (of 5) and 0 (of 1): the
     # gaps from arm 1 are 1/10, within 0.4/4, and 3/5, beyond 0.4/2.
     arms = [0, 2, 1, 1, 1, 1, 0, 1]
-    rewards = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
-    assert policy.guess(taught(policy, arms, rewards), 0) == ({0, 1}, {2}, 1)
+    assert policy.guess(taught(policy, arms, [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]), 0) == ({0, 1}, {2}, 1)
 
 
 def test_the_reference_is_recent_rather_than_frequent():
@@ -86,8 +83,7 @@ def test_it_can_be_the_bandit_of_bwc():
     inner = tacit.policies.TestableUCB1.practical(2, horizon=5000)
     options = {"classifier": tacit.classifiers.Rectangle(dim=1, margin=0.5), "merge_phases": False}
     policies = [tacit.BWC(policy=inner, test_rounds=200, **options), tacit.BWC(2, test_rounds=200, **options)]
-    clicks = [[0.9, 0.1], [0.1, 0.9]]
-    environment = tacit.ShiftingArms(arms=2, events=[2501], clicks=clicks, announced=True)
+    environment = tacit.ShiftingArms(arms=2, events=[2501], clicks=[[0.9, 0.1], [0.1, 0.9]], announced=True)
     result = tacit.simulate(policies, environment, horizon=5000, runs=5, seed=1)
     np.testing.assert_array_equal(result.regret[0], result.regret[1])
     assert result.regret[0, :, -1].max() < 400
@@ -95,7 +91,6 @@ def test_it_can_be_the_bandit_of_bwc():
 
 def test_a_lane_takes_the_memory_that_is_told():
     for arms, width in ((256, 1), (257, 2)):
-        policy = tacit.policies.TestableUCB1(arms, horizon=1001)
-        state = policy.init(3)
+        state = tacit.policies.TestableUCB1(arms, horizon=1001).init(3)
         size = state.recent.nbytes + state.late.nbytes + sum(array.nbytes for array in state.counts)
         assert size == 3 * (width * 501 + 24 * arms + 8)

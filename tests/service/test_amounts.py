@@ -1,9 +1,5 @@
 """Metrics without a largest amount, or with amounts below 0: learned, watched, refused."""
 
-from __future__ import annotations
-
-import math
-
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -73,6 +69,7 @@ async def test_amounts_are_learned_and_the_log_says_the_same(tmp_path, amounts):
         assert get_learner(engine.placements["home"]).estimates("key 0") == before
     total = sum(earned.values()) + sum(more.values())
     count = sum(plays.values()) + sum(later.values())
+    assert "the most that there is" not in page
     # Amounts, whatever the range begins with.
     assert sum(group.rewards for group in found.groups.values()) == pytest.approx(total)
     assert sum(group.decisions for group in found.groups.values()) == count
@@ -106,8 +103,7 @@ async def test_a_placement_whose_metric_may_be_negative_counts_silence_as_nothin
     config = shop(amounts=[-50, 200], holdout=HALF, snapshot_every=300)
     async with folding(tmp_path / "s.db", config) as engine:
         rows = [await engine.decide("home", "k") for _ in range(5)]
-        pieces = [[120.0, -30.0], [-80.0, 100.0], [-80.0], [300.0], []]
-        for row, amounts in zip(rows, pieces, strict=True):
+        for row, amounts in zip(rows, [[120.0, -30.0], [-80.0, 100.0], [-80.0], [300.0], []], strict=True):
             for amount in amounts:
                 content = encode_metrics({"revenue": amount})
                 await engine.record_many("home", [FeedbackRequest(row.id, metrics=content)])
@@ -178,7 +174,7 @@ def test_revenue_over_http(tmp_path):
             for _ in range(4):
                 made = client.decide_many("home", [Impression("tomato")] * 900)
                 clock.now += 20 * SECOND
-                amounts = [float(x) for x in np.round(rng.lognormal(3.0, 1.0, 900), 2)]
+                amounts = [float(x) for x in np.round(rng.lognormal(3.0, 0.3, 900), 2)]
                 sent = [
                     Feedback(one.decision_id, metrics={"revenue": amount * (1 + 2 * (one.arm == "bold"))})
                     for one, amount in zip(made, amounts, strict=True)
@@ -229,39 +225,7 @@ async def test_amounts_are_numbers_that_can_be_told_from_others(tmp_path):
             report(engine, query=PlanQuery(rate=1e31))
 
 
-LESS = {"returns": {"range": [], "better": "less"}}
-RETURNS = {"metric": "returns"}
-
-
-@pytest.mark.parametrize(
-    ("table", "message"),
-    [
-        ({"policy": "ucb1"}, r"metrics\.revenue\.range: .*UCB1.* must know the largest amount; give range ="),
-        ({"policy": "thompson"}, 'or policy = "auto"'),
-        ({"shadow": "ucb1"}, "must know the largest amount"),
-        ({"context_dim": 2}, "for named arms without contexts"),
-        ({"holdout": {"control": {"policy": "ucb1"}}}, "must know the largest amount"),
-        ({"default_reward": 0.5}, "default_reward: leave it out: without feedback the amount is 0"),
-        ({"amounts": [-50, 200], "default_reward": 0.5}, "default_reward: leave it out"),
-        ({"amounts": []}, r"to be learned give the least amount there can be, as range = \[-100\]"),
-        ({"amounts": [5]}, "without feedback the amount is 0; give a range that holds it"),
-        ({"amounts": [-50, -10]}, "without feedback the amount is 0; give a range that holds it"),
-        ({"amounts": [1, 2, 3]}, r"metrics\.revenue\.range"),
-        ({"amounts": [2, 1]}, "give the least amount, and a larger one"),
-        ({"amounts": [math.inf]}, "give the least amount, and a larger one"),
-        ({"more": LESS, "guardrail": RETURNS}, r"a guardrail on returns needs an end: give the least amount"),
-        ({"more": {"profit": {"range": [], "margin": 0.1}}, "holdout": HALF}, "a share of the range"),
-        ({"more": {"profit": {"range": [-9], "margin": 0.1}}, "holdout": HALF}, "give range = "),
-        ({"policy": {"name": "DriftMixture", "reward_range": [0, None]}}, "leave reward_range out"),
-    ],
-)
-def test_what_cannot_be_refuses_to_start(table, message):
-    with pytest.raises(ConfigError, match=message):
-        shop(**table)
-
-
 def test_half_is_warned_of_once_at_the_start():
-    config = with_home(arms=ARMS, metrics={"revenue": {"half": 20.0}}, reward="revenue")
-    (said,) = lint_config(config)
+    (said,) = lint_config(with_home(arms=ARMS, metrics={"revenue": {"half": 20.0}}, reward="revenue"))
     assert said.startswith("placements.home.metrics.revenue.half: the mean of x/(x + half) is learned")
     assert not list(lint_config(shop()))

@@ -1,7 +1,5 @@
 """Large answers: made once, sent as fast as they are read, a few at once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -136,8 +134,7 @@ def made(monkeypatch):
 
 
 def file_of(side):
-    placement = side.engine.placements["home"]
-    return b"".join(iter_pieces(copy_learner(placement)))
+    return b"".join(iter_pieces(copy_learner(side.engine.placements["home"])))
 
 
 async def test_readers_who_do_not_read_share_one_file(tmp_path, made):
@@ -202,17 +199,13 @@ async def test_who_reads_slowly_but_steadily_gets_it_all(tmp_path):
 async def test_any_large_answer_takes_one_of_the_places(tmp_path):
     many = json.dumps({"decisions": [{"key": "a"}] * 1000}).encode()
     long = {"arms": [f"{i} {'x' * 300}" for i in range(1000)], "policy": "ucb1"}
-    placements = {"home": {"arms": 2, "policy": "ucb1"}, "shop": long}
-    async with serving(tmp_path, placements=placements) as side:
+    async with serving(tmp_path, placements={"home": {"arms": 2, "policy": "ucb1"}, "shop": long}) as side:
         readers = [Reader(side, "/v1/placements") for _ in range(AT_ONCE)]
         await reached(lambda: all(reader.status for reader in readers))
-        late = Reader(side, "/v1/placements")
-        assert (await late.all())[0] == 429
+        assert (await Reader(side, "/v1/placements").all())[0] == 429
         # What is small is answered all the same, and what was done is told.
-        small = Reader(side, "/v1/placements/home/history")
-        assert (await small.all())[0] == 200
-        done = Reader(side, "/v1/placements/shop/decide/batch", b"POST", many)
-        status, _, content = await done.all()
+        assert (await Reader(side, "/v1/placements/home/history").all())[0] == 200
+        status, _, content = await Reader(side, "/v1/placements/shop/decide/batch", b"POST", many).all()
         assert (status, len(json.loads(content)["decisions"])) == (200, 1000)
         assert len(content) > LARGE
         status, _, content = await readers[0].all()
@@ -231,8 +224,7 @@ async def test_a_file_is_made_anew_when_something_was_learned(tmp_path, made, mo
         await engine.decide_many("home", [asked("a")])
         assert await engine.export_replica("home") is first
         engine.replica_files.fresh.clear()
-        then = await engine.export_replica("home")
-        assert b"".join(then) == file_of(side) != b"".join(first)
+        assert b"".join(await engine.export_replica("home")) == file_of(side) != b"".join(first)
         monkeypatch.setattr(lending, "LARGE", 10 * LARGE)
         await engine.decide_many("home", [asked("b")])
         engine.replica_files.fresh.clear()
@@ -257,8 +249,7 @@ async def test_of_what_is_huge_memory_holds_two_states(tmp_path, made, monkeypat
         assert len(made) == 2
         # One that was taken makes room.
         await readers[0].all()
-        late = Reader(side, LEARNER)
-        assert (await late.all())[2] == file_of(side)
+        assert (await Reader(side, LEARNER).all())[2] == file_of(side)
 
 
 async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
@@ -286,8 +277,7 @@ async def test_what_fails_fails_for_all_who_asked_and_nobody_after():
     files = lending.ReplicaFiles(lender, lender)
     with pytest.raises(UnknownName):
         await files.get_file("never", 1)
-    asked = [files.get_file("soon", 1) for _ in range(3)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
+    found = await asyncio.gather(*[files.get_file("soon", 1) for _ in range(3)], return_exceptions=True)
     assert [type(one) for one in found] == [UnknownName] * 3
     lender.there = True
     one, two = await asyncio.gather(files.get_file("soon", 1), files.get_file("soon", 1))

@@ -1,7 +1,5 @@
 """What feedback teaches: windows, rules, modes, ids; always a pure function of the log."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from types import SimpleNamespace
@@ -194,8 +192,7 @@ async def test_another_rule_folds_the_log_anew(tmp_path, caplog, kind):
         (Rule(window=32 * SECOND, aggregation="sum"), (1, 1.0)),
         (Rule(), (1, 0.25)),
     ):
-        config = configured(rule=rule)
-        async with served(path, config) as engine:
+        async with served(path, configured(rule=rule)) as engine:
             # Under a sum, the reward is known when the window has closed.
             expected = (1, 0.75) if rule == Rule(aggregation="sum") else learned
             assert plays(engine) == expected
@@ -413,8 +410,7 @@ async def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, 
         "home": PlacementConfig(tacit.UCB1(ARMS), 7, durability=BUFFERED),
         "safe": PlacementConfig(tacit.UCB1(ARMS), 7),
     }
-    config = Config(placements, store=StoreConfig(buffer=20))
-    async with folding(path, config, wrap=Broken) as engine:
+    async with folding(path, Config(placements, store=StoreConfig(buffer=20)), wrap=Broken) as engine:
         first = await engine.decide("home", "k", id="first")
         await engine.decide("safe", "k")
         engine.store.broken = True
@@ -438,8 +434,7 @@ async def test_buffered_decisions_keep_coming_while_the_store_is_gone(tmp_path, 
         await reached(lambda: engine.health().ready)
         assert engine.health().buffered == 0
         await engine.decide("safe", "k")
-    logged = [e.id for e in rows(path) if isinstance(e, DecisionRow)]
-    assert [id for id in logged if id in made] == made
+    assert [id for id in [e.id for e in rows(path) if isinstance(e, DecisionRow)] if id in made] == made
 
 
 async def test_many_at_once_share_one_commit(tmp_path, kind):

@@ -1,7 +1,5 @@
 """The capacity model, by hand; and the traffic that it is tried with."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np
@@ -44,8 +42,7 @@ def test_a_plan_by_hand(capacity, constants):
 
 
 def test_requests_of_their_own_cost_what_a_request_costs(capacity, constants):
-    plan = capacity.planned(constants, batched=False, answered=0.5)
-    assert plan.cores == pytest.approx(1e5 * 1.5 * 200e-6)
+    assert capacity.planned(constants, batched=False, answered=0.5).cores == pytest.approx(1e5 * 1.5 * 200e-6)
 
 
 def test_traffic_is_shared_out_as_a_whole(capacity):
@@ -68,5 +65,4 @@ def test_traffic_is_shared_out_as_a_whole(capacity):
 def test_waiting_is_that_of_a_queue_with_constant_service(capacity):
     # M/D/1 at load 1/2 (Erlang 1909): nobody waits with probability 1/2, and the wait is at most
     # one service time with probability (1 − ρ)·e^ρ = 0.824; the 99 % point lies between 2 and 4.
-    wait = capacity.served(0.5, 200_000, np.random.default_rng(1))
-    assert 2.0 < wait < 4.0
+    assert 2.0 < capacity.served(0.5, 200_000, np.random.default_rng(1)) < 4.0

@@ -1,7 +1,5 @@
 """A chain decides in columns, and projections watch: new ones are a class and a line."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
@@ -46,21 +44,19 @@ def test_a_stage_of_ones_own_decides_and_a_projection_of_ones_own_is_on_the_page
         assert [each["propensity"] for each in made[9::10]] == [1.0] * 3
         assert all(each["propensity"] < 1.0 for i, each in enumerate(made) if i % 10 != 9)
         for each in made:
-            told = {"decision_id": each["decision_id"], "reward": 1.0}
-            assert client.post("home/feedback", told)[0] == 200
+            assert client.post("home/feedback", {"decision_id": each["decision_id"], "reward": 1.0})[0] == 200
         page = client.ask("GET", "/placements/home")[2].decode()
         assert "decisions in this hour: 32" in page
     # After a stop the projection comes from its snapshot, and from the log it is the same.
     with run_in_thread(toys) as address:
         page = Client(address).ask("GET", "/placements/home")[2].decode()
         assert "decisions in this hour: 32" in page
-    plain = folded(tmp_path / "s.db", toys)
-    assert plain.added["HourlyCounts"].counts.total() == 32
+    assert folded(tmp_path / "s.db", toys).added["HourlyCounts"].counts.total() == 32
 
 
 # What is on stays in columns ------------------------------------------------------------------
 
-INNER, OUTER = "toy_policy:InTurn(tries=2)", "toy_policy:InTurn(tries=5)"
+INNER, OUTER = "policies_of_ones_own:InTurn(tries=2)", "policies_of_ones_own:InTurn(tries=5)"
 CONTROL = {"share": 0.5, "control": {"policy": INNER}}
 CASES = {
     "pin": ({}, ("pin", json.dumps({"arms": ["b"], "until": START * 2}))),
@@ -111,8 +107,7 @@ def test_a_batch_is_decided_as_one_by_one_where_nothing_is_drawn(case, tmp_path)
     assert runs[0][0] == runs[1][0]
     for alone, together in zip(runs[0][1], runs[1][1], strict=True):
         assert repr(alone) == repr(together)
-    modes = {row.mode for row in runs[0][0]}
-    assert len(modes) == 1
+    assert len({row.mode for row in runs[0][0]}) == 1
     assert len({row.arm for row in runs[0][0]}) >= (1 if case in ("pin", "frozen") else 2)
 
 
@@ -123,7 +118,7 @@ def test_a_policy_that_observes_contexts_is_restored_after_each_decision_while_f
     placement = load_placement("home", config.placements["home"], store, 7)
     assert placement.learner.policy.observes
     placement.learning.advance(START)
-    impressions = [placement.reader.read(DecisionRequest("k")) for _ in range(30)]
+    impressions = Block.from_rows(Impression, [placement.reader.read(DecisionRequest("k"))] * 30)
     placement.decide(impressions, 1, START)
     placement.apply_change(ChangeRow(31, placement.id, START, "mode", "frozen", None))
     before = [array.copy() for array in placement.learner.state.own]
@@ -133,7 +128,7 @@ def test_a_policy_that_observes_contexts_is_restored_after_each_decision_while_f
     store.close()
 
 
-MOST_CALLS = {"plain": 0.25, "pin": 0.3, "holdout": 0.3, "shadow": 0.3, "control policy": 0.4}
+MOST_CALLS = {"plain": 0.1, "pin": 0.14, "holdout": 0.15, "shadow": 0.13, "control policy": 0.2}
 """Python functions called for each decision of a batch of 1,000, with its row and its window."""
 
 
@@ -149,22 +144,23 @@ def test_a_decision_of_a_batch_calls_few_functions(case, tmp_path):
     requests = [DecisionRequest("k", user=f"u{i}") for i in range(1000)]
     impressions = Block.from_rows(Impression, list(map(placement.reader.read, requests)))
     placement.decide(impressions, 2, START)
-    calls = 0
+    calls = []
 
     def note(frame, event, argument):
-        nonlocal calls
-        calls += event == "call"
+        calls[-1] += event == "call"
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        sys.setprofile(note)
-        rows = placement.decide(impressions, 1002, START + SECOND)
-        sys.setprofile(None)
+    # The collector may run, and call functions of others: the least counts.
+    for i in range(1, 4):
+        calls.append(0)
+        with warnings.catch_warnings(action="ignore"):
+            sys.setprofile(note)
+            rows = placement.decide(impressions, 2 + 1000 * i, START + i * SECOND)
+            sys.setprofile(None)
     store.close()
     assert isinstance(rows, Block)
     assert rows.kind is DecisionRow
     assert len(rows) == 1000
-    assert calls / 1000 <= MOST_CALLS[case]
+    assert min(calls) / 1000 <= MOST_CALLS[case]
 
 
 def test_the_kinds_of_the_package_have_the_parts_of_the_chain():

@@ -1,7 +1,5 @@
 """The short form of ``make chaos``, and of ``make fuzz``."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -44,11 +42,9 @@ def test_while_the_database_is_slow_nothing_is_called_committed_and_buffers_answ
             post(address, f"{placement}/decide", {"key": "warm"})
         with psycopg.connect(url) as connection:
             connection.execute(f"LOCK TABLE {schema}.decisions")
-            asked = {"key": "slow", "decision_id": "slow"}
-            answer = threads.submit(post, address, "committed/decide", asked)
+            answer = threads.submit(post, address, "committed/decide", {"key": "slow", "decision_id": "slow"})
             for _ in range(5):
-                told = post(address, "buffered/decide", {"key": "slow"})
-                assert told["durability"] == "buffered"
+                assert post(address, "buffered/decide", {"key": "slow"})["durability"] == "buffered"
             assert not answer.done()
         assert answer.result(PATIENCE)["durability"] == "committed"
         with psycopg.connect(url) as connection:

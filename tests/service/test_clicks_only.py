@@ -1,27 +1,14 @@
 """Clicks only: silence is known when windows close; each decision is learned once, in order."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 
+import harness
 import httpx
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from drawn import examples
-from harness import (
-    START,
-    Clock,
-    by_clock,
-    eventually,
-    everything,
-    folding,
-    quiet,
-    served,
-    with_home,
-    with_policy,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -39,14 +26,14 @@ WINDOW = 10 * SECOND
 
 
 def placement(policy, **rule):
-    return with_policy(policy, rule=Rule(window=WINDOW, **rule))
+    return harness.with_policy(policy, rule=Rule(window=WINDOW, **rule))
 
 
 async def share_of_best(engine, rng, decisions, per_second, mean_delay, zeros=False):
     """Serve decisions to users who click after exponential delays; return each decision's expected reward."""
     step, waiting, earned = SECOND / per_second, [], []
     for i in range(decisions):
-        now = START + int(i * step)
+        now = harness.START + int(i * step)
         while waiting and waiting[0][0] <= now:
             time, id, reward = waiting.pop(0)
             engine.clock.now = time
@@ -69,10 +56,9 @@ async def test_clicks_alone_teach_as_much_as_clicks_and_zeros(tmp_path, policy):
     clicks_only, all_sent = [], []
     for seed in range(2):
         for zeros, means in (False, clicks_only), (True, all_sent):
-            rng, clock = np.random.default_rng(seed), Clock(START)
-            async with served(tmp_path / f"{seed}{zeros}.db", placement(policy), clock) as engine:
-                earned = await share_of_best(engine, rng, 4000, 50, SECOND, zeros)
-                means.append(earned[1000:].mean())
+            rng, clock = np.random.default_rng(seed), harness.Clock(harness.START)
+            async with harness.served(tmp_path / f"{seed}{zeros}.db", placement(policy), clock) as engine:
+                means.append((await share_of_best(engine, rng, 4000, 50, SECOND, zeros))[1000:].mean())
     # .355 of .496 before; a run of 3,000 decisions has a standard error of .003.
     assert np.mean(clicks_only) > 0.97 * np.mean(all_sent)
     assert np.mean(clicks_only) > 0.475
@@ -93,7 +79,7 @@ RULES = [{}, {"aggregation": "sum"}, {"late": "correct", "default": 0.1}, {"seen
 
 def state_of(live):
     """Return everything that a placement is, and how long it knows that clicks take."""
-    return everything(live), save_delays(live)
+    return harness.everything(live), save_delays(live)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
@@ -108,8 +94,8 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
     config.placements["other"] = config.placements["home"]
 
     async def play():
-        async with folding(path, config, seen=state_of, crash=False) as engine:
-            ids, now = [], START
+        async with harness.folding(path, config, seen=state_of, crash=False) as engine:
+            ids, now = [], harness.START
             for i, (step, count, feedback, of_another) in enumerate(moments):
                 now += step
                 engine.clock.now = now
@@ -121,7 +107,7 @@ def test_what_was_learned_is_the_fold_from_a_snapshot_at_any_moment(
                 for which, reward in feedback:
                     if ids:
                         await engine.feedback("home", ids[which % len(ids)], reward)
-                await quiet(engine)
+                await harness.quiet(engine)
 
     asyncio.run(play())
 
@@ -133,7 +119,7 @@ async def test_a_window_closed_by_a_row_of_another_placement_leaves_what_the_fol
     config = placement(tacit.auto(list(RATES)))
     config.placements["home"] = replace(config.placements["home"], snapshot_every=snapshot_every)
     config.placements["other"] = config.placements["home"]
-    async with folding(tmp_path / "s.db", config, seen=state_of, crash=False) as engine:
+    async with harness.folding(tmp_path / "s.db", config, seen=state_of, crash=False) as engine:
         # Clicks take 6 s, so that open decisions count more as they grow older.
         for _ in range(20):
             row = await engine.decide("home", "k")
@@ -148,11 +134,13 @@ async def test_a_window_closed_by_a_row_of_another_placement_leaves_what_the_fol
         await engine.decide("other", "k")
         engine.clock.now += 5 * SECOND
         await engine.decide("other", "k")
-        await quiet(engine)
+        await harness.quiet(engine)
 
 
 async def test_a_zero_that_comes_after_its_decision_was_learned_as_one_is_not_learned_again(tmp_path):
-    async with served(tmp_path / "s.db", placement(tacit.Thompson(list(RATES))), Clock(START)) as engine:
+    async with harness.served(
+        tmp_path / "s.db", placement(tacit.Thompson(list(RATES))), harness.Clock(harness.START)
+    ) as engine:
 
         def counts():
             state = get_learner(engine.placements["home"]).state
@@ -184,9 +172,9 @@ ADVICE = {
 @pytest.mark.parametrize("case", ADVICE)
 def test_the_doctor_and_the_page_propose_another_window_where_it_does_not_suit_clicks(tmp_path, case):
     window, delay, mark, text, proposed = ADVICE[case]
-    clock = Clock(START)
-    config = with_home(tmp_path / "s.db", arms=2, attribution_window=window)
-    with by_clock(config, clock) as url, Client(url) as client:
+    clock = harness.Clock(harness.START)
+    config = harness.with_home(tmp_path / "s.db", arms=2, attribution_window=window)
+    with harness.by_clock(config, clock) as url, Client(url) as client:
 
         def click(count):
             decisions = client.decide_many("home", [Impression("k")] * count)
@@ -201,7 +189,7 @@ def test_the_doctor_and_the_page_propose_another_window_where_it_does_not_suit_c
         click(1)
         found, text = diagnose(url), f"95 % of clicks come within {text}"
         # A page that took long to make is shown again for some time.
-        page = eventually(lambda: text in (page := httpx.get(f"{url}/placements/home").text) and page)
+        page = harness.eventually(lambda: text in (page := httpx.get(f"{url}/placements/home").text) and page)
     remedy = f"give attribution_window = {proposed} in [placements.home]" if proposed else "no window can be"
     assert re.search(f"^{mark}   placement home: {re.escape(text)}", found, re.MULTILINE)
     assert (remedy in found, remedy in page) == ((False,) * 2 if proposed is None else (True,) * 2)
@@ -216,7 +204,9 @@ def diagnose(url):
 
 @pytest.mark.filterwarnings("error::tacit.errors.AssumptionWarning")
 async def test_a_service_that_names_its_decisions_is_not_told_that_it_learns_nothing(tmp_path):
-    async with served(tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), Clock(START)) as engine:
+    async with harness.served(
+        tmp_path / "s.db", placement(tacit.UCB1(list(RATES))), harness.Clock(harness.START)
+    ) as engine:
         home = engine.placements["home"]
         for batch in range(11):
             rows = await decide(engine, *(DecisionRequest("k", id=f"{batch} {i}") for i in range(1000)))

@@ -3,8 +3,6 @@
 On another machine than that on which it was recorded, floats are compared up to rounding.
 """
 
-from __future__ import annotations
-
 import pytest
 import record_combinations as recorder
 

@@ -1,7 +1,5 @@
 """Arms that the configuration names: they come and go as it is read anew, and at a restart."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading
@@ -230,28 +228,33 @@ def test_the_command_changes_arms_by_name_and_by_number(tmp_path):
         assert (code, "--retire: 'b,c' has a comma; give each by --retire" in error) == (2, True)
 
 
-EARLY = """
-import os, signal, sys
+SLOW = """
+import os, pathlib, signal, sys, threading, time
 from tacit.service.config.file import load_config
 from tacit.service.app.server import serve
 from tacit.service.engine.engine import Engine
 from tacit.service.engine.stores import open_store
+path = pathlib.Path(sys.argv[1])
 def opened(config):
-    path = sys.argv[1]
-    text = open(path).read()
-    open(path, "w").write(text.replace('["a", "b"]', '["b", "c"]'))
     os.kill(os.getpid(), signal.SIGHUP)
     return Engine(config, open_store(config.store))
-serve(load_config(sys.argv[1]), reread=lambda: load_config(sys.argv[1]), engine=opened)
+def read_slowly():
+    config, text = load_config(path), path.read_text()
+    if '["a", "b"]' in text:
+        path.write_text(text.replace('["a", "b"]', '["b", "c"]'))
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.5)
+        threading.Timer(0.5, path.with_name("read").touch).start()
+    return config
+serve(load_config(path), reread=read_slowly, engine=opened)
 """
 
 
-def test_a_file_that_is_to_be_read_anew_while_the_log_is_opened_is_read_then(tmp_path):
+def test_a_file_that_is_to_be_read_anew_while_the_log_is_opened_or_while_it_is_read_is_read_then(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text('[server]\nport = 0\n[store]\npath = "s.db"\n[placements.home]\narms = ["a", "b"]\n')
-    process, port = harness.started(path, EARLY)
-    try:
-        with Client(f"http://127.0.0.1:{port}") as client:
-            harness.eventually(lambda: client.change_arms("home").arms == ["b", "c"])
-    finally:
-        harness.stopped(process, signal.SIGTERM)
+    process, port = harness.started(path, SLOW)
+    with process, Client(f"http://127.0.0.1:{port}") as client:
+        harness.eventually((tmp_path / "read").exists)
+        harness.eventually(lambda: client.change_arms("home").arms == ["b", "c"])
+        process.terminate()

@@ -1,7 +1,5 @@
 """What strangers send to a connection, how much of it, and how slowly."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import resource
@@ -251,8 +249,7 @@ def test_a_body_whose_end_never_came_asks_for_nothing(small):
 )  # fmt: skip
 def test_nobody_keeps_a_connection_by_waiting(hasty, raw, reason, statuses):
     before, known = ended(hasty, reason), decisions(hasty)
-    found = asked(hasty, raw)
-    assert [status for status, _, _ in found] == statuses
+    assert [status for status, _, _ in asked(hasty, raw)] == statuses
     assert ended(hasty, reason) == before + 1
     assert decisions(hasty) == known
 
@@ -465,10 +462,9 @@ def test_limits_change_while_it_runs(tmp_path):
     text = '[server]\nport = 0\nurl_limit = {}\n[store]\npath = "s.db"\n[placements.a]\narms = 2\n'
     path.write_text(text.format(1000))
     asked = "/healthz?" + "x" * 500
-    with process(path) as (server, client):
+    with process(path) as (_, client, reread):
         assert client.ask("GET", asked)[0] == 200
-        path.write_text(text.format(100))
-        server.send_signal(signal.SIGHUP)
+        reread(text.format(100))
         eventually(lambda: client.ask("GET", asked)[0] == 414)
 
 
@@ -477,8 +473,7 @@ def test_a_stop_waits_for_no_half_sent_request(tmp_path):
     with contextlib.ExitStack() as stack:
         with run_in_thread(configured(tmp_path / "s.db", **values)) as address:
             for raw in (b"", b"P", HELLO, HELLO + b"\r\n", DECIDE + b"Content-Length: 9\r\n\r\n"):
-                connection = stack.enter_context(connected(address))
-                connection.sendall(raw)
+                stack.enter_context(connected(address)).sendall(raw)
             assert answered(address)
             started = time.monotonic()
         assert time.monotonic() - started < DRAIN_SECONDS

@@ -1,7 +1,5 @@
 """A placement is turned by hand, and its log says who did it and when."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -133,14 +131,6 @@ async def test_what_was_changed_outlives_the_rows(tmp_path):
 
 
 PINNED = {"arms": ["b"], "shared": ["b"], "slates": ["c", "a"], "duels": ["b"], "features": ["y"]}
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["decide"] * 4 + ["learn"] * 4 + ["pin", "unpin", "freeze", "thaw", "stop"]),
-        st.integers(0, 2**16),
-    ),
-    min_size=3,
-    max_size=14,
-)
 
 
 async def take_step(engine, i, what, number, waiting):
@@ -171,7 +161,11 @@ async def take_step(engine, i, what, number, waiting):
 
 @pytest.mark.parametrize("kind", living.POLICIES)
 @examples(12)
-@given(steps=STEPS, snapshot_every=st.sampled_from([1, 5, 50_000]), crash=st.booleans())
+@given(
+    steps=living.steps_of("pin", "unpin", "freeze", "thaw"),
+    snapshot_every=st.sampled_from([1, 5, 50_000]),
+    crash=st.booleans(),
+)
 def test_what_pins_taught_is_a_fold_of_the_log(tmp_path_factory, kind, steps, snapshot_every, crash):
     folder = tmp_path_factory.mktemp("pins")
     config = living.of_kind(kind, snapshot_every=snapshot_every)
@@ -228,8 +222,7 @@ def test_a_pin_over_http_ends_by_itself_and_by_hand(tmp_path):
             (["unpin", "home"], "the policy decides\n"),
             (["mode", "home", "--mode", "frozen"], "frozen\n"),
         ):
-            ran = CliRunner().invoke(cli, ["placement", *command, "--url", url, "--key", KEY])
-            assert ran.output == told
+            assert CliRunner().invoke(cli, ["placement", *command, "--url", url, "--key", KEY]).output == told
         assert client.history("home")[0].what == "mode"
     assert verify(config, store_at(path)) == []
 
@@ -262,14 +255,12 @@ async def test_pins_beside_a_holdout_are_neither_the_policys_nor_the_controls(tm
             await engine.feedback("home", row.id, 1.0)
         engine.clock.now += 60 * harness.SECOND
         await engine.decide("home", "q")
-        lift = get_lift(engine.placements["home"])
-        assert lift.scores.as_dict() == json.loads(before)["scores"]
+        assert get_lift(engine.placements["home"]).scores.as_dict() == json.loads(before)["scores"]
 
 
 async def test_what_was_pinned_is_in_no_click_log(tmp_path):
     """An estimate of another arm was refused for it."""
-    holdout = {"share": 0.5, "control": {"arm": "a"}}
-    config = harness.with_home(arms=NAMES, policy="thompson", holdout=holdout)
+    config = harness.with_home(arms=NAMES, policy="thompson", holdout={"share": 0.5, "control": {"arm": "a"}})
     async with harness.served(tmp_path / "s.db", config) as engine:
         rows = [await engine.decide("home", f"q {i}") for i in range(40)]
         await engine.ask("home", PinOf(["b"], as_text(engine.clock.now + 1000)))

@@ -1,7 +1,5 @@
 """The service killed in the middle of traffic: nothing acknowledged is lost or doubled."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

@@ -1,7 +1,5 @@
 """A damaged row or index is found, named and refused; the log goes on without it when told to."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -189,8 +187,7 @@ async def test_rows_without_a_checksum_are_read(tmp_path, kind):
     """As those of versions before 0.3, in stores that 0.3 has opened since."""
     path = tmp_path / "s.db"
     state = await filled(path)
-    tables = "decisions", "feedback", "marks"
-    sql(path, kind, *(f"UPDATE {table} SET checksum = NULL" for table in tables))
+    sql(path, kind, *(f"UPDATE {table} SET checksum = NULL" for table in ("decisions", "feedback", "marks")))
     assert wrong_with(path) == []
     assert opened(path) == state
 

@@ -1,7 +1,5 @@
 """What is in deploy/, and what it relies on: exit codes, notifications, where it listens."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -125,8 +123,7 @@ def test_systemd_is_told(config, told):
     process = served_by_command("--config", config, "--port", 0, env=environment)
     try:
         assert told.recv(100) == b"READY=1"
-        client = Client(process.stdout.readline().split()[3])
-        assert client.ask("GET", "/readyz")[0] == 200
+        assert Client(process.stdout.readline().split()[3]).ask("GET", "/readyz")[0] == 200
         assert [told.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         process.send_signal(signal.SIGTERM)
         while (state := told.recv(100)) == b"WATCHDOG=1":
@@ -214,8 +211,7 @@ async def test_a_store_that_fails_is_no_reason_to_start_anew(tmp_path):
 def test_systemd_understands_the_unit(tmp_path):
     unit = tmp_path / "tacit.service"
     unit.write_text(UNIT.replace("/opt/tacit/bin/tacit", sys.executable))
-    threshold = f"--threshold={MOST_EXPOSED * 10:.0f}"
-    for command in (["verify"], ["security", "--offline=true", threshold]):
+    for command in (["verify"], ["security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}"]):
         ran = subprocess.run(
             ["systemd-analyze", *command, str(unit)], capture_output=True, text=True, timeout=PATIENCE
         )
@@ -235,8 +231,7 @@ def test_the_image_listens_where_it_says():
 def test_the_image_is_pinned_and_keeps_what_it_compiled():
     assert re.search(r"^ARG BASE=\S+:\d+\.\d+\.\d+-\S+$", IMAGE, re.MULTILINE)
     assert not instruction("ENV").partition("=")[2].startswith(instruction("VOLUME"))
-    ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
-    assert "!deploy/served.toml" in ignored
+    assert "!deploy/served.toml" in (DEPLOY.parent / ".dockerignore").read_text().splitlines()
 
 
 def test_the_image_builds_from_what_reaches_it(tmp_path):

@@ -1,7 +1,5 @@
 """The alerts and the dashboard in deploy/: what they ask for is what the service says."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -106,8 +104,7 @@ def test_every_alert_says_what_is_wrong_and_what_to_do():
 
 
 def test_panels_stand_side_by_side():
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS}
-    assert len(places) == len(PANELS)
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS}) == len(PANELS)
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS)
 
 

@@ -1,7 +1,5 @@
 """Duel placements: rankings in, one list out, clicks in; over HTTP, after crashes, by hand."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 
@@ -13,7 +11,6 @@ from harness import START, as_after_a_crash, eventually, folding, served, with_h
 from stores import store_at
 
 from tacit.core.arrays import leaves
-from tacit.errors import ConfigError
 from tacit.evaluate.duels import preferences, read_duels
 from tacit.interleaving import Interleaved, TeamDraft, credit_clicks
 from tacit.learning.learner import Learner
@@ -187,8 +184,7 @@ async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
         left, right = access.get_shown_arms(engine.placements["search"], row)
         _, report = access.report_duels(engine.placements["search"])
         assert report.estimates[RANKERS.index(left), RANKERS.index(right)] == 1.0
-        tie = await dueled(engine, rankings=None)
-        assert await engine.feedback("search", tie.id, 0.5) == "tied"
+        assert await engine.feedback("search", (await dueled(engine, rankings=None)).id, 0.5) == "tied"
 
 
 async def test_examined_lists_only(tmp_path):
@@ -208,9 +204,8 @@ async def test_examined_lists_only(tmp_path):
     ["rmed1", "double-thompson-sampling", "beat-the-mean(horizon=1000)", "interleaved-filter2(1000)"],
 )
 async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
-    path = tmp_path / "s.db"
     async with folding(
-        path, configured(policy=policy, snapshot_every=40), partly=True, name="search"
+        tmp_path / "s.db", configured(policy=policy, snapshot_every=40), partly=True, name="search"
     ) as engine:
         await traffic(engine, 20)
     assert access.export_counts(engine.placements["search"]), "there were duels"
@@ -298,8 +293,7 @@ def address(tmp_path_factory):
 def test_a_search_over_http(client):
     status, _, answer = client.post("search/duel", {"rankings": RANKINGS})
     assert status == 200
-    expected = {"decision_id", "left", "right", "propensity", "epoch", "durability"}
-    assert expected <= answer.keys()
+    assert {"decision_id", "left", "right", "propensity", "epoch", "durability"} <= answer.keys()
     left, right = (RANKINGS[answer[side]] for side in ("left", "right"))
     assert set(answer["items"]) <= {*left, *right}
     assert len(answer["items"]) == len(answer["teams"]) == 4
@@ -322,68 +316,13 @@ def test_many_at_once(client):
     ]
     status, _, answer = client.post("search/clicks/batch", {"feedback": feedback})
     assert status == 200
-    outcomes = [one["outcome"] for one in answer["feedback"]]
-    assert outcomes == ["pending", "invalid-value", "unknown-decision"]
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status", "field"),
-    [
-        ("search/duel", {"rankings": []}, 422, "rankings"),
-        ("search/duel", {"rankings": {"old": ["a"]}}, 422, "rankings.new"),
-        ("search/duel", {"rankings": RANKINGS | {"newer": ["a"]}}, 422, "rankings"),
-        ("search/duel", {"rankings": RANKINGS | {"odd": []}}, 422, "rankings.odd"),
-        ("search/duel", {"rankings": RANKINGS | {"odd": ["a", "a"]}}, 422, "rankings.odd"),
-        ("search/duel", {"rankings": RANKINGS | {"odd": [0.5]}}, 422, "rankings.odd[0]"),
-        ("search/duel", {"lists": RANKINGS}, 422, "lists"),
-        ("search/duel", {"rankings": RANKINGS, "key": "ä" * 257}, 422, "key"),
-        ("search/duel", {"decision_id": "\n"}, 422, "decision_id"),
-        ("search/duel/batch", {"decisions": [{"rankings": {}}]}, 422, "decisions[0].rankings.old"),
-        ("search/decide", {"key": "a"}, 422, "placement"),
-        ("home/duel", {"rankings": RANKINGS}, 422, "placement"),
-        ("attic/duel", {"rankings": RANKINGS}, 404, "placement"),
-        ("search/clicks", {"decision_id": "x", "clicks": [0]}, 404, "decision_id"),
-        ("search/clicks", {"decision_id": "x"}, 422, "clicks"),
-        ("search/clicks", {"decision_id": "x", "clicks": [0], "items": ["a"]}, 422, "clicks"),
-        ("search/clicks", {"decision_id": "LIST", "clicks": [4]}, 422, "clicks[0]"),
-        ("search/clicks", {"decision_id": "LIST", "clicks": [0, -1]}, 422, "clicks[1]"),
-        ("search/clicks", {"decision_id": "LIST", "items": ["z"]}, 422, "items[0]"),
-        ("search/clicks", {"decision_id": "PAIR", "clicks": [0]}, 422, "clicks"),
-        ("search/feedback", {"decision_id": "LIST", "reward": 1}, 422, "reward"),
-        ("search/mode", {"mode": "asleep"}, 422, "mode"),
-        ("search/mode", {"mode": "shadow"}, 422, "mode"),
-    ],
-)
-def test_a_wrong_request_is_refused_by_its_field(client, path, body, status, field):
-    made = {"LIST": {"rankings": RANKINGS}, "PAIR": {}}
-    if isinstance(body, dict) and body.get("decision_id") in made:
-        _, _, answer = client.post("search/duel", made[body["decision_id"]])
-        body = body | {"decision_id": answer["decision_id"]}
-    answer = client.post(path, body)
-    assert (answer[0], answer[2]["field"]) == (status, field), answer[2]
+    assert [one["outcome"] for one in answer["feedback"]] == ["pending", "invalid-value", "unknown-decision"]
 
 
 def test_clicks_need_a_list(client):
     _, _, answer = client.post("home/decide", {"key": "a"})
-    told = {"decision_id": answer["decision_id"], "clicks": [0]}
-    status, _, answer = client.post("home/clicks", told)
+    status, _, answer = client.post("home/clicks", {"decision_id": answer["decision_id"], "clicks": [0]})
     assert (status, answer["field"]) == (422, "placement")
-
-
-@pytest.mark.parametrize(
-    ("query", "status", "field"),
-    [
-        ("search/duels?confidence=1", 422, "confidence"),
-        ("search/duels?confidence=x", 422, "confidence"),
-        ("search/duels?confidence=nan", 422, "confidence"),
-        ("search/duels?key=nobody", 422, "key"),
-        ("home/duels", 422, "placement"),
-        ("attic/duels", 404, "placement"),
-    ],
-)
-def test_a_wrong_question_is_refused_by_its_field(client, query, status, field):
-    answer = client.ask("GET", f"/v1/placements/{query}")
-    assert (answer[0], answer[2]["field"]) == (status, field)
 
 
 def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
@@ -397,7 +336,7 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
         return not any(one["pending"] for one in placements if one["name"] == "race")
 
     def safe_to_stop():
-        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 200}
+        searches = {"decisions": [{"rankings": rankings, "key": "found"}] * 800}
         _, _, answer = client.post("race/duel/batch", searches)
         clicks = [
             {"decision_id": one["decision_id"], "items": one["items"][:1]}
@@ -420,12 +359,6 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
 
 
 # Configuration -------------------------------------------------------------------------------
-
-
-def test_duel_policies_are_for_duels():
-    overrides = {"placements.home.arms": 3, "placements.home.policy": "rmed1"}
-    with pytest.raises(ConfigError, match=r"placements.home.policy: RMED1 shows a duel"):
-        load_config(overrides=overrides)
 
 
 @pytest.mark.parametrize(

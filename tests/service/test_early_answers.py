@@ -1,7 +1,5 @@
 """While the service starts: health checks are answered, and other requests wait for the server."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

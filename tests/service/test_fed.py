@@ -5,16 +5,9 @@ import shutil
 
 import harness
 import msgspec
+import placement_access as access
 import pytest
 from harness import START, Clock, everything, is_the_fold, served, with_home
-from placement_access import (
-    export_statistics,
-    feed_offsets,
-    get_feed_offsets,
-    merge_offsets,
-    merge_parts,
-    upkeep,
-)
 from stores import store_at
 
 from tacit.client import Client, Denied
@@ -30,7 +23,7 @@ DAY = 24 * 3_600_000_000
 
 
 def goes_on(placement):
-    return everything(placement), get_feed_offsets(placement).offsets
+    return everything(placement), access.get_feed_offsets(placement).offsets
 
 
 @pytest.mark.usefixtures("kind")
@@ -46,7 +39,7 @@ async def test_offsets_are_a_fold_of_the_log(tmp_path, every):
             await harness.quiet(engine)
         await engine.ask("home", FedOf("clicks", {"1": 1}))
         live = goes_on(engine.placements["home"])
-        end = get_feed_offsets(engine.placements["home"]).offsets
+        end = access.get_feed_offsets(engine.placements["home"]).offsets
     assert end == {"clicks": {"0": 12, "1": 1}, "views": {"3": 24}}
     is_the_fold(config, path, live, goes_on)
     with contextlib.closing(store_at(path)) as store:
@@ -65,7 +58,7 @@ async def test_offsets_are_a_fold_of_the_log(tmp_path, every):
 
 @pytest.mark.usefixtures("kind")
 async def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(upkeep, "ROWS", 4)
+    monkeypatch.setattr(access.upkeep, "ROWS", 4)
     path = tmp_path / "s.db"
     config = with_home(path, arms=2, values={"store.retention": 1.0})
     async with served(path, config) as engine:
@@ -78,12 +71,12 @@ async def test_offsets_outlive_the_rows_that_said_them(tmp_path, monkeypatch):
         assert not [row for row in store.events(0) if getattr(row, "kind", "") == "fed"]
         assert verify(config, store) == []
     async with served(path, config, Clock(START + 5 * DAY)) as engine:
-        assert merge_offsets("clicks", [engine.placements["home"].feed_offsets]) == {"0": 5}
+        assert access.merge_offsets("clicks", [engine.placements["home"].feed_offsets]) == {"0": 5}
 
 
 async def test_of_more_feeds_than_are_remembered_the_latest_are(tmp_path, monkeypatch):
-    monkeypatch.setattr(feed_offsets, "MAX_FEEDS", 2)
-    monkeypatch.setattr(feed_offsets, "MAX_PARTS", 2)
+    monkeypatch.setattr(access.feed_offsets, "MAX_FEEDS", 2)
+    monkeypatch.setattr(access.feed_offsets, "MAX_PARTS", 2)
     path, config = tmp_path / "s.db", with_home(tmp_path / "s.db", arms=2)
     async with served(path, config) as engine:
         for feed, part in ("a", "0"), ("b", "0"), ("a", "1"), ("c", "0"), ("a", "2"):
@@ -98,11 +91,14 @@ async def test_of_shards_the_one_that_is_least_far_says_it(tmp_path):
     for number, said in enumerate(({"0": 7, "1": 4}, {"0": 5, "1": 6}, {"0": 9, "1": 9, "2": 9})):
         async with served(tmp_path / f"{number}.db", config) as engine:
             await engine.ask("home", FedOf("clicks", said))
-            parts.append(export_statistics(home := engine.placements["home"]))
-    assert get_feed_offsets(merge_parts(home, parts)).offsets == {"clicks": {"0": 5, "1": 4}}
+            parts.append(access.export_statistics(home := engine.placements["home"]))
+    assert access.get_feed_offsets(access.merge_parts(home, parts)).offsets == {"clicks": {"0": 5, "1": 4}}
     # A shard may not have taken over yet what the configuration says.
     del parts[1].aspects["feed_offsets"]
-    assert get_feed_offsets(merge_parts(home, parts)).offsets == get_feed_offsets(home).offsets
+    assert (
+        access.get_feed_offsets(access.merge_parts(home, parts)).offsets
+        == access.get_feed_offsets(home).offsets
+    )
 
 
 def test_who_may_feed_may_log_how_far_and_reads_what_the_same_key_said(tmp_path):

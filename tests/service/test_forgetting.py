@@ -1,7 +1,5 @@
 """Somebody is forgotten: in the log, its archive and its records; what was learned stays."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -25,6 +23,7 @@ from tacit.service.log.requests import DecisionRequest
 from tacit.service.log.rows import DecisionRow
 from tacit.service.log.search_records import SearchFields, Subject
 from tacit.service.log.sqlite import SqliteStore
+from tacit.service.maintenance.doctor import verify
 from tests.cli.test_cli import tacit as tacit_command
 from tests.logs.test_ubi import event, query
 from tests.service.test_ubi import keep_records
@@ -199,16 +198,14 @@ async def test_nobody_else_can_read_what_the_log_holds(tmp_path):
 
 async def test_what_retention_drops_stands_in_no_file(tmp_path):
     path = tmp_path / "s.db"
-    config = with_home(values={"store.retention": 1.0}, arms=2, seed=3)
-    async with harness.served(path, config) as engine:
+    async with harness.served(path, with_home(values={"store.retention": 1.0}, arms=2, seed=3)) as engine:
         await engine.decide("home", "all", id=NAME)
         engine.clock.now = START + 3 * DAY
         for _ in range(3):
             engine.clock.now += 7_200_000_000
             await engine.decide("home", "all")
             await quiet(engine)
-        ids = [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
-        assert NAME not in ids
+        assert NAME not in [row.id for row in engine.store.events(0) if isinstance(row, DecisionRow)]
         assert not any(NAME.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -226,6 +223,21 @@ async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
         with recovered(after, config) as again:
             assert units(again.store) == [None] * 3
         assert not any(unit.encode() in after.read_bytes() for unit in known)
+
+
+@pytest.mark.parametrize("table", [{"arms": 2, "sticky": "user"}, SEARCH])
+async def test_no_snapshot_holds_a_forgotten_user_whose_decision_is_open(table, tmp_path):
+    path, config = tmp_path / "s.db", harness.configured(placements={"home": table})
+    async with harness.served(path, config) as engine:
+        for user in "ann", "bob":
+            rankings = LISTS if table is SEARCH else None
+            await decide(engine, DecisionRequest("all", id=user, user=user, rankings=rankings))
+        (unit, other) = units(engine.store)
+        await engine.forget(Subject("user", "ann"))
+    assert unit.encode() not in path.read_bytes()
+    assert other.encode() in path.read_bytes()
+    with contextlib.closing(SqliteStore(path)) as store:
+        assert verify(config, store) == []
 
 
 @pytest.mark.parametrize("named", [[], ["--user", "a", "--client", "b"]])

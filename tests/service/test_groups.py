@@ -1,7 +1,5 @@
 """The service's groups: repeated decisions, the order of the log, when to snapshot."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Sequence
@@ -10,7 +8,7 @@ from functools import partial
 from harness import PATIENCE, START, quiet, reached, served, with_policy
 from hypothesis import given
 from hypothesis import strategies as st
-from placement_access import decide, fold, get_outcomes, get_snapshot_after, patch_internal
+from placement_access import decide, fold, get_outcomes, patch_internal
 from stores import WrappedStore
 
 import tacit
@@ -109,13 +107,12 @@ async def test_snapshots_are_spaced_by_what_they_hold(tmp_path):
     async with served(tmp_path / "s.db", configured(snapshot_every=10), wrap=Counting) as engine:
         home = engine.placement("home")
         for first in range(0, 400, 10):
-            asked = [DecisionRequest(f"key {first + i}") for i in range(10)]
-            await decide(engine, *asked)
+            await decide(engine, *[DecisionRequest(f"key {first + i}") for i in range(10)])
             await quiet(engine)
             engine.clock.now += WINDOW
         # After 10 events, 30, 70, 150 and 310: ten windows were open each time.
         assert engine.store.count == 5
-        assert get_snapshot_after(home) == 310 + 10
+        assert home.snapshot_after == 310 + 10
 
 
 @given(st.lists(st.booleans(), max_size=60))

@@ -1,7 +1,5 @@
 """Keys, limits, headers, metrics, logs, reloading: what stands between the service and others."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib
@@ -95,10 +93,8 @@ def test_only_hashes_are_kept():
     key, sha256 = new_key()
     assert hashlib.sha256(key.encode()).hexdigest() == sha256
     assert len({new_key()[0] for _ in range(100)}) == 100
-    keys = Keys({"a": KeyConfig(sha256, ["decide"])})
-    assert key not in repr(vars(keys))
-    shown = CliRunner().invoke(cli, ["key", "shop", "--scope", "read", "--json"])
-    made = json.loads(shown.output)
+    assert key not in repr(vars(Keys({"a": KeyConfig(sha256, ["decide"])})))
+    made = json.loads(CliRunner().invoke(cli, ["key", "shop", "--scope", "read", "--json"]).output)
     assert hashlib.sha256(made["key"].encode()).hexdigest() == made["sha256"]
 
 
@@ -112,16 +108,6 @@ def test_other_machines_need_keys(tmp_path, host):
     assert configured(tmp_path / "s.db", **{"server.host": host, "keys": keys}).keys["shop"]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [{"sha256": "abc", "scopes": ["read"]}, {"sha256": "a" * 64, "scopes": []},
-     {"sha256": "a" * 64, "scopes": ["write"]}, {"sha256": "a" * 64}],
-)  # fmt: skip
-def test_a_wrong_key_refuses_to_start(tmp_path, key):
-    with pytest.raises(ConfigError, match="keys"):
-        configured(tmp_path / "s.db", keys={"shop": key})
-
-
 @pytest.fixture(scope="module")
 def open_(tmp_path_factory):
     config = configured(tmp_path_factory.mktemp("open") / "s.db", **{"server.access_log": True})
@@ -132,7 +118,7 @@ def open_(tmp_path_factory):
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "", "127.0.0.1.evil.example"])
 def test_without_keys_only_names_of_this_machine_are_answered(open_, host):
     status, _, problem = open_.ask(*DECIDE, {"Host": host})
-    assert (status, problem["field"]) == (421, "host")
+    assert (status, problem["detail"].partition(" is none")[0]) == (421, f"host: {host!r}")
     for name in ("localhost", "127.0.0.1:80", "[::1]:9", "LOCALHOST"):
         assert open_.ask(*DECIDE, {"Host": name})[0] == 200
 
@@ -143,8 +129,7 @@ def test_without_keys_only_names_of_this_machine_are_answered(open_, host):
 def test_what_a_foreign_page_could_send_is_refused(open_, media):
     status, _, problem = open_.ask(*DECIDE, {"Content-Type": media})
     assert (status, problem["field"]) == (415, "content-type")
-    json_ = {"Content-Type": "application/json; charset=utf-8"}
-    assert open_.ask(*DECIDE, json_)[0] == 200
+    assert open_.ask(*DECIDE, {"Content-Type": "application/json; charset=utf-8"})[0] == 200
     status, headers, _ = open_.ask("OPTIONS", DECIDE[1], None, {"Origin": "http://evil.example"})
     assert "access-control-allow-origin" not in headers
 
@@ -230,15 +215,19 @@ log = "json"
 path = "s.db"
 [placements.home]
 arms = 3
-seed = 1
 """
 
 
 @contextlib.contextmanager
 def process(path):
     started = Forked(["-c", SERVE, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def reread(text):
+        path.write_text(text)
+        started.send_signal(signal.SIGHUP)
+
     try:
-        yield started, Client(started.stdout.readline().split()[3])
+        yield started, Client(started.stdout.readline().split()[3]), reread
     finally:
         started.terminate()
         started.communicate(timeout=PATIENCE)
@@ -247,30 +236,24 @@ def process(path):
 def test_the_configuration_is_reloaded_without_loss(tmp_path):
     path = tmp_path / "tacit.toml"
     path.write_text(FIRST)
-    with process(path) as (server, client):
+    with process(path) as (server, client, reread):
         _, _, decision = client.post("home/decide", {"key": "a"})
         assert client.post("new/decide", {"key": "a"})[0] == 404
-        path.write_text(FIRST + "[placements.new]\narms = 2\n")
-        server.send_signal(signal.SIGHUP)
+        reread(FIRST + "[placements.new]\narms = 2\n")
         eventually(lambda: client.post("new/decide", {"key": "a"})[0] == 200)
         told = {"decision_id": decision["decision_id"], "reward": 1}
         assert client.post("home/feedback", told)[2]["outcome"] == "learned"
         # A configuration that cannot be used changes nothing.
-        path.write_text(FIRST.replace("arms = 3", 'arms = 3\npolicy = "exp3"'))
-        server.send_signal(signal.SIGHUP)
-        line = json.loads(server.stderr.readline())
-        while line["level"] != "error":
-            line = json.loads(server.stderr.readline())
-        assert "placements.home.policy" in line["message"]
+        reread(FIRST.replace("arms = 3", 'arms = 3\npolicy = "exp3"'))
+        refused = next(line for line in map(json.loads, server.stderr) if line["level"] == "error")
+        assert "placements.home.policy" in refused["message"]
         assert client.post("new/decide", {"key": "a"})[0] == 200
         home, _ = client.ask("GET", "/v1/placements")[2]["placements"]
         assert (home["decisions"], home["feedback"]) == (1, 1)
         # Limits are reloaded, too.
         asked = {"key": "k" * 200}
         assert client.post("home/decide", asked)[0] == 200
-        limits = "[server]\nbody_limit = 100\nbatch_limit = 150\n"
-        path.write_text(FIRST.replace("[server]\n", limits))
-        server.send_signal(signal.SIGHUP)
+        reread(FIRST.replace("[server]\n", "[server]\nbody_limit = 100\nbatch_limit = 150\n"))
         eventually(lambda: client.post("home/decide", asked)[0] == 413)
         many = client.post("home/decide/batch", {"decisions": [asked]})
         assert (many[0], "150 bytes" in many[2]["detail"]) == (413, True)

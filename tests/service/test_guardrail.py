@@ -1,7 +1,5 @@
 """A guardrail that acts: an arm, or the policy, that is proved to harm a metric is shown no more, once."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 
@@ -15,6 +13,7 @@ from toy_asking import AskingArm
 from tacit import Impression
 from tacit.errors import ConfigError, InvalidValue
 from tacit.logs import read_log
+from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import ClientDecision, DecisionRequest, Record, encode_metrics
 from tacit.service.log.requests import FeedbackRequest as Told
@@ -120,7 +119,7 @@ async def test_what_earlier_versions_let_in_hides_no_harm_and_is_no_damage(tmp_p
         await engine.decide_many("home", [wrong, large])
         told = [Told(id, reward=1.0, metrics=encode_metrics({"returns": 1e308})) for id in ("wrong", "large")]
         # Past the checks of today.
-        await engine.writer.ask(Record("home", told))
+        await engine.writer.ask(Record("home", Block.from_rows(Told, told)))
         engine.clock.now += 40 * SECOND
         await engine.wait_until_durable(["home"])
         access.settle_sums(home)
@@ -337,7 +336,6 @@ async def test_harm_to_some_who_ask_is_found_and_is_none_where_contexts_differ_a
 async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, control):
     # Clicks draw the policy to what is returned.
     held = {"share": 0.5, "control": control}
-    returns = {"a": 0.02, "b": 0.02, "c": 0.02}
     async with guarding(tmp_path, holdout=held, policy="auto") as (engine, home):
         for i in range(30):
             rng = np.random.default_rng(i)
@@ -355,7 +353,7 @@ async def test_a_policy_that_does_harm_gives_way_to_the_control(tmp_path, contro
         ]
         assert "the control decides everything" in list_problems(home, engine.clock())[0]
         chance = 1.0 if control == {"arm": "a"} else 1 / 3
-        rows = await traffic(engine, returns, rounds=4)
+        rows = await traffic(engine, {"a": 0.02, "b": 0.02, "c": 0.02}, rounds=4)
         assert {row.mode for row in rows} == {"control"}
         assert {row.arm for row in rows} == ({"a"} if chance == 1.0 else set(ARMS))
         assert [row.propensity for row in rows] == pytest.approx([chance] * len(rows))
@@ -398,26 +396,6 @@ async def test_a_guardrail_is_the_fold_of_its_log_wherever_the_process_ends(tmp_
             assert seen(folded(copy, config)) == live
             assert seen(folded(copy, config, snapshot=True)) == live
             copy.unlink()
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ({"guardrail": {"metric": "refunds"}}, "guardrail.metric: 'refunds' is none of the metrics"),
-        ({"guardrail": RETIRE | {"margin": -0.1}}, "guardrail.margin"),
-        ({"guardrail": RETIRE | {"margin": 2}}, "guardrail.margin: 2: no two means .* more than 1"),
-        ({"guardrail": RETIRE | {"then": "stop"}}, "guardrail.then"),
-        ({"guardrail": RETIRE | {"against": "z"}}, "guardrail.against: 'z' is none of the arms"),
-        ({"guardrail": RETIRE | {"against": "b"}, "holdout": HELD}, "guardrail.against: leave it out"),
-        ({"policy": "ucb1"}, "guardrail: decisions of UCB1 carry no propensity"),
-        ({"policy": "ucb1", "at_least": {"b": 0.1}}, "guardrail: decisions of UCB1 carry no propensity"),
-        ({"propensities": False}, "carry no propensity"),
-        ({"kind": "slates", "positions": 2}, "guardrail: which arm of the kind 'slates' does harm"),
-    ],
-)
-def test_a_guardrail_that_cannot_work_is_refused_with_the_reason(table, said):
-    with pytest.raises((ConfigError, InvalidValue), match=said):
-        guarded(**table)
 
 
 @pytest.mark.parametrize(

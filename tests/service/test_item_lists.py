@@ -1,7 +1,5 @@
 """Placements of slates whose items are known by vectors: sent with requests, or kept in a catalogue."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from functools import partial
@@ -69,8 +67,7 @@ async def traffic(engine, rounds, seed=0, kinds=6):
             DecisionRequest("k", ["a", "b", "c", "d"], said, relevance=vectors(4, i).tolist(), **more),
             DecisionRequest("k", None, said, relevance=vectors(4, i).tolist(), **more),
         ]
-        told = [asked[(i + j) % kinds] for j in range(1 + i % 4)]
-        for row in await decide(engine, *told):
+        for row in await decide(engine, *[asked[(i + j) % kinds] for j in range(1 + i % 4)]):
             if rng.random() < 0.7:
                 places = rng.permutation(len(decode_list(row.shown).arms))[: rng.integers(3)]
                 await clicked(engine, row, sorted(places.tolist()))
@@ -207,8 +204,7 @@ def test_it_is_asked_over_http(tmp_path):
         with pytest.raises(InvalidRequest, match="clicks"):
             client.clicks("home", made.decision_id, [2])
         assert len(client.slate("home", "k", context={}).slate) == 3
-        one = client.slate("home", "k", context={}, arms=["gone", "news"], unknown="skip")
-        assert one.slate == ["news"]
+        assert client.slate("home", "k", context={}, arms=["gone", "news"], unknown="skip").slate == ["news"]
         clock.now += 60 * SECOND
         assert client.clicks("home", made.decision_id, [0]).outcome == "late"
         page = httpx.get(f"{url}/placements/home").text

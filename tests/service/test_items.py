@@ -1,7 +1,5 @@
 """The catalogue of a placement: items put and removed over HTTP, decisions among them, and the log's fold."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -74,8 +72,7 @@ async def traffic(engine, rounds, seed=0):
             DecisionRequest("k"),
             DecisionRequest("k", ["a", "b"], relevance=vectors(2, i).tolist()),
         ]
-        told = [asked[(i + j) % 4] for j in range(1 + i % 3)]
-        for row in await access.decide(engine, *told):
+        for row in await access.decide(engine, *[asked[(i + j) % 4] for j in range(1 + i % 3)]):
             if rng.random() < 0.6:
                 await engine.feedback("home", row.id, float(rng.random() < 0.5))
 
@@ -169,8 +166,7 @@ async def test_what_is_decided_in_steps_is_checked_before_the_first(tmp_path, mo
 
 
 async def test_more_candidates_than_a_request_may_have_are_refused(tmp_path):
-    limits = {"server.batch_candidates": 100}
-    async with served(tmp_path / "s.db", configured(values=limits)) as engine:
+    async with served(tmp_path / "s.db", configured(values={"server.batch_candidates": 100})) as engine:
         await put(engine)
         whole = DecisionRequest("k")
         said = r"decisions: .*108 candidates.* server.batch_candidates .*100"
@@ -256,8 +252,7 @@ async def test_a_decision_that_is_asked_for_again_stays_whatever_became_of_its_c
             DecisionRequest("k", id="whole"),
         ]
         # The same question twice at once is one decision.
-        twice = [*asked, *asked]
-        made = await access.decide(engine, *twice)
+        made = await access.decide(engine, *[*asked, *asked])
         assert made[:4] == made[4:]
         await engine.ask("home", ItemsGone([f"doc-{i}" for i in range(12)]))
         for request, row in zip(asked, made, strict=False):
@@ -316,10 +311,9 @@ def test_the_catalogue_is_filled_over_http_and_from_a_file(tmp_path):
     table = {"id": [f"doc-{i}" for i in range(900)], "vector": list(vectors(900))}
     pq.write_table(pa.table(table | {"segment": ["news"] * 900}), tmp_path / "items.parquet")
     with run_in_thread(configured(tmp_path / "s.db")) as url, Client(url) as client:
-        ran = CliRunner().invoke(
+        assert CliRunner().invoke(
             cli, ["items", "load", "home", str(tmp_path / "items.parquet"), "--url", url]
-        )
-        assert ran.output.splitlines()[-2:] == ["900 items, version 1", "  news: 900"]
+        ).output.splitlines()[-2:] == ["900 items, version 1", "  news: 900"]
         now = client.put_items("home", ["film"], [[0.25] * DIM], "fun")
         assert (now.count, now.segments) == (901, {"news": 900, "fun": 1})
         made = client.decide("home", "k", segment="fun")

@@ -1,7 +1,5 @@
 """Catalogues and tallies in shards: each has all items, and a part of what is counted."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 
@@ -117,8 +115,7 @@ def test_a_catalogue_is_dealt_out_once(schema):
                 for step in range(3):
                     for i, engine in enumerate(engines):
                         engine.clock.now = START + (10 * turn + 2 * step + 3 * i) * SECOND
-                        change = [some(6), ItemsGone(["doc-1"]), ItemsGone(["doc-2"])][step]
-                        await engine.ask("home", change)
+                        await engine.ask("home", [some(6), ItemsGone(["doc-1"]), ItemsGone(["doc-2"])][step])
             for engine in engines:
                 engine.clock.now += 60 * SECOND
                 (row,) = await decide(engine, DecisionRequest("k"))

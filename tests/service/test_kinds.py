@@ -1,7 +1,5 @@
 """Kinds of placements: each a record, which everything that depends on the kind asks."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path
@@ -11,7 +9,7 @@ import toy_kind
 from harness import Client, with_home
 
 import tacit
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import ConfigError
 from tacit.service.app.server import run_in_thread
 from tacit.service.kind import KINDS, get_kind
 
@@ -62,11 +60,6 @@ def test_its_table_is_as_strict_as_the_others(coins, change, told):
         coins(**change)
 
 
-def test_an_unknown_kind_is_named_with_those_there_are():
-    with pytest.raises(InvalidValue, match="arms, features, duels, slates"):
-        get_kind("dice")
-
-
 @pytest.mark.parametrize("name", list(KINDS))
 def test_a_record_says_its_own_name(name):
     assert get_kind(name).name == name
@@ -85,64 +78,3 @@ def test_only_the_rooms_of_kinds_tell_them_apart():
         if telling.search(line)
     ]
     assert found == []
-
-
-RANKERS = ["old", "new", "odd"]
-DUELS = {"kind": "duels", "rankers": RANKERS, "length": 4}
-VERDICTS = DUELS | {
-    "policy": "rmed1",
-    "worth": {"click": 1.0, "purchase": 10.0},
-    "segments": ["market", "key"],
-}
-SLATES = {"kind": "slates", "arms": list("abcde"), "policy": "cascade-kl-ucb"}
-FEATURES = {"kind": "features", "policy": "lin-ts(relevance_dim=2, examination_dim=1)"}
-ITEM_LISTS = {
-    "kind": "slates",
-    "policy": "item-list-mix(epsilon=0.1)",
-    "relevance_dim": 4,
-    "context": {"device": ["ios", "web"]},
-}
-
-
-@pytest.mark.parametrize(
-    ("table", "more", "said"),
-    [
-        (DUELS, {"rankers": ["one"]}, "placements.home.rankers"),
-        (DUELS, {"rankers": ["one", "one"]}, "placements.home: arms"),
-        (DUELS, {"interleaving": "round-robin"}, "placements.home.interleaving"),
-        (DUELS, {"interleaving": "optimized", "length": 13}, "placements.home: length"),
-        (DUELS, {"length": 0}, "placements.home.length"),
-        (DUELS, {"ties": "maybe"}, "placements.home.ties"),
-        (DUELS, {"unclicked": "loss"}, "placements.home.unclicked"),
-        (DUELS, {"default_reward": 0.5}, "placements.home.default_reward"),
-        (DUELS, {"aggregation": "sum"}, "placements.home.aggregation"),
-        (DUELS, {"arms": 3}, "placements.home.arms"),
-        (DUELS, {"mode": "asleep"}, "placements.home.mode"),
-        (DUELS, {"policy": "ucb1"}, "placements.home.policy"),
-        (DUELS, {"kind": "duel"}, "placements.home.kind"),
-        (DUELS, {"kind": "arms"}, "placements.home"),
-        (SLATES, {"policy": "ucb1"}, "placements.home.policy"),
-        (SLATES, {"policy": "ranked-bandit(ucb1)"}, "placements.home: policy"),
-        (SLATES, {"positions": 0}, "placements.home.positions"),
-        (SLATES, {"default_reward": 1}, "placements.home.default_reward"),
-        (SLATES, {"aggregation": "max"}, "placements.home.aggregation"),
-        (FEATURES, {"policy": "ucb1", "arms": 2}, "placements.home.policy"),
-        (FEATURES, {"policy": "rmed1", "arms": 2}, "placements.home.policy"),
-        (FEATURES, {"shadow": "lin-ts(relevance_dim=1, examination_dim=1)"}, "placements.home.shadow"),
-        (FEATURES, {"rankers": ["a", "b"]}, "placements.home.rankers"),
-        (ITEM_LISTS, {"arms": ["a", "b"]}, "arms"),
-        (ITEM_LISTS, {"policy": "embedding-mixture"}, "policy"),
-        (ITEM_LISTS, {"policy": "list-mix", "arms": 3}, "context"),
-        (ITEM_LISTS, {"policy": "item-list-mix", "relevance_dim": None}, "relevance_dim"),
-        (ITEM_LISTS, {"policy": "auto", "relevance_dim": None, "context": None}, "arms"),
-        (ITEM_LISTS, {"holdout": {"share": 0.1, "control": {"policy": "item-list-mix"}}}, "policy"),
-        (VERDICTS, {"worth": {"purchase": -1.0}}, r"placements\.home\.?.*worth.purchase"),
-        (VERDICTS, {"worth": {}}, r"placements\.home\.?.*worth"),
-        (VERDICTS, {"segments": ["left"]}, r"placements\.home\.?.*segments"),
-        (VERDICTS, {"segments": ["session"]}, r"placements\.home\.?.*segments"),
-        (VERDICTS, {"segments": [""]}, r"placements\.home\.?.*segments"),
-    ],
-)
-def test_a_wrong_configuration_is_refused_by_key(table, more, said):
-    with pytest.raises(ConfigError, match=f"configuration: .*{said}"):
-        with_home(**table | more)

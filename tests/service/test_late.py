@@ -65,8 +65,7 @@ def test_what_was_corrected_is_as_if_it_had_been_learned_so(policy):
     first = np.where(rng.random(40) < 0.5, rewards, 0.0)
     late.learn_many(decisions, first)
     wrong = np.flatnonzero(first != rewards)
-    picked = [decisions[i] for i in wrong]
-    assert late.correct_many(picked, first[wrong], rewards[wrong]) == len(wrong) > 5
+    assert late.correct_many([decisions[i] for i in wrong], first[wrong], rewards[wrong]) == len(wrong) > 5
     straight.learn_many(same, rewards)
     for (name, one), (_, other) in zip(leaves(late.state), leaves(straight.state), strict=True):
         assert one.tobytes() == other.tobytes(), name

@@ -1,7 +1,5 @@
 """What learning is worth, as it is said: over HTTP, to Prometheus, of stretches, of shards."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json
@@ -16,6 +14,7 @@ from harness import SECOND, Clock, by_clock, folding, served, with_home
 from holdouts import ARMS, METRICS, RATES, closed, configured, count_reported, report, shown, traffic
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 
 from tacit.client import AsyncClient, Client, InvalidRequest, NotFound
 from tacit.errors import InvalidValue
@@ -126,8 +125,7 @@ def test_without_a_holdout_propensities_say_it(service):
 def test_the_planner_speaks_before_there_is_traffic(service):
     found = service.client.lift("idle")
     assert (found.claim, found.planner) == ("early", None)
-    asked = {"rate": 0.05, "daily": 30_000.0}
-    found = service.client.lift("idle", **asked)
+    found = service.client.lift("idle", **{"rate": 0.05, "daily": 30_000.0})
     assert found.planner.decisions == pytest.approx(decisions_needed(0.05, 0.1, 0.1))
     assert found.planner.days == pytest.approx(found.planner.decisions / 30_000)
     assert found.planner.verdict in found.verdict
@@ -157,8 +155,7 @@ def told_of_winner(path, policy, rates, **more):
     """Return what can be said of the best arm after some traffic."""
 
     async def session():
-        config = configured(holdout=None, policy=policy, **more)
-        async with served(path, config) as engine:
+        async with served(path, configured(holdout=None, policy=policy, **more)) as engine:
             await traffic(engine, 20, rates=rates)
             await closed(engine)
             return report(engine)
@@ -183,8 +180,7 @@ async def test_propensities_that_are_wrong_raise_an_alarm(tmp_path):
 
         def wrong(made):
             # Recipe is shown as often, and logged as if it was rare.
-            chances = np.where(made.actions[:, 0] == 1, 0.1, 0.9)
-            return dataclasses.replace(made, propensities=chances)
+            return dataclasses.replace(made, propensities=np.where(made.actions[:, 0] == 1, 0.1, 0.9))
 
         access.wrap_choices(engine.placements["home"], wrong)
         await traffic(engine, 12)
@@ -204,8 +200,7 @@ async def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, cont
             engine.clock.now += 40 * SECOND
             asked = [DecisionRequest("k", id=f"{i} {j}", user=f"u{j % 10}") for j in range(50)]
             rows = await access.decide(engine, *asked)
-            sent = [Told(row.id, reward=float(row.arm == "film")) for row in rows]
-            await engine.record_many("home", sent)
+            await engine.record_many("home", [Told(row.id, reward=float(row.arm == "film")) for row in rows])
         await closed(engine)
         found = report(engine)
     assert not [one.what for one in found.srm if one.alarm]
@@ -217,7 +212,9 @@ async def test_users_who_stay_in_their_group_are_no_alarm(tmp_path, policy, cont
 def samples(metrics):
     """Return metrics by name and labels."""
     metrics.copy_stale()
-    return {(family.name, *labels): value for family in metrics.collect() for labels, value in family.samples}
+    text = "".join(family.write() for family in metrics.collect())
+    found = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {(one.name, one.labels.pop("placement"), *one.labels.values()): one.value for one in found}
 
 
 async def test_prometheus_is_told_at_most_each_minute(tmp_path):
@@ -247,8 +244,7 @@ def test_prometheus_is_told_of_few_lifts_at_once():
     made = {
         name: access.make_placement(name, each, i) for i, (name, each) in enumerate(config.placements.items())
     }
-    engine = SimpleNamespace(placements=made, clock=Clock())
-    metrics = LiftMetrics(engine, now=lambda: 5.0)
+    metrics = LiftMetrics(SimpleNamespace(placements=made, clock=Clock()), now=lambda: 5.0)
     told = [len({labels for name, labels, *_ in samples(metrics)}) for _ in range(30)]
     assert told[:3] == [4, 8, 12]
     assert told[-1] == 100
@@ -259,8 +255,7 @@ def test_prometheus_is_told_of_few_lifts_at_once():
 
 async def test_the_lift_of_a_stretch_of_time(tmp_path):
     day = 86_400 * SECOND
-    path = tmp_path / "s.db"
-    async with served(path, configured(policy="uniform-random", metrics=METRICS)) as engine:
+    async with served(tmp_path / "s.db", configured(policy="uniform-random", metrics=METRICS)) as engine:
         # The arms are worth the same at first, and then film is what is clicked.
         for rates in (dict.fromkeys(ARMS, 0.3), {"film": 0.9, "recipe": 0.1}):
             engine.clock.now += day
@@ -276,8 +271,7 @@ async def test_the_lift_of_a_stretch_of_time(tmp_path):
         ):
             with pytest.raises(InvalidValue, match=why):
                 report(engine, time_range=stretch)
-    counts = [count_reported(found) for found in (whole, first, last, none)]
-    assert counts == [1200, 600, 600, 0]
+    assert [count_reported(found) for found in (whole, first, last, none)] == [1200, 600, 600, 0]
     assert abs(first.groups["policy"].rewards / first.groups["policy"].decisions - 0.3) < 0.1
     assert abs(last.groups["policy"].rewards / last.groups["policy"].decisions - 0.5) < 0.15
     assert whole.since < first.since < first.until < last.since < last.until
@@ -309,8 +303,7 @@ def test_slices_do_not_depend_on_how_decisions_are_parted(decisions, cut):
         if len(columns[0][part]):
             slices.add(*(column[part] for column in columns))
     assert json.dumps(whole.save_state()) == json.dumps(parted.save_state())
-    merged = first.merge(rest)
-    everywhere = merged.sum_range(0, 2**62).sums
+    everywhere = first.merge(rest).sum_range(0, 2**62).sums
     np.testing.assert_allclose(everywhere.counts.sum(), len(decisions), rtol=1e-12)
     np.testing.assert_allclose(everywhere.totals, whole.sum_range(0, 2**62).sums.totals, rtol=1e-12)
     again = access.TimeBins.from_state(json.loads(json.dumps(whole.save_state())))
@@ -391,8 +384,7 @@ GAINED = BEFORE | {"news": 0.3}
 
 async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_path):
     config = configured(holdout=None, arms=list(BEFORE), policy=FLOOR, snapshot_every=70)
-    path = tmp_path / "s.db"
-    async with folding(path, config) as engine:
+    async with folding(tmp_path / "s.db", config) as engine:
         await traffic(engine, 20, rates=GAINED)
         since = report(engine).since
         # The windows of the last fifty are open.
@@ -400,8 +392,7 @@ async def test_what_is_open_when_arms_change_counts_with_what_was_before(tmp_pat
         await engine.ask("home", ArmsOf(retire=["recipe"]))
         assert count_reported(report(engine)) == 950
         await closed(engine)
-        first = report(engine)
-        assert count_reported(first) == 1000
+        assert count_reported(report(engine)) == 1000
         await traffic(engine, 20, rates=GAINED)
         await engine.ask("home", ArmsOf(restore=["song"]))
         await closed(engine)
@@ -419,8 +410,7 @@ async def test_arms_that_change_leave_the_lift_known_where_there_is_a_floor(tmp_
     async with served(tmp_path / "s.db", config) as engine:
         await traffic(engine, 40, rates=GAINED)
         await closed(engine)
-        before = report(engine)
-        assert before.claim == "better"
+        assert report(engine).claim == "better"
         await engine.ask("home", ArmsOf(["news"], ["song"]))
         await traffic(engine, rounds, rates=GAINED)
         await closed(engine)

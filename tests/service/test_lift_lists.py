@@ -1,9 +1,8 @@
 """Holdouts of placements that show lists, or let rankers duel."""
 
-from __future__ import annotations
-
 import json
 import math
+import urllib.request
 from itertools import permutations
 
 import harness
@@ -14,7 +13,7 @@ from holdouts import check_frequency, closed, count_reported, report
 
 from tacit.client import Clicks as Sent
 from tacit.client import Client, InvalidRequest
-from tacit.errors import ConfigError, InvalidValue
+from tacit.errors import InvalidValue
 from tacit.service.log.requests import DecisionRequest, encode_metrics
 from tacit.service.log.rows import decode_list
 from tacit.service.maintenance.log_export import export
@@ -95,8 +94,7 @@ async def test_lists_have_a_holdout(tmp_path, control, policy):
         assert lift.metrics["revenue"].totals.sum() == 2.0 * len(rows)
         counted = [row for row in early if row.seq >= lift.seq]
     assert {row.control for row in counted} == {0, 1}
-    groups = {(i % 30, row.control, row.bucket) for i, row in enumerate(counted)}
-    assert len(groups) == 30
+    assert len({(i % 30, row.control, row.bucket) for i, row in enumerate(counted)}) == 30
     if control == "baseline":
         assert {tuple(decode_list(row.shown).arms) for row in counted if row.control} == {("a", "b")}
     assert (found.control, found.unit, found.winner) == (control, "user", None)
@@ -159,8 +157,7 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
         rows = []
         for one in asked:
             (row,) = await told(engine, one)
-            outcome = await harness.clicked(engine, row, [0])
-            assert (outcome == "held-out") == bool(row.control)
+            assert (await harness.clicked(engine, row, [0]) == "held-out") == bool(row.control)
             rows.append(row)
         with pytest.raises(InvalidValue, match="rankings"):
             access.check_request(home, DecisionRequest("k"))
@@ -217,23 +214,6 @@ async def test_clicks_on_the_list_of_a_control_teach_nothing_and_stop_nothing(tm
         assert access.count_duels(home) == (0 if mode == "frozen" else len(rows) - len(held))
 
 
-# What cannot be ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("placement", "holdout", "message"),
-    [
-        (LISTS, {"control": {"arm": "a"}}, "it is one of uniform, baseline, not arm"),
-        (LISTS, {"control": {"policy": "list-mix"}}, "not policy"),
-        (DUELS, {"control": {"policy": "rmed1"}}, "uniform, baseline, arm, not policy"),
-        (DUELS, {"control": {"arm": "soup"}}, "none of the arms"),
-    ],
-)
-def test_what_a_kind_does_not_have_refuses_to_start(placement, holdout, message):
-    with pytest.raises(ConfigError, match=message):
-        harness.with_home(**placement, holdout=holdout)
-
-
 # Over HTTP -----------------------------------------------------------------------------------
 
 
@@ -276,3 +256,11 @@ def test_the_lift_of_lists_and_duels_over_http(tmp_path):
         with pytest.raises(InvalidRequest, match="tacit placement duels alone says"):
             client.lift("alone")
         assert {row.alarm for row in found.srm} == {False}
+    # What a holdout found is still said when it has ended, here and on the page.
+    ended = harness.configured(tmp_path / "s.db", placements=placements | {"lists": LISTS, "duels": DUELS})
+    with harness.by_clock(ended, clock) as address, Client(address) as client:
+        for name in ("lists", "duels"):
+            found = client.lift(name)
+            assert (found.claim, found.share, found.verdict[:20]) == ("better", 0.5, "Of chapters 1 to 1: ")
+            assert client.lift(name, begin="1").verdict == found.verdict.replace("1:", "2:")
+            assert b"Of chapters 1 to 1: " in urllib.request.urlopen(f"{address}/placements/{name}").read()

@@ -1,7 +1,5 @@
 """The lift over changes: of arms, policy and mode it goes on, of the holdout in periods."""
 
-from __future__ import annotations
-
 import contextlib
 
 import harness
@@ -120,8 +118,7 @@ async def test_a_chapter_ends_with_what_the_coin_knows(tmp_path):
         [one.groups[name].rewards / one.groups[name].decisions for name in ("control", "policy")]
         for one in whole.chapters
     ])  # fmt: skip
-    weights = [count_reported(one) for one in whole.chapters]
-    control, policy = np.average(means, axis=0, weights=weights)
+    control, policy = np.average(means, axis=0, weights=[count_reported(one) for one in whole.chapters])
     assert whole.ratio.estimate == pytest.approx(policy / control)
     assert whole.difference.estimate == pytest.approx(policy - control)
 
@@ -264,11 +261,9 @@ def test_chapters_and_looks_over_http_and_on_the_command_line(tmp_path):
         assert [one.share for one in found.chapters] == [0.5, 0.3]
         assert [part.what for part in found.chapters[0].parts] == ["", "arms"]
         assert found.look.reached is False
-        only = client.lift("home", begin="1", end="1")
-        assert only.groups == found.chapters[0].groups
+        assert client.lift("home", begin="1", end="1").groups == found.chapters[0].groups
         lines = tacit("lift", "home", "--url", url).stdout.splitlines()
         assert lines[:3] == [found.verdict, found.counted, found.look.verdict]
         assert any(line.startswith("  arms, from 2023-11-14: ") for line in lines)
         assert "  ended: the share became 30 %, a look was planned" in lines
-        asked = tacit("lift", "home", "--url", url, "--to", "1").stdout
-        assert asked.startswith("Of chapters 1 to 1: ")
+        assert tacit("lift", "home", "--url", url, "--to", "1").stdout.startswith("Of chapters 1 to 1: ")

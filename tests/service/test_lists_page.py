@@ -1,7 +1,5 @@
 """The page of duels and of features, in a real browser: its numbers are the store's."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -73,8 +71,7 @@ def read(address):
         asked = {"key": "front", "relevance": relevance, "examination": [[1.0]] * 3}
         answer = post(address, "articles/decide", asked)
         reward = float(relevance[answer["arm"]][0] > 0)
-        told = {"decision_id": answer["decision_id"], "reward": reward}
-        post(address, "articles/feedback", told)
+        post(address, "articles/feedback", {"decision_id": answer["decision_id"], "reward": reward})
 
 
 def browse(address, placement):
@@ -84,8 +81,7 @@ def browse(address, placement):
         answer = post(address, f"{placement}/slate", {"key": "front"})
         likes = [rng.random() < 0.15 * "abcde".index(arm) for arm in answer["slate"]]
         clicks = np.flatnonzero(likes).tolist()[: 1 + (placement == "places")]
-        told = {"decision_id": answer["decision_id"], "clicks": clicks}
-        post(address, f"{placement}/clicks", told)
+        post(address, f"{placement}/clicks", {"decision_id": answer["decision_id"], "clicks": clicks})
 
 
 def numbers(page, table):
@@ -149,13 +145,11 @@ def test_clicks_examination_and_relevance_are_those_of_the_store(opened, store, 
 
 
 def test_what_is_believed_of_features_is_on_the_page(opened):
-    page = opened("/placements/articles")
-    rows = page.locator("#placement-articles .weights tbody tr")
+    rows = opened("/placements/articles").locator("#placement-articles .weights tbody tr")
     names = rows.locator("th").all_inner_texts()
     assert names == ["relevance 0", "relevance 1", "relevance, constant", "examination 0"]
     mean = float(rows.nth(0).locator("td").nth(0).get_attribute("data-value"))
-    low = float(rows.nth(0).locator("td").nth(1).inner_text().split()[0])
-    assert 0 < low < mean
+    assert 0 < float(rows.nth(0).locator("td").nth(1).inner_text().split()[0]) < mean
 
 
 def standings(address, placement):
@@ -186,8 +180,7 @@ def test_the_matrix_on_the_page_is_that_of_the_report(opened, address):
                 assert value == pytest.approx(estimate)
                 low, high = (report[end][place[0]][place[1]] for end in ("safe_low", "safe_high"))
                 # What the ids draw may be half a percent exactly, rounded up here and down there.
-                told = re.findall(r"\d+", cells.nth(j).inner_text())
-                assert list(map(int, told)) == pytest.approx(
+                assert list(map(int, re.findall(r"\d+", cells.nth(j).inner_text()))) == pytest.approx(
                     [100 * estimate, 100 * low, 100 * high], abs=0.5 + 1e-9
                 )
 

@@ -1,7 +1,5 @@
 """Placements of every kind decide and learn without keeping an array of what is over."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

@@ -1,7 +1,5 @@
 """An engine takes over one configuration after another."""
 
-from __future__ import annotations
-
 import asyncio
 
 from harness import PATIENCE, served

@@ -1,7 +1,5 @@
 """The service asked through OpenFeature, by the stock provider of its remote evaluation."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -56,8 +54,7 @@ def context(who="user 17", **attributes):
 
 
 def test_a_flag_is_a_decision_and_its_feedback_is_learned(flags, address):
-    asked = context(key="not asked for before", country="DE")
-    details = flags.get_string_details("search", "none", asked)
+    details = flags.get_string_details("search", "none", context(key="not asked for before", country="DE"))
     assert details.error_code is None
     assert details.value in ARMS
     assert details.variant == details.value
@@ -191,8 +188,7 @@ def test_the_stock_providers_for_javascript(tmp_path):
     assert browser["details"]["value"] in ARMS
     assert browser["again"] == browser["details"]
     assert browser["missing"]["value"] == "none"
-    ids = {browser[name]["flagMetadata"]["decision_id"] for name in ("details", "other")}
-    assert len(ids) == 2
+    assert len({browser[name]["flagMetadata"]["decision_id"] for name in ("details", "other")}) == 2
     assert browser["recorded"]["outcome"] in ("learned", "pending")
 
 
@@ -292,8 +288,7 @@ def test_flags_are_evaluated_again_before_they_cannot_be_activated(tmp_path):
 
 
 def test_a_placement_that_keeps_users_apart_needs_a_targeting_key(tmp_path):
-    holdout = {"share": 0.5, "unit": "user"}
-    placements = {"search": {"arms": ARMS, "holdout": holdout}, "home": {"arms": ARMS}}
+    placements = {"search": {"arms": ARMS, "holdout": {"share": 0.5, "unit": "user"}}, "home": {"arms": ARMS}}
     with run_in_thread(configured(tmp_path / "s.db", placements=placements)) as address:
         client = harness.Client(address)
         for context in ({}, {"targetingKey": ""}, {"targetingKey": None}):

@@ -1,7 +1,5 @@
 """Open decisions: blocks that are joined, deadlines as columns, and how many there may be."""
 
-from __future__ import annotations
-
 import re
 
 import httpx
@@ -60,8 +58,7 @@ def test_a_field_of_all_is_changed_and_more_come_after_it():
 
 
 def test_more_than_may_be_open_are_refused_until_windows_close(tmp_path):
-    config = with_home(tmp_path / "s.db", values={"server.open_decisions": 3}, arms=2)
-    with run_in_thread(config) as url:
+    with run_in_thread(with_home(tmp_path / "s.db", values={"server.open_decisions": 3}, arms=2)) as url:
 
         def asked(path, **body):
             answer = httpx.post(f"{url}/v1/placements/home/{path}", json=body)

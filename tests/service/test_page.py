@@ -1,7 +1,5 @@
 """The page, in a real browser: its numbers are the store's, and its policy holds."""
 
-from __future__ import annotations
-
 import itertools
 import re
 
@@ -86,13 +84,11 @@ def send(address, placement, count, answered=None):
         # The last ones wait for as long as clicks seem to take, which may be less than a test takes.
         if i < (answered or count * 3 // 4):
             reward = float(rng.random() < 0.4)
-            told = {"decision_id": decision["decision_id"], "reward": reward}
-            post(address, f"{placement}/feedback", told)
+            post(address, f"{placement}/feedback", {"decision_id": decision["decision_id"], "reward": reward})
 
 
 def shown(page, placement, field):
-    place = f'[data-placement="{placement}"] [data-field="{field}"]'
-    return page.locator(place).get_attribute("data-value")
+    return page.locator(f'[data-placement="{placement}"] [data-field="{field}"]').get_attribute("data-value")
 
 
 def one(store, query):
@@ -128,8 +124,7 @@ def test_the_numbers_on_the_page_are_those_of_the_store(opened, store):
 
 
 def test_the_shares_on_the_page_are_those_of_the_store(opened, store):
-    page = opened("/placements/home")
-    legend = page.locator('[data-placement="home"] figure').nth(1).locator(".legend li")
+    legend = opened("/placements/home").locator('[data-placement="home"] figure').nth(1).locator(".legend li")
     total = one(store, f"SELECT count(*) FROM decisions d WHERE {HOME}")
     for arm, text in zip(ARMS, legend.all_inner_texts(), strict=True):
         count = one(store, f"SELECT count(*) FROM decisions WHERE arm = '{arm}'")
@@ -155,8 +150,7 @@ def test_what_is_not_known_is_said(opened):
     assert "not known" in plain
     assert "UCB1 is deterministic" in plain
     assert "Not known: decisions carry no propensity." in plain
-    home = opened("/placements/home").locator("#placement-home").inner_text()
-    assert "never starts a key over" in home
+    assert "never starts a key over" in opened("/placements/home").locator("#placement-home").inner_text()
     page = opened("/placements/empty")
     assert "Nothing was shown here yet" in page.locator("#placement-empty").inner_text()
     assert page.evaluate("location.origin") in page.locator("#placement-empty pre").inner_text()
@@ -212,8 +206,7 @@ def test_the_overview_counts_decisions_and_every_chart_speaks(opened):
     row = opened().locator('[data-row="home"]')
     assert row.locator('[data-field="hour"]').get_attribute("data-value") == "200"
     assert row.locator('[data-field="mode"]').inner_text() == "learning"
-    page = opened("/placements/home?range=all")
-    charts = page.locator("svg.chart")
+    charts = opened("/placements/home?range=all").locator("svg.chart")
     assert charts.count() == 2
     for i in range(charts.count()):
         assert charts.nth(i).locator("> title").text_content()
@@ -222,8 +215,7 @@ def test_the_overview_counts_decisions_and_every_chart_speaks(opened):
 
 def test_a_range_is_chosen_and_a_strange_one_refused(opened, address):
     page = opened("/placements/home?range=hour")
-    current = page.locator(".ranges [aria-current]")
-    assert current.inner_text() == "last hour"
+    assert page.locator(".ranges [aria-current]").inner_text() == "last hour"
     page.fill('#span input[name="from"]', "2001-01-01T10:00")
     page.fill('#span input[name="to"]', "2001-01-02T10:00")
     page.click("#span button")
@@ -316,8 +308,7 @@ def test_a_line_has_a_gap_where_nobody_came_for_long():
 
 
 def test_names_in_a_chart_are_text():
-    strange = curve(0.5, name="<script>")
-    chart = str(draw_chart([strange], SPAN, "<b>", "&", [Remark(5, "<i>")]))
+    chart = str(draw_chart([curve(0.5, name="<script>")], SPAN, "<b>", "&", [Remark(5, "<i>")]))
     assert "<script>" not in chart
     assert "&lt;script&gt;: 50.0 % (25.0 % to 75.0 %)" in chart
     assert "<i>" not in chart
@@ -368,8 +359,7 @@ def test_stretches_joined_lose_nothing_and_have_enough(counts):
 
 @given(st.integers(1, 1000), st.floats(0, 1), st.sampled_from([0.0, -1.0]))
 def test_a_rate_is_within_its_interval(trials, share, lowest):
-    total = trials * (lowest + share * (1 - lowest))
-    rate = compute_rate(total, trials, RewardScale(lowest, 1.0 - lowest))
+    rate = compute_rate(trials * (lowest + share * (1 - lowest)), trials, RewardScale(lowest, 1.0 - lowest))
     assert lowest <= rate.low <= rate.value + 1e-12
     assert rate.value - 1e-12 <= rate.high <= 1.0
 
@@ -536,7 +526,7 @@ def test_names_of_moments_never_lie_on_one_another(begin, seconds):
 def test_traffic_of_seconds_is_a_line_and_no_dot():
     series = Series(arms=2)
     for i in range(1200):
-        series.count_decision(START + i * 10_000, arm_index=i % 2, propensity=0.5, offered=2)
+        series.count_decisions(START + i * 10_000, [i % 2], [0.5], [2])
     now = START + 60_000_000
     found = read_time_bins(series, parse_range("all", None, None, series, now))
     assert [stretch.trials for stretch in found] == [100.0] * 12
@@ -548,11 +538,10 @@ def test_all_time_ends_with_the_last_decision():
     """Or the line of a demo that has ended would shrink into a corner of its chart."""
     series, minute = Series(arms=2), 60_000_000
     for i in range(100):
-        series.count_decision(START + i * minute, arm_index=0, propensity=0.5, offered=2)
+        series.count_decisions(START + i * minute, [0], [0.5], [2])
     last = START + 99 * minute
     late = parse_range("all", None, None, series, last + 1000 * minute).span
     assert (late.begin, late.end) == (START, last + 99 * minute // 50)
     # While there is traffic it ends now.
-    live = parse_range("all", None, None, series, last + 1).span
-    assert live.end == last + 1
+    assert parse_range("all", None, None, series, last + 1).span.end == last + 1
     assert parse_range(None, None, None, Series(arms=2), START).span.end == START

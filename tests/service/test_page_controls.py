@@ -1,7 +1,5 @@
 """The controls of the page, in a real browser: what is confirmed happens, with the key typed in."""
 
-from __future__ import annotations
-
 import pytest
 from harness import Client, configured
 
@@ -122,8 +120,7 @@ def test_a_holdout_is_set_and_ended(controls, address):
 def test_the_log_is_folded_into_another_policy_and_back(controls, address):
     page = controls("rebuilt")
     page.fill('#settings input[name="policy"]', "ucb1")
-    says = submit(page, "Rebuild")
-    assert "The log is folded into ucb1 while Thompson goes on deciding" in says
+    assert "The log is folded into ucb1 while Thompson goes on deciding" in submit(page, "Rebuild")
     assert summary(address, "rebuilt")["policy"]["name"] == "UCB1"
     page.wait_for_selector('#settings form[data-act="Roll back"]')
     assert "decides again" in submit(page, "Roll back")

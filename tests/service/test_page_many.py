@@ -1,7 +1,5 @@
 """The page of many arms, and of many who look: decisions go on, and nothing is worked out twice."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading
@@ -10,16 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from harness import PATIENCE, SECOND, Clock, by_clock, served, with_home
+from harness import PATIENCE, SECOND, Clock, by_clock, configured, served, with_home
 from placement_access import count_decisions, get_lift, get_series, read_copy
 
 from tacit.client import Client
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.app.server import run_in_thread
+from tacit.service.http.metrics import Metrics
 from tacit.service.log.requests import Impression
 from tacit.service.page import pages
 from tacit.service.page.pages import REUSE_FACTOR, PageCache
+from tacit.wire.control import ArmsOf, ModeOf
 from tacit.wire.decisions import Feedback, LocalDecision
 from tests.service.test_page import lift, post
 
@@ -31,8 +31,7 @@ def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("many") / "s.db"
     with run_in_thread(with_home(path, arms=ARMS, policy="ucb1", holdout={"share": 0.1})) as address:
         for i in range(40):
-            asked = {"key": f"key {i % 10}", "decision_id": f"d {i}"}
-            post(address, "home/decide", asked)
+            post(address, "home/decide", {"key": f"key {i % 10}", "decision_id": f"d {i}"})
             post(address, "home/feedback", {"decision_id": f"d {i}", "reward": float(i % 3 == 0)})
         yield address
 
@@ -196,3 +195,30 @@ def test_the_leading_arm_of_a_key_is_the_one_that_the_policy_shows(tmp_path):
     for key, each in chances.items():
         # The page has the mean of what decides most, a decision a draw of all: they may differ where close.
         assert each[arms.index(shown[key])] > each.max() - 0.2, key
+
+
+async def test_metrics_of_placements_are_the_same_text_whether_they_were_kept_or_not(tmp_path):
+    table, clock = {"arms": ["a", "b"], "policy": "ucb1"}, Clock()
+    config = configured(**{"placements": {"home": table, "other": table}})
+    async with served(tmp_path / "s.db", config, clock) as engine:
+        kept = Metrics(engine)
+
+        async def texts():
+            """Return the lines of placements, by metrics that were asked for before and by new ones."""
+            both = [(await metrics.text()).decode() for metrics in (kept, Metrics(engine))]
+            return [[line for line in text.splitlines() if 'placement="' in line] for text in both]
+
+        seen = []
+        for change in (
+            lambda: engine.decide("home", "k", id="first"),
+            lambda: engine.feedback("home", "first", 1.0),
+            lambda: engine.ask("home", ModeOf("frozen")),
+            lambda: engine.ask("home", ArmsOf(add=["c"])),
+            lambda: engine.reload(configured(**{"placements": {"home": table | {"attribution_window": 90}}})),
+        ):
+            await change()
+            before, new = await texts()
+            assert before == new
+            seen.append(before)
+        assert len(set(map(tuple, seen))) == len(seen)
+        assert (await texts())[0] == seen[-1]

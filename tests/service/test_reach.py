@@ -1,9 +1,6 @@
 """A key for some placements: whatever the service answers, it tells of no other one."""
 
-from __future__ import annotations
-
 import json
-import signal
 
 import httpx
 import pytest
@@ -16,7 +13,7 @@ from tacit.service.app.app import create_application
 from tacit.service.app.routes import APIS
 from tacit.service.app.server import run_in_thread
 from tacit.service.log.search_records import SUBJECTS
-from tests.service.test_guard import KEY, MADE, bearer, process
+from tests.service.test_guard import FIRST, KEY, MADE, bearer, process
 
 PATTERNS = ["own", "shop-[12]*"]
 OWN, FOREIGN = "own", "zebra"
@@ -153,55 +150,40 @@ async def test_at_a_shard_it_is_the_same(tmp_path):
             assert answer.status_code == status
 
 
-FILE = """
-[server]
-port = 0
-log = "json"
-[store]
-path = "s.db"
-[placements.home]
-arms = 2
-[placements.shop]
-arms = 2
-"""
+FILE = FIRST + "[placements.shop]\narms = 2\n"
 
 
 def test_keys_are_reloaded(tmp_path):
     """What a key reaches changes, a stream of one that is gone ends, and no key at all is said."""
     path = tmp_path / "tacit.toml"
 
-    def reload(keys):
+    def write(keys):
         tables = [
             f"[keys.{name}]\n" + "\n".join(f"{field} = {json.dumps(value)}" for field, value in key.items())
             for name, key in keys.items()
         ]
-        path.write_text(FILE + "\n".join(tables))
+        return FILE + "\n".join(tables)
 
     tenant = {**KEYS["tenant"], "placements": ["home"]}
-    reload({"tenant": tenant, "operator": KEYS["operator"]})
-    with process(path) as (server, client):
+    path.write_text(write({"tenant": tenant, "operator": KEYS["operator"]}))
+    with process(path) as (server, client, reread):
         with client.opened("GET", "/live", headers=SOME) as stream:
             assert stream.readline() == b"event: changed\n"
             assert client.post("shop/decide", {"key": "a"}, **SOME)[0] == 403
-            reload({"tenant": {**tenant, "placements": ["sho?"]}, "operator": KEYS["operator"]})
-            server.send_signal(signal.SIGHUP)
+            reread(write({"tenant": {**tenant, "placements": ["sho?"]}, "operator": KEYS["operator"]}))
             eventually(lambda: client.post("shop/decide", {"key": "a"}, **SOME)[0] == 200)
             assert client.post("home/decide", {"key": "a"}, **SOME)[0] == 403
             # Whoever listens must show his key again.
             stream.read()
         with client.opened("GET", "/live", headers=SOME) as stream:
             assert stream.readline() == b"event: changed\n"
-            reload({"operator": KEYS["operator"]})
-            server.send_signal(signal.SIGHUP)
+            reread(write({"operator": KEYS["operator"]}))
             stream.read()
         assert client.ask("GET", "/live", None, SOME)[0] == 401
-        reload({})
-        server.send_signal(signal.SIGHUP)
+        reread(write({}))
         eventually(lambda: client.post("shop/decide", {"key": "a"})[0] == 200)
-        line = json.loads(server.stderr.readline())
-        while "no keys any more" not in line["message"]:
-            line = json.loads(server.stderr.readline())
-        assert line["level"] == "warning"
+        lines = map(json.loads, server.stderr)
+        assert next(line for line in lines if "no keys any more" in line["message"])["level"] == "warning"
 
 
 def test_the_last_key_stays_where_other_machines_are_answered(tmp_path):
@@ -209,12 +191,9 @@ def test_the_last_key_stays_where_other_machines_are_answered(tmp_path):
     path = tmp_path / "tacit.toml"
     keys = f'[keys.operator]\nsha256 = "{MADE["admin"][1]}"\nscopes = ["admin"]\n'
     path.write_text(FILE.replace("port = 0", 'port = 0\nhost = "0.0.0.0"') + keys)
-    with process(path) as (server, client):
-        path.write_text(FILE)
-        server.send_signal(signal.SIGHUP)
-        line = json.loads(server.stderr.readline())
-        while line["level"] != "error":
-            line = json.loads(server.stderr.readline())
+    with process(path) as (server, client, reread):
+        reread(FILE)
+        line = next(line for line in map(json.loads, server.stderr) if line["level"] == "error")
         assert "0.0.0.0 answers to other machines" in line["message"]
         assert client.post("home/decide", {"key": "a"})[0] == 401
         assert client.post("home/decide", {"key": "a"}, **EVERY)[0] == 200

@@ -1,7 +1,5 @@
 """Another policy for what was logged, and back: under traffic, after crashes, bit for bit."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -12,12 +10,13 @@ import msgspec
 import numpy as np
 import placement_access as access
 import pytest
+import stores
 from click.testing import CliRunner
 from drawn import examples
 from harness import START, Clock, learned
 from hypothesis import example, given
 from hypothesis import strategies as st
-from stores import SlowStore, WrappedStore, store_at
+from stores import SlowStore, WrappedStore, sql, store_at
 
 import tacit
 from tacit.cli import cli
@@ -80,8 +79,7 @@ def test_what_is_rebuilt_is_the_fold_of_the_log_and_so_is_what_was_gone_back_to(
     before = type(living.POLICIES[kind]).__name__
 
     async def session(path, start, step):
-        clock = Clock(START + start * living.ROUND_TIME)
-        async with harness.served(path, config, clock) as engine:
+        async with harness.served(path, config, Clock(START + start * living.ROUND_TIME)) as engine:
             waiting = await traffic(engine, start, 12)
             made = await step(engine)
             # What another policy showed is learned still.
@@ -162,12 +160,10 @@ async def test_a_rebuild_equals_having_had_the_policy_and_a_rollback_never_havin
             engine.clock.now += 10 * living.ROUND_TIME
             await traffic(engine, 40, 20)
             (state,) = await engine.states("home")
-            made = await engine.rollback("home", state.name)
-            assert made.policy_version.policy["name"] == "Thompson"
+            assert (await engine.rollback("home", state.name)).policy_version.policy["name"] == "Thompson"
             assert harness.learned_arrays(access.get_learner(engine.placements["home"])) == at_first
             # The one before is now what was left.
-            back = await engine.rollback("home")
-            assert back.policy_version.policy["name"] == "UCB1"
+            assert (await engine.rollback("home")).policy_version.policy["name"] == "UCB1"
 
     async def as_if(engine, other):
         # By the store's own thread: another one would use its connections at the same time.
@@ -219,8 +215,7 @@ async def test_what_retention_folded_away_is_told_and_can_be_gone_back_to(tmp_pa
     async with folding(tmp_path / "s.db", config) as engine:
         await aged(engine, 0)
         assert engine.store.snapshots.find_base_end(1) is not None
-        made = await engine.rebuild("home", "ucb1")
-        (said,) = made.policy_version.approximate
+        (said,) = (await engine.rebuild("home", "ucb1")).policy_version.approximate
         assert "10 decisions" in said
         assert "folded away by retention" in said
         placement = engine.placements["home"]
@@ -375,21 +370,20 @@ async def test_another_policy_than_what_was_learned_with_is_refused_where_it_is_
     tmp_path, then, now
 ):
     """It was served on, without a word."""
-    path, (before, other) = (
-        tmp_path / "s.db",
-        (harness.with_home(arms=list(NAMES), policy=p) for p in (then, now)),
-    )
-    refused = pytest.raises(
-        ConfigError, match=r"home\.policy: .* set it back, rebuild it with rebuild = true"
-    )
+    path = tmp_path / "s.db"
+    before, other = (harness.with_home(arms=list(NAMES), policy=p) for p in (then, now))
+    more = msgspec.structs.replace(other, placements={"new": before.placements["home"], **other.placements})
+    refused = pytest.raises(ConfigError, match=r"home\.policy: .* set it back, rebuild it with rebuild = t")
     async with harness.served(path, before) as engine:
         await traffic(engine, 0, 3)
         with refused:
             await engine.reload(other)
-    with contextlib.closing(store_at(path)) as store, refused:
-        access.Engine(other, store, Clock())
-    rebuilt = harness.with_home(arms=list(NAMES), policy=now, rebuild=True)
-    async with harness.served(path, rebuilt) as engine:
+    with contextlib.closing(store_at(path)) as store:
+        with refused:
+            access.Engine(more, store, Clock())
+        # A start that is refused stores nothing.
+        assert list(store.placements()) == ["home"]
+    async with harness.served(path, harness.with_home(arms=list(NAMES), policy=now, rebuild=True)) as engine:
         await harness.reached(lambda: not engine.configuration_logger.rebuilding)
     async with harness.served(path, other) as engine:
         assert access.get_config(engine.placements["home"]).policy == other.placements["home"].policy
@@ -434,14 +428,17 @@ async def test_going_back_to_an_earlier_policy_in_the_file_takes_a_rebuild_too(t
             await engine.reload(first)
 
 
-async def test_another_mode_in_the_file_is_said_where_the_log_has_one(tmp_path, caplog):
+async def test_another_mode_or_policy_in_the_file_is_said_where_the_log_has_one(tmp_path, caplog):
     said, path = "placements.home.mode: frozen is for a placement without decisions", tmp_path / "s.db"
-    async with harness.served(path, harness.with_home(arms=list(NAMES))) as engine:
+    caplog.set_level("INFO")
+    home = {"arms": list(NAMES), "policy": "ucb1"}
+    async with harness.served(path, harness.with_home(**home)) as engine:
         await traffic(engine, 0, 3)
-    other = harness.with_home(arms=list(NAMES), mode="frozen")
-    async with harness.served(path, other) as engine:
+        await engine.rebuild("home", "thompson")
+    async with harness.served(path, harness.with_home(**home, mode="frozen")) as engine:
         assert (access.get_mode(engine.placements["home"]), said in caplog.text) == ("online", True)
         assert "tacit placement mode home --mode frozen" in caplog.text
+        assert "Thompson, set by a request, goes on, not the configured UCB1" in caplog.text
 
 
 async def reloaded(path, config, other):
@@ -464,6 +461,18 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(tmp_path):
         assert first.policy_version.what == "rebuild"
         assert "under way" in str(second)
         assert engine.store.end().seq == end.seq + 1
+
+
+async def test_a_damaged_state_is_found_and_not_gone_back_to(tmp_path):
+    path, config = tmp_path / "s.db", configured()
+    async with harness.served(path, config) as engine:
+        await traffic(engine, 0, 5)
+        await engine.rebuild("home", "ucb1")
+        sql(path, stores.chosen, "DELETE FROM pieces WHERE snapshot IN (SELECT pieces FROM states)")
+        with pytest.raises(InvalidValue, match=r"to: '.*Z-Thompson' .*is damaged: .*roll back to another"):
+            await engine.rollback("home")
+    with contextlib.closing(store_at(path)) as store:
+        assert ["its state of" in problem for problem in verify(config, store)] == [True]
 
 
 async def test_a_policy_that_weighs_by_propensities_needs_them(tmp_path):
@@ -497,8 +506,7 @@ async def test_propensities_too_small_for_a_policy_that_weighs_by_them_are_bound
 
 
 async def test_shards_say_that_they_cannot(tmp_path):
-    path = tmp_path / "s.db"
-    async with harness.served(path, configured(), shard=Shard(0, 2)) as engine:
+    async with harness.served(tmp_path / "s.db", configured(), shard=Shard(0, 2)) as engine:
         with pytest.raises(InvalidValue, match="in shards a log is not folded anew"):
             await engine.rebuild("home", "ucb1")
 
@@ -516,8 +524,7 @@ async def test_it_moves_to_another_store(tmp_path):
         live = harness.arrays(access.get_learner(engine.placements["home"]))
     store = store_at(tmp_path / "t.db")
     import_log(store, tmp_path / "out")
-    again = access.Engine(config, store)
-    assert harness.arrays(access.get_learner(again.placements["home"])) == live
+    assert harness.arrays(access.get_learner(access.Engine(config, store).placements["home"])) == live
     store.close()
 
 

@@ -1,7 +1,5 @@
 """What a store refuses of a group is answered alone; all else of the group is committed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 
@@ -138,24 +136,20 @@ def test_what_a_database_itself_refuses_is_answered_alone(tmp_path, kind):
             assert await engine.feedback("home", "#0", 0.5) == "learned"
             return [learned(engine, name) for name in CONFIG.placements]
 
-    state = asyncio.run(session())
-    assert is_the_fold(path, state)
+    assert is_the_fold(path, asyncio.run(session()))
 
 
 @pytest.mark.usefixtures("kind")
 def test_of_what_was_answered_before_it_was_durable_a_refused_row_alone_is_lost(tmp_path, caplog):
     path = tmp_path / "s.db"
-    buffered = msgspec.structs.replace(PLACEMENT, durability=BUFFERED)
-    config = Config({"home": buffered, "side": PLACEMENT})
+    config = Config({"home": msgspec.structs.replace(PLACEMENT, durability=BUFFERED), "side": PLACEMENT})
 
     async def session():
         async with served(path, config, wrap=Picky) as engine:
-            ids = [REFUSED if i == 4 else f"#{i}" for i in range(12)]
-            answers = await decided(engine, ids)
+            answers = await decided(engine, [REFUSED if i == 4 else f"#{i}" for i in range(12)])
             assert not [one for one in answers.values() if isinstance(one, Exception)]
             await engine.decide("side", "a", id="after")
-            logged = {row.id for row in engine.store.events(0)}
-            assert logged == {*answers, "after"} - {REFUSED}
+            assert {row.id for row in engine.store.events(0)} == {*answers, "after"} - {REFUSED}
             return [learned(engine, name) for name in config.placements]
 
     with caplog.at_level(logging.ERROR):

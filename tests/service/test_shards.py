@@ -1,7 +1,5 @@
 """Shards without a cluster: partitions, what they share, who may write, and dealing a log out anew."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading
@@ -25,7 +23,6 @@ from tacit.classifiers import Rectangle
 from tacit.core.arrays import leaves
 from tacit.errors import ConfigError
 from tacit.learning.merging import to_natural
-from tacit.service.config.file import load_config
 from tacit.service.config.schema import Config, PlacementConfig, StoreConfig
 from tacit.service.errors import Fenced, NotDurable, StoreError
 from tacit.service.log.ids import (
@@ -70,8 +67,7 @@ def one_key(engine, key, name="home"):
 
 @given(st.integers(0, PARTITIONS - 1), st.integers(1, 1024))
 def test_every_partition_is_in_one_shard(partition, shards):
-    shard = find_shard(partition, shards)
-    assert partition in list_partitions(shard, shards)
+    assert partition in list_partitions(find_shard(partition, shards), shards)
     lengths = [len(list_partitions(number, shards)) for number in range(shards)]
     assert sum(lengths) == PARTITIONS
     assert max(lengths) - min(lengths) <= 1
@@ -114,8 +110,7 @@ async def exchange(*engines):
 
 async def tell(source, target, everything=False):
     """Let one tell another what it has learned."""
-    told = await source.exchange.export_learning("home", everything)
-    await target.exchange.import_learning("home", told)
+    await target.exchange.import_learning("home", await source.exchange.export_learning("home", everything))
 
 
 async def exchange_no_news(*engines):
@@ -155,8 +150,7 @@ async def test_counts_of_spread_keys_are_the_sum_of_what_every_shard_saw(tmp_pat
                     plays[ARMS.index(row.arm)] += 1
             await exchange(*engines)
             for engine in engines:
-                state = learner_of(engine).state
-                assert state.plays[0].tolist() == plays.tolist()
+                assert learner_of(engine).state.plays[0].tolist() == plays.tolist()
         await exchange_no_news(*engines)
 
 
@@ -192,8 +186,7 @@ async def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_
             assert offer.arms == ["holiday", "recipe", "spring"]
             state = learner_of(engine).state
             assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
-            kinds = [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)]
-            assert kinds.count("arms") == 1
+            assert [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)].count("arms") == 1
 
 
 async def test_a_shard_that_is_not_the_first_follows_that_and_no_configuration(tmp_path):
@@ -230,8 +223,7 @@ async def test_posteriors_of_spread_keys_add_up_however_often_and_late_they_are_
         await there.exchange.import_learning("home", late)
         await there.exchange.import_learning("home", late)
         await tell(there, here, everything=True)
-        parts = [to_natural(learner_of(e).state) for e in (here, there)]
-        for mine, its in zip(*parts, strict=True):
+        for mine, its in zip(*[to_natural(learner_of(e).state) for e in (here, there)], strict=True):
             np.testing.assert_allclose(mine[0], its[0], rtol=1e-9, atol=1e-9)
         for _ in range(3):
             await exchange_no_news(here, there)
@@ -337,8 +329,7 @@ async def test_mixtures_add_up_what_they_know_of_arms_over_all_keys(tmp_path):
 async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fiftieth(tmp_path):
     async def learn(engine, count):
         for _ in range(count):
-            row = await engine.decide("home", "key", ["film"])
-            await engine.feedback("home", row.id, 1.0)
+            await engine.feedback("home", (await engine.decide("home", "key", ["film"])).id, 1.0)
 
     async with two_shards(tmp_path, Pooled(ARMS), merges=False) as (_, (here, there)):
         await learn(here, 100)
@@ -353,15 +344,13 @@ async def test_sums_of_all_keys_are_told_again_once_they_have_changed_by_a_fifti
         assert not (await there.exchange.export_learning("home")).parts
         assert not (await there.exchange.export_learning("home", everything=True)).parts
         # What is rare counts as well.
-        row = await here.decide("home", "key", ["holiday"])
-        await here.feedback("home", row.id, 0.0)
+        await here.feedback("home", (await here.decide("home", "key", ["holiday"])).id, 0.0)
         assert (await here.exchange.export_learning("home")).parts
 
 
 async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
     async with two_shards(tmp_path, Pooled(ARMS), merges=False) as (_, (here, there)):
-        row = await here.decide("home", "key")
-        await here.feedback("home", row.id, 1.0)
+        await here.feedback("home", (await here.decide("home", "key")).id, 1.0)
         told = await here.exchange.export_learning("home")
         told.parts["sums"]["shared.plays"] = told.parts["sums"]["shared.plays"][:8]
         before = pool_of(there)
@@ -373,21 +362,12 @@ async def test_sums_that_do_not_fit_change_nothing(tmp_path, caplog):
 async def test_a_frozen_placement_takes_nothing_in(tmp_path):
     async with two_shards(tmp_path, tacit.UCB1(ARMS), spread=True, merges=False) as (_, (here, there)):
         await there.ask("home", ModeOf("frozen"))
-        row = await here.decide("home", "hot")
-        await here.feedback("home", row.id, 1.0)
+        await here.feedback("home", (await here.decide("home", "hot")).id, 1.0)
         await tell(here, there)
         assert learner_of(there).keys == []
         await there.ask("home", ModeOf("online"))
         await tell(here, there, everything=True)
         assert learner_of(there).keys == ["hot"]
-
-
-@pytest.mark.parametrize("policy", ["thompson(discount=0.9)", "glr-kl-ucb", "exp3"])
-def test_only_sums_can_be_spread(policy, tmp_path):
-    path = tmp_path / "tacit.toml"
-    path.write_text(f'[placements.home]\narms = 3\npolicy = "{policy}"\nspread = true\n')
-    with pytest.raises(ConfigError, match=r"placements\.home\.spread: True"):
-        load_config(path)
 
 
 # Who may write -------------------------------------------------------------------------------
@@ -454,8 +434,7 @@ async def test_an_engine_whose_log_was_taken_over_acknowledges_nothing(schema):
             for _ in range(2):
                 with pytest.raises(NotDurable):
                     await before.decide("home", "a")
-            row = await after.decide("home", "a")
-            assert row.seq == 2
+            assert (await after.decide("home", "a")).seq == 2
             assert isinstance(before.writer.failure, StoreError)
 
 
@@ -566,8 +545,7 @@ def test_a_log_is_dealt_out_and_nothing_learned_of_a_key_changes(schema):
                 assert plays_of(engines).tolist() == plays.tolist()
             # What was decided before takes its feedback now, in the shard of its key.
             for name, key, id, _ in later if more else ():
-                partition = hash_partition(name, id if name == "hot" else key)
-                engine = engines[find_shard(partition, number)]
+                engine = engines[find_shard(hash_partition(name, id if name == "hot" else key), number)]
                 (outcome,) = await engine.record_many(name, [FeedbackRequest(id, "reward", 1.0)])
                 assert outcome in ("learned", "late", "late-epoch")
             if more:
@@ -609,8 +587,7 @@ def test_a_server_alone_refuses_a_log_that_is_dealt_out_and_shards_one_that_is_n
 
 
 def test_a_log_that_one_server_has_written_must_be_dealt_out_first(schema):
-    config = of_four_policies(schema)
-    store = access.PostgresStore(config.store.url, schema)
+    store = access.PostgresStore(of_four_policies(schema).store.url, schema)
     store.append(tick(1))
     with pytest.raises(ConfigError, match="holds the log of a single server"):
         access.ensure_layout(store, 2, default=2)

@@ -1,7 +1,5 @@
 """Snapshots are written while groups are served, and are what the log says, wherever they end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from functools import partial
@@ -125,8 +123,7 @@ def test_a_snapshot_that_fails_costs_time_only(tmp_path, caplog):
     assert "no snapshot of placement home: store: the disk is full" in caplog.text
     store = store_at(path)
     assert store.snapshots.load(1) is None
-    again = access.Engine(config, store)
-    assert everything(again.placements["home"]) == everything(live)
+    assert everything(access.Engine(config, store).placements["home"]) == everything(live)
     store.close()
 
 
@@ -187,9 +184,9 @@ def cut(path, config, keep):
     store = store_at(path)
     try:
         rows = list(store.events(0))
-        lost = Rows.empty()
+        lost = Rows([], [], [])
         for row in rows[int(keep * len(rows)) :]:
-            (lost.decisions if isinstance(row, DecisionRow) else lost.feedback).extend([row])
+            (lost.decisions if isinstance(row, DecisionRow) else lost.feedback).append(row)
         drop_rows(store, OldRows(lost, []))
         return store.end().seq
     finally:
@@ -205,13 +202,11 @@ def test_what_was_learned_beyond_the_end_of_the_log_is_set_aside(kind, tmp_path,
     async def decided(first, count):
         async with harness.served(path, config) as engine:
             for i in range(first, first + count):
-                row = await engine.decide("home", "key", id=f"d {i}")
-                await engine.feedback("home", row.id, 1.0)
+                await engine.feedback("home", (await engine.decide("home", "key", id=f"d {i}")).id, 1.0)
             return learned(engine)
 
     asyncio.run(decided(0, 20))
-    end = cut(path, config, 0.5)
-    assert end == 20
+    assert cut(path, config, 0.5) == 20
     asyncio.run(decided(100, 3))
     assert "the log ends with row 20, before what was learned up to row 40" in caplog.text
     # Once more, as it went: as many rows as there had been, and learned from no snapshot.

@@ -1,7 +1,5 @@
 """A placement starts from a fitted learner: what it held is where the log begins, for good."""
 
-from __future__ import annotations
-
 import hashlib
 import signal
 from contextlib import closing
@@ -136,8 +134,7 @@ async def test_what_was_learned_is_the_fold_of_the_log_from_its_start_on(tmp_pat
     config = starting(file, kind)
 
     async def session(first, place, step):
-        clock = Clock(harness.START + first * living.ROUND_TIME)
-        async with harness.served(place, config, clock) as engine:
+        async with harness.served(place, config, Clock(harness.START + first * living.ROUND_TIME)) as engine:
             step(engine)
             await traffic(engine, first, 12)
             return learned(engine), as_after_a_crash(place)
@@ -177,18 +174,15 @@ async def test_a_rebuild_says_what_the_start_was_for_and_goes_back_to_it(tmp_pat
         await traffic(engine, 0, 9)
         at_first = harness.learned_arrays(engine.placements["home"].learner)
         since = plays(engine) - 40
-        made = await engine.rebuild("home", "ucb1")
-        (note,) = made.policy_version.approximate
+        (note,) = (await engine.rebuild("home", "ucb1")).policy_version.approximate
         assert note.startswith("what one.tacit taught was for Thompson: the new policy")
         assert engine.placements["home"].learner.state.plays.sum() == since > 0
         # The policy that the start was for has it again, with all that was logged since.
         await traffic(engine, 9, 9)
-        back = await engine.rebuild("home", "thompson")
-        assert back.policy_version.approximate == []
+        assert (await engine.rebuild("home", "thompson")).policy_version.approximate == []
         assert plays(engine) > 40 + since
         last = learned(engine)
-        states = await engine.states("home")
-        await engine.rollback("home", states[0].name)
+        await engine.rollback("home", (await engine.states("home"))[0].name)
         assert harness.learned_arrays(engine.placements["home"].learner) == at_first
         await engine.rollback("home")
         assert learned(engine)[:2] == last[:2]
@@ -217,8 +211,7 @@ async def test_what_has_decided_nothing_yet_may_still_start(tmp_path):
         # It may be left out by then.
         await engine.reload(starting(first, start=None))
         # What comes with a reload starts, too.
-        more = engine.config.placements | {"more": starting(first).placements["home"]}
-        await engine.reload(Config(more))
+        await engine.reload(Config(engine.config.placements | {"more": starting(first).placements["home"]}))
         assert engine.placements["more"].key_count == 2
         live = learned(engine)
     is_the_fold(starting(second), path, live)

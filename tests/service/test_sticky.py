@@ -1,7 +1,5 @@
 """Users who keep what they were shown: decided by HTTP, a fold of the log, learned and counted once."""
 
-from __future__ import annotations
-
 import contextlib
 from functools import partial
 
@@ -111,8 +109,7 @@ def test_the_policy_learns_one_decision_of_each_draw(tmp_path):
         client = Client(address)
         outcomes = []
         for _ in range(5):
-            decision = ask(client, "toto")["decision_id"]
-            feedback = {"decision_id": decision, "reward": 1.0}
+            feedback = {"decision_id": ask(client, "toto")["decision_id"], "reward": 1.0}
             outcomes.append(client.post("home/feedback", feedback)[2]["outcome"])
         assert outcomes[0] in ("learned", "pending")
         assert outcomes[1:] == ["noted"] * 4
@@ -173,8 +170,7 @@ async def play(engine, rounds, changes, context=None):
             )
             for j, user in enumerate(users)
         ]  # fmt: skip
-        rows = await decide(engine, *requests)
-        for row in rows:
+        for row in await decide(engine, *requests):
             if row.deferred and rng.random() < 0.5:
                 await engine.record_many("home", [FeedbackRequest(row.id, ACTIVATE)])
             if rng.random() < RATES[row.arm]:
@@ -252,8 +248,7 @@ async def test_users_keep_what_they_were_shown_in_an_imported_log_and_are_found_
     async with served(tmp_path / "new.db", sticky(tmp_path / "new.db")) as engine:
         (again,) = await decide(engine, DecisionRequest("k0", user="u3"))
         assert (again.mode, again.arm) == ("kept", shown.arm)
-        forgotten = await engine.forget(Subject("user", "u3"))
-        assert forgotten["home"].decisions == 2
+        assert (await engine.forget(Subject("user", "u3")))["home"].decisions == 2
 
 
 async def test_click_logs_and_estimates_have_one_decision_of_each_draw(tmp_path):

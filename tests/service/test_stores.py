@@ -1,7 +1,5 @@
 """A store belongs to one writer, is noticed when it goes, and never gives damage for truth."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import logging
@@ -136,8 +134,7 @@ def test_a_number_is_taken_once_in_all_tables(tmp_path):
         store.append(feedback(3, 1))
         many = Rows([], [], [ChangeRow(seq, None, START, "tick", "") for seq in range(90, 2, -1)])
         wrong = [tick(1), tick(3), feedback(1, 1), feedback(2, 1), decision(2, "y"), decision(3, "y")]
-        within = Rows(decision(5, "y").decisions, [], tick(5).changes)
-        for rows in (*wrong, within, many):
+        for rows in (*wrong, Rows(decision(5, "y").decisions, [], tick(5).changes), many):
             with pytest.raises(StoreError, match=r"this seq|UNIQUE|[Uu]nique"):
                 store.append(rows)
         assert [(event.seq, type(event)) for event in store.events(0)] == [
@@ -177,8 +174,7 @@ async def test_readers_of_a_log_with_doubles_say_so_and_end(tmp_path, kind, capl
         assert caplog.text.count("row 5 is there twice") == 1
         assert any("row 5 is there twice" in one for one in verify(config, store))
         assert export(config, store, tmp_path / "out")["marks"] == 5
-        again = access.Engine(config, store)
-        assert again.placements["home"].decisions == 30
+        assert access.Engine(config, store).placements["home"].decisions == 30
     with closing(store_at(tmp_path / "t.db")) as empty, pytest.raises(StoreError, match="this seq"):
         import_log(empty, tmp_path / "out")
 
@@ -508,9 +504,7 @@ async def test_requests_do_not_wait_for_a_locked_table(tmp_path, monkeypatch):
             assert {type(answer) for answer in answers} == {NotDurable}
             assert "LockNotAvailable" in str(engine.writer.failure)
         await reached(lambda: engine.health().ready)
-        after = await engine.decide("home", "a", id="after")
-        rows = [*before, after]
+        rows = [*before, await engine.decide("home", "a", id="after")]
     with closing(store_at(tmp_path)) as store:
-        logged = [event for event in store.events(0) if isinstance(event, DecisionRow)]
-        assert logged == rows
+        assert [event for event in store.events(0) if isinstance(event, DecisionRow)] == rows
         assert verify(configured(), store) == []

@@ -1,7 +1,5 @@
 """OpenTelemetry traces: a span for each request and each commit, where they are asked for."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -32,8 +30,7 @@ async def test_requests_and_commits_are_spans(tmp_path):
     engine = Engine(configured(tmp_path / "s.db"), SqliteStore(tmp_path / "s.db"))
     app = TracedApplication(create_application(engine), engine, provider)
     await engine.start()
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
         headers = {"traceparent": f"00-{TRACE}-{PARENT}-01", "x-request-id": "mine"}
         path = "/v1/placements/default/decide"
         assert (await client.post(path, json={"key": "k"}, headers=headers)).status_code == 200
@@ -104,10 +101,9 @@ with run_in_thread(load_config(overrides={{"store.path": {str(tmp_path / "s.db")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout == "False\n", result.stderr
     monkeypatch.setitem(sys.modules, "tacit.service.app.traces", None)
-    traces = {"endpoint": "http://127.0.0.1:4318/v1/traces"}
     with (
         pytest.raises(MissingExtra, match=r"tacit-learn\[otel\]"),
-        run_in_thread(configured(tmp_path / "t.db", traces=traces)),
+        run_in_thread(configured(tmp_path / "t.db", traces={"endpoint": "http://127.0.0.1:4318/v1/traces"})),
     ):
         pass
     with pytest.raises(ConfigError, match=r"traces\.endpoint"):

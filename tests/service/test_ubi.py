@@ -1,7 +1,5 @@
 """The log of the service as records of User Behavior Insights."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from functools import partial
@@ -36,8 +34,7 @@ from tests.logs.test_ubi import event, query, rows
 
 def schema(name):
     """Return a schema of UBI as a validator."""
-    path = DATA / "ubi-1.3.0" / f"{name}.schema.json"
-    content = json.loads(path.read_text())
+    content = json.loads((DATA / "ubi-1.3.0" / f"{name}.schema.json").read_text())
     if name == "event":
         # As published, the action "click" is allowed twice where it must be allowed once.
         action = content["properties"]["action_name"]
@@ -58,8 +55,7 @@ configured = partial(harness.configured, placements=PLACEMENTS)
 
 
 async def slated(engine, id=None, arms=None):
-    told = DecisionRequest("tea", arms, None, id)
-    (row,) = await decide(engine, told, name="shelf")
+    (row,) = await decide(engine, DecisionRequest("tea", arms, None, id), name="shelf")
     return row
 
 

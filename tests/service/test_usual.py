@@ -1,7 +1,5 @@
 """Usual requests take a shorter way: whatever is sent, the answers are those of the long one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
@@ -10,7 +8,7 @@ from contextlib import closing
 import pytest
 import uvicorn
 from drawn import examples
-from harness import reached, with_home
+from harness import Clock, reached, with_home
 from hypothesis import given
 from hypothesis import strategies as st
 from placement_access import Engine, count_decisions
@@ -24,6 +22,7 @@ from tests.service.test_guard import KEY, MADE
 
 KEYS = {scope: {"sha256": sha256, "scopes": [scope]} for scope, (_, sha256) in MADE.items()}
 DATE = [(b"date", b"now")]
+HOME = {"arms": ["a", "b", "c"], "policy": "ucb1", "seed": 3, "attribution_window": 1e6}
 TURNS = 10
 ANY = re.compile(
     rb"(?<=x-request-id: )[0-9a-f]{16}"
@@ -70,12 +69,12 @@ class Side:
         self.config = self.configured({"server.body_limit": 500, **values})
 
     def configured(self, values):
-        home = {"arms": ["a", "b", "c"], "policy": "ucb1", "seed": 3, "attribution_window": 1e6}
-        return with_home(self.path, values=values, **home)
+        values = {"home": HOME} | values
+        return with_home(self.path, **values.pop("home"), values=values)
 
     async def start(self):
         connections = Connections(self.config.server)
-        self.engine = Engine(self.config, SqliteStore(self.config.store.path))
+        self.engine = Engine(self.config, SqliteStore(self.config.store.path), Clock())
         app = site.create_application(self.engine, connections)
         assert isinstance(connections.usual, UsualAnswers)
         if not self.short:
@@ -306,6 +305,27 @@ def known(pair):
     return pair.sides[0].app.heads
 
 
+ROW = {"decision_id": "d0"}
+DUEL = ROW | {"rankings": {"x": ["i", "j"], "y": ["j", "i"]}}
+KINDS = {
+    "duel": {"kind": "duels", "rankers": ["x", "y"]},
+    "slate": {"kind": "slates", "arms": 5, "positions": 2},
+}
+REPORTS = [("activate", ROW), ("examined", ROW), ("clicks", ROW), ("feedback", ROW | {"reward": 1.0})]
+REPORTS += [("clicks", {"decision_id": id, "clicks": [place]}) for id in ("d0", "d1") for place in (0, 7)]
+
+
+@pytest.mark.parametrize("path", KINDS)
+def test_duels_lists_and_reports_take_the_shorter_way_too(path, tmp_path):
+    asked = [(path, DUEL if path == "duel" else ROW | {"key": "film"})] * 2 + [(path, {"key": 1}), *REPORTS]
+    with closing(Pair(tmp_path, home=KINDS[path] | {"seed": 3})) as pair:
+        for path, values in asked:
+            head, body = DECIDE.partition(b"{")[0], json.dumps(values).encode()
+            head = head.replace(b"/decide", f"/{path}".encode()).replace(b"15", b"%d" % len(body))
+            pair.check([head + body])
+            assert head in known(pair)
+
+
 def test_a_head_that_was_let_in_is_known_by_its_bytes_and_by_nothing_less(open_):
     head, body = DECIDE.partition(b"{")[0], b'{"key": "film"}'
     open_.check([DECIDE])
@@ -376,8 +396,7 @@ def test_who_leaves_before_the_answer_harms_nobody(open_):
 @pytest.mark.parametrize("turn", [0, 1], ids=["usual", "unusual"])
 def test_who_leaves_with_requests_sent_ahead_is_written_no_more(open_, turn, caplog):
     """Whichever of them is being answered: it is none that anybody waits for."""
-    known = b"GET /v1/placements/home/history HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    pieces = [DECIDE, known, DECIDE][turn:]
+    pieces = [DECIDE, b"GET /v1/placements/home/history HTTP/1.1\r\nHost: localhost\r\n\r\n", DECIDE][turn:]
     for side in open_.sides:
         written, _ = open_.loop.run_until_complete(side.answered(pieces, True, leaves=True))
         assert written == b""

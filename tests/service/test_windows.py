@@ -138,8 +138,7 @@ def test_columns_say_what_decisions_one_by_one_would(rule, groups, stops, shorte
         rows = []
         for waits in deferred:
             seq += 1
-            id = f"id {seq}"
-            row = DecisionRow(seq, id, 1, 1, time, "k", None, 0, 0.5, 0, None, deferred=int(waits))
+            row = DecisionRow(seq, f"id {seq}", 1, 1, time, "k", None, 0, 0.5, 0, None, deferred=int(waits))
             rows.append(row)
             plain.decided(seq, waits, time)
         if rows:

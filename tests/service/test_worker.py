@@ -1,7 +1,5 @@
 """The thread that does what blocks."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

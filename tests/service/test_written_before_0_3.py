@@ -1,7 +1,5 @@
 """What versions before 0.3 wrote: refused untouched, with what to do; and read once 0.3 has opened it."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json
@@ -131,10 +129,7 @@ def test_a_store_that_0_3_has_opened_is_read(tmp_path):
     config = load_config(tmp_path / "tacit.toml")
     store = SqliteStore(config.store.path)
     # Its snapshots are of a processor with AVX-512: weights learned on another differ by rounding.
-    differences = [
-        text for text in verify(config, store) if IS_SAME_MACHINE or ": weights of key" not in text
-    ]
-    assert differences == []
+    assert [text for text in verify(config, store) if IS_SAME_MACHINE or ": weights of key" not in text] == []
     engine = Engine(config, store)
     assert {name: each.decisions for name, each in engine.placements.items()} == dict.fromkeys(
         config.placements, 50

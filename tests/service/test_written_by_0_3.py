@@ -5,8 +5,6 @@ NumPy or numba, floats are compared up to rounding; ``BIT_FOR_BIT=1`` demands al
 Python, and in the long form compiled. What both fold to was recorded; the traffic was decided compiled.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Simulation: common random numbers, delays, determinism, and the same kernels in every driver."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -16,8 +14,7 @@ from scipy import stats
 import tacit
 from tacit.core.arrays import leaves
 from tacit.core.run_mode import compile_loop
-from tacit.environments import environment_from_spec
-from tacit.errors import InvalidValue, UnknownName
+from tacit.errors import InvalidValue
 from tacit.simulation import POLICY_STREAM, Run
 
 ARMS = tacit.BernoulliArms([0.2, 0.5, 0.8])
@@ -106,8 +103,7 @@ def test_pieces_of_a_run_equal_the_whole():
 def test_uniform_choice_has_the_regret_it_must_have():
     """Expected 0.3 a round; the mean of 20 runs × 2000 rounds, error probability 1e-6."""
     result = tacit.simulate(tacit.UniformRandom(3), ARMS, 2000, runs=20, seed=5)
-    gaps = np.array([0.6, 0.3, 0.0])
-    error = gaps.std() / np.sqrt(20 * 2000)
+    error = np.array([0.6, 0.3, 0.0]).std() / np.sqrt(20 * 2000)
     assert abs(result.regret[0, :, -1].mean() / 2000 - 0.3) < 4.9 * error
     assert abs(result.reward[0, :, -1].mean() / 2000 - 0.5) < 4.9 * 0.5 / np.sqrt(40_000)
 
@@ -170,8 +166,7 @@ def test_zero_delay_by_the_queue_equals_no_queue():
 )
 def test_delayed_feedback_arrives_when_it_must(delay, batch, learned):
     environment = tacit.BernoulliArms([0.5, 0.5], delay=delay, batch=batch)
-    run = run_of(tacit.UCB1(2), environment, 100)
-    assert run.state.rounds[0] == learned
+    assert run_of(tacit.UCB1(2), environment, 100).state.rounds[0] == learned
 
 
 def test_random_delays_stay_in_their_range_and_lose_nothing():
@@ -204,8 +199,7 @@ def played(environment, rounds, seed=3):
         lane = cls.arrive(params, world, round, rng)
         truth = [cls.expected(params, world, lane, a) for a in range(environment.arm_count)]
         assert cls.optimum(params, world, lane) == pytest.approx(max(truth))
-        reward = cls.respond(params, world, lane, 0)
-        assert reward == float(world.uniform[0] < truth[0])
+        assert cls.respond(params, world, lane, 0) == float(world.uniform[0] < truth[0])
         yield lane, np.array(truth), world.impression.context.copy()
 
 
@@ -271,8 +265,7 @@ def test_signals_of_other_kinds(signals):
 
 
 def test_stealthy_events_leave_the_incumbent_as_it_was():
-    environment = tacit.ShiftingArms(arms=4, events=(6, 6), stealthy=True)
-    truths = [truth for _, truth, _ in played(environment, 3000)]
+    truths = [truth for _, truth, _ in played(tacit.ShiftingArms(arms=4, events=(6, 6), stealthy=True), 3000)]
     lifted = 0
     for before, after in itertools.pairwise(truths):
         if not np.array_equal(before, after) and after.max() > before.max():
@@ -293,8 +286,7 @@ def test_only_a_share_of_the_keys_shifts():
 
 def test_traffic_follows_zipf():
     """Chi-square over 10 keys and 20 000 impressions, error probability 1e-6."""
-    environment = tacit.ShiftingArms(arms=2, keys=10, traffic=1.0)
-    lanes = [lane for lane, _, _ in played(environment, 20_000)]
+    lanes = [lane for lane, _, _ in played(tacit.ShiftingArms(arms=2, keys=10, traffic=1.0), 20_000)]
     weights = 1 / np.arange(1, 11)
     expected = 20_000 * weights / weights.sum()
     assert stats.chisquare(np.bincount(lanes, minlength=10), expected).pvalue > 1e-6
@@ -316,26 +308,6 @@ def test_search_interest_moves_between_the_days(interest):
     assert truths[-1] == pytest.approx([0.1, 0.5], abs=2e-3)
     np.testing.assert_allclose(truths.sum(axis=1), 0.6)  # floors and the whole of the interest
     assert environment.topics == ("holiday", "film")
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("date,a\n2020-01-01,1\n2020-01-02,x\n", r"row 3, a.*'x'"),
-        ("date,a\n2020-01-01,1\n2020-01-02,-1\n", r"row 3, a.*'-1'"),
-        ("date,a\n2020-01-01,1\n2020-13-02,1\n", r"row 3, date.*2020-13-02"),
-        ("date,a\n2020-01-01,1\n2020-01-02\n", r"row 3.*2 columns"),
-        ("date,a\n2020-01-01,1\n2020-01-02,0\n", r"row 3.*some interest"),
-        ("date,a\n2020-01-02,1\n2020-01-01,1\n", "increasing order"),
-        ("date,a,a\n2020-01-01,1,1\n2020-01-02,1,1\n", "distinct topics"),
-        ("date\n", "a header"),
-    ],
-)
-def test_bad_interest_tables_name_the_cell(tmp_path, text, told):
-    path = tmp_path / "bad.csv"
-    path.write_text(text)
-    with pytest.raises(InvalidValue, match=told):
-        tacit.environments.SearchInterest(path)
 
 
 def test_real_interest_shifts_often():
@@ -393,17 +365,6 @@ def test_a_gap_that_hardly_a_draw_has_is_drawn_at_once():
     for segment in environment.world(np.random.default_rng(1), 1000).clicks:
         *_, second, best = np.sort(segment)
         assert best - second >= 0.38
-
-
-def test_environments_as_text():
-    assert environment_from_spec("bernoulli-arms([0.1, 0.2])") == tacit.BernoulliArms([0.1, 0.2])
-    assert environment_from_spec("shifting-arms(3, events=[10], delay=(1, 2))") == tacit.ShiftingArms(
-        3, events=[10], delay=(1, 2)
-    )
-    with pytest.raises(UnknownName, match="did you mean BernoulliArms"):
-        environment_from_spec("bernouli-arms([0.1])")
-    with pytest.raises(InvalidValue, match="means"):
-        environment_from_spec("bernoulli-arms")
 
 
 @examples(20)

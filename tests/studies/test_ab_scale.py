@@ -1,7 +1,5 @@
 """What an A/B test would find, estimated from interleaved searches whose truth is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

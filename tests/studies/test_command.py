@@ -1,7 +1,5 @@
 """The command that computes a table or figure: ``python -m studies``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

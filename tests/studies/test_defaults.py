@@ -1,7 +1,5 @@
 """The item that plays the recommended policy beside tuned ones."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The comparison of dueling policies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -25,7 +23,6 @@ def test_the_comparison_has_every_policy_in_every_setting(monkeypatch, written):
 
 def test_the_interval_of_the_median_covers_it():
     """20 values miss the median with probability 0.041: 2000 samples, within 5.1 sigma."""
-    rng = np.random.default_rng(1)
-    samples = rng.standard_normal((2000, 20))
+    samples = np.random.default_rng(1).standard_normal((2000, 20))
     missed = np.mean([low > 0 or high < 0 for low, high in map(median_interval, samples)])
     assert abs(missed - 0.0414) < 5.1 * math.sqrt(0.0414 * 0.9586 / 2000)

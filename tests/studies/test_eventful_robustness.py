@@ -1,7 +1,5 @@
 """The item on imperfect warnings: its ratios by hand, its peer, and what it writes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

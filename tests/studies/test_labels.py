@@ -1,7 +1,5 @@
 """What becomes of BWC's events and labels, counted by hand and in simulations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -28,10 +26,9 @@ def test_event_rounds_are_told_apart_by_key():
 def test_events_and_labels_by_hand():
     """L = 100. Key 0: alarm at 200, noticed at 500, tested at 550, missed at 900. Key 1: labelled false."""
     labels = {(0, 1): NONE, (0, 200): FALSE, (0, 500): TRUE, (1, 1): NONE, (1, 300): FALSE}
-    events = {0: [500, 550, 900], 1: [300], 2: []}
     became = {"events": 4, "noticed": 2, "testing": 1, "missed": 1, "alarms": 1}
     became |= {"false_labels": 2, "contaminated": 1, "true_labels": 1, "mistaken": 0}
-    assert counted(labels, events, bwc(), 7.0) == Anatomy(regret=7.0, **became)
+    assert counted(labels, {0: [500, 550, 900], 1: [300], 2: []}, bwc(), 7.0) == Anatomy(regret=7.0, **became)
 
 
 def test_witnesses_can_be_contaminated():

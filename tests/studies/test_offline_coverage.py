@@ -1,7 +1,5 @@
 """How often the intervals of off-policy estimates hold the truth."""
 
-from __future__ import annotations
-
 from studies import item
 from studies.study import Setup
 

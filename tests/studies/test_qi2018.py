@@ -1,7 +1,5 @@
 """The items of Qi et al. (2018): their parts, and the reader of their log."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys
@@ -103,8 +101,7 @@ def test_the_synthetic_log_has_the_papers_sizes():
 
 def test_a_replay_counts_what_matches():
     log = course_log(np.random.default_rng(1), 3000)
-    slots = int(log.arms.max()) + 1
-    matches, rate = qi2018_course.replayed(tacit.UniformRandom(slots), log, 0, 1)
+    matches, rate = qi2018_course.replayed(tacit.UniformRandom(int(log.arms.max()) + 1), log, 0, 1)
     expected = (1.0 / np.diff(log.starts)).sum()
     assert abs(matches - expected) < 5.0 * np.sqrt(expected)
     assert 0.0 <= rate <= 1.0
@@ -139,8 +136,7 @@ def test_discrepancy_judges_the_present_estimate_on_all_arms_shown(monkeypatch):
     for round in range(6):
         environment.arrive(params, world, round, env_rng)
         arm = policy.choose(policy.params, state, 0, world.impression, rng)
-        truth = environment.expected(params, world, 0, arm)
-        shown.append((arm, truth))
+        shown.append((arm, environment.expected(params, world, 0, arm)))
         errors = [(policy.believed(policy.params, state, 0, pool, a) - p) ** 2 for a, p in shown]
         running += errors[-1]
         if round % 2:

@@ -1,7 +1,5 @@
 """The regret of the classic policies."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

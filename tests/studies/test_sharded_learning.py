@@ -1,7 +1,5 @@
 """Shards that learn apart: what merging gives them, and the item that measures it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The item on long horizons: its events, its names, and what it writes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -32,8 +30,7 @@ def test_the_item_writes_its_four_files(monkeypatch, written):
     monkeypatch.setattr(
         study, "rows", lambda horizon, events: [r for r in everyone(horizon, events) if study.named(r) in few]
     )
-    result = item("shift-horizons").reproduce(Setup(2, seed=1, workers=2))
-    cells, report = written("shift-horizons", result)
+    cells, report = written("shift-horizons", item("shift-horizons").reproduce(Setup(2, seed=1, workers=2)))
     assert {cell["policy"] for cell in cells} == set(few)
     settings = {(cell["horizon"], cell["count"]) for cell in cells}
     assert settings == {(2000, 5), (2000, 2), (11_000, 5), (11_000, 2), (11_000, 11)}

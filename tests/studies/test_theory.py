@@ -1,7 +1,5 @@
 """The testable bandit and the theorems about it: worked by hand, by brute force, by simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -19,17 +17,7 @@ from studies.study import Setup, exact_interval, log_slope
 from tacit.errors import InvalidValue
 from tacit.policies.base import Outcome
 from tacit.simulation import Run
-
-NOTHING = tacit.Impression(np.arange(3), np.zeros(0))
-
-
-def taught(policy, arms, rewards=None):
-    """Return the state of one lane that was taught plays in order."""
-    state = policy.init(1)
-    for arm, reward in zip(arms, rewards or [0.0] * len(arms), strict=True):
-        type(policy).learn(policy.params, state, 0, Outcome(NOTHING, arm, reward, math.nan))
-    return state
-
+from tests.policies.test_testable_ucb import NOTHING, taught
 
 # Theorems 2 and 3 -----------------------------------------------------------------------------
 
@@ -79,8 +67,7 @@ def test_wrong_guesses_become_rare():
 def test_theorem_2s_constant_by_hand():
     """Means 1 and 0 estimated for 0.9 and 0.5: 1 − 0.4 − 0.1 is off, over sqrt(2/20·ln 120)."""
     policy = tacit.policies.TestableUCB1(2, horizon=100)
-    state = taught(policy, [0, 1] * 10, [1.0, 0.0] * 10)
-    found = syed2009_theory.constant_of(policy, state, (0.9, 0.5), 20)
+    found = syed2009_theory.constant_of(policy, taught(policy, [0, 1] * 10, [1.0, 0.0] * 10), (0.9, 0.5), 20)
     assert found == pytest.approx(0.5 / math.sqrt(2 / 20 * math.log(120)))
     assert found < syed2009_theory.PROVED
 
@@ -183,8 +170,7 @@ def most_false_positives(concepts):
     """Play definition 2 to the end in every way there is: all truths, all orders of contexts."""
     table, most = np.array(concepts.table), 0
     for truth in table:
-        quiet = np.flatnonzero(truth == -1)
-        for order in itertools.permutations(quiet):
+        for order in itertools.permutations(np.flatnonzero(truth == -1)):
             classifier = tacit.classifiers.SafeClassifier(concepts)
             wrong = 0
             for context in order:
@@ -269,8 +255,7 @@ def test_alarms_and_clicks_come_as_the_theorem_says():
 def test_bwc_tests_every_alarm_of_theorem_6_ii():
     """Nothing but a test tells a false alarm from the event, and context 0 never alarms."""
     policy = tacit.BWC(2, classifier=theory.alarm_concepts(3), test_rounds=1000, min_shift=0.08)
-    environment = theory.false_alarms(27_000, 3, 3)
-    run = Run(policy, environment, 27_000, 1, 0, np.empty(0, np.int64))
+    run = Run(policy, theory.false_alarms(27_000, 3, 3), 27_000, 1, 0, np.empty(0, np.int64))
     run.advance(27_000)
     assert [restart.round for restart in policy.restarts(run.state, 0)] == [1, 9001, 18_001]
 
@@ -288,8 +273,7 @@ def test_theorem_5_separates_those_who_read_contexts_from_those_who_do_not():
 
 def test_slopes_carry_the_error_of_their_points():
     # Over ln T = 0, 1, 2 (steps of e) the slope is (y₂ − y₀)/2: its variance (0.1² + 0.2²)/4.
-    horizons = [1.0, math.e, math.e**2]
-    slope, error = log_slope(horizons, [1.0, 5.0, math.e], [0.1, 1.8, 0.2])
+    slope, error = log_slope([1.0, math.e, math.e**2], [1.0, 5.0, math.e], [0.1, 1.8, 0.2])
     assert slope == pytest.approx(0.5)
     assert error == pytest.approx(math.sqrt(0.05 / 4))
 

@@ -170,8 +170,7 @@ class Trial:
 
     def make_kernel_impression(self, round: int) -> Impression:
         """Return the impression of a round in the form that kernels take."""
-        impression = self.make_impression(round)
-        return Impression(np.arange(self.arms), *impression[:3])
+        return Impression(np.arange(self.arms), *self.make_impression(round)[:3])
 
     def compute_reward(self, round: int, slots: Ints) -> Any:
         """Return the reward of showing the arm indices ``slots`` in a round; for lists, a reward for each
@@ -210,8 +209,7 @@ class Trial:
 
 def seed_learner(learner: Learner, *numbers: int) -> None:
     """Reset the state of a learner's random generator to the one seeded by ``numbers``."""
-    bits = np.random.PCG64(np.random.SeedSequence(numbers))
-    learner.rng.bit_generator.state = bits.state
+    learner.rng.bit_generator.state = np.random.PCG64(np.random.SeedSequence(numbers)).state
 
 
 def make_plain_generator(seed: int) -> Generator:
@@ -262,17 +260,15 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
                 slots = _decide_plain(trial, state, impression, rng, action)
                 chance = learned_propensity(params, state, 0, impression, shown_in(params, action))
                 feedback = np.atleast_1d(np.asarray(trial.compute_reward(round, slots), float))
-                outcome = make_outcome(params, impression, slots, feedback, chance)
-                policy.learn(params, state, 0, outcome)
+                policy.learn(params, state, 0, make_outcome(params, impression, slots, feedback, chance))
             except (IndexError, TypeError, AttributeError, NameError, ValueError) as error:
                 hint = "; make it a @staticmethod, without self" * ("positional argument" in str(error))
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 raise Failed(f"{last.filename}:{last.lineno}: {last.name}: {error}{hint}") from error
             except ZeroDivisionError as error:
                 last = traceback.extract_tb(error.__traceback__)[-1]
-                raise LeftOut(
-                    f"{last.filename}:{last.lineno} divides by zero, which gives inf when compiled"
-                ) from error
+                problem = f"{last.filename}:{last.lineno} divides by zero, which gives inf when compiled"
+                raise LeftOut(problem) from error
         actions.append(slots.tolist())
     return actions, state
 
@@ -403,8 +399,7 @@ def draw_actions(
     for i in range(len(actions)):
         decide(params, state, lane, impression, rng, actions[i])
     for i in range(len(queries)):
-        action = shown_in(params, queries[i])
-        chances[i] = propensity(params, state, lane, impression, action)
+        chances[i] = propensity(params, state, lane, impression, shown_in(params, queries[i]))
 
 
 def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
@@ -431,8 +426,7 @@ def _sample_actions(
     """
     params, state = trial.policy.params, learner.state
     loop, rng = compile_loop(draw_actions, params), np.random.default_rng([trial.seed, stream])
-    width = trial.policy.action_width
-    actions = np.zeros((trial.draws, width), np.int64)
+    actions = np.zeros((trial.draws, trial.policy.action_width), np.int64)
     before = copy_state(state)
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
     if not trial.policy.remembers:
@@ -588,8 +582,7 @@ def check_unlearning(trial: Trial) -> str:
     """
     if not is_correctable(trial.policy):
         raise LeftOut("it has no unlearn")
-    learner = trial.make_learner()
-    decisions = trial.play(learner, "a", range(trial.rounds))
+    decisions = trial.play(trial.make_learner(), "a", range(trial.rounds))
     corrected, direct = trial.make_learner(), trial.make_learner()
     rewards = [float(trial.compute_reward(round, d.slots)) for round, d in enumerate(decisions)]
     for fresh_learner in (corrected, direct):

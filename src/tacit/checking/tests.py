@@ -70,8 +70,7 @@ def check_simulation(trial: Trial) -> str:
         features = {name: array.copy() for name, array in arrays.items() if _reads_field(policy, name)}
         decision = learner.choose(str(lane), arms=offer, **features)
         feedback = np.zeros(policy.feedback_width)
-        shown_arms = shown_in(policy.params, decision.slots)
-        environment.react(params, world, lane, shown_arms, feedback)
+        environment.react(params, world, lane, shown_in(policy.params, decision.slots), feedback)
         learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
     lanes = [int(key) for key in learner.keys]
     arrays_and_rows = zip(leaves(run.state), learner.lanes.rows, strict=True)
@@ -263,9 +262,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
         for round in range(trial.rounds + 1):
             # After an hour the window of the last list is closed, and its feedback is learned.
             now[0] += 3600 * MICROSECONDS
-            arguments = {
-                name: array.tolist() for name, array in trial.make_impression(round).arguments.items()
-            }
+            arguments = {name: x.tolist() for name, x in trial.make_impression(round).arguments.items()}
             request = DecisionRequest(f"key {round % 3}", id=str(round), **arguments)
             (row,) = await engine.decide_many("check", [placement.reader.read(request)])
             if waiting is not None:

@@ -193,9 +193,7 @@ def classifier_to_spec(classifier: Classifier) -> dict[str, Any]:
     >>> classifier_to_spec(Hyperplane(dim=2, margin=0.1))
     {'name': 'Hyperplane', 'dim': 2, 'margin': 0.1, 'capacity': 1024}
     """
-    hyperparameters = {
-        field.name: getattr(classifier, field.name) for field in fields(classifier) if field.init
-    }
+    hyperparameters = {each.name: getattr(classifier, each.name) for each in fields(classifier) if each.init}
     return {"name": type(classifier).__name__, **hyperparameters}
 
 
@@ -299,8 +297,7 @@ class SafeClassifier:
         InvalidValue
             If the context does not fit the classifier; then nothing is learned.
         """
-        array = self.classifier.check_contexts([context])
-        self._learn(self._params, self.state, 0, array)
+        self._learn(self._params, self.state, 0, self.classifier.check_contexts([context]))
         self.false_labels += 1
 
     def merge(self, other: SafeClassifier) -> None:

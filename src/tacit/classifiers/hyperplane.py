@@ -393,8 +393,7 @@ class Hyperplane(Classifier):
         radius √dim/2 + margin. (In the paper contexts are in a ball of radius 1, not √dim/2.)
         """
         with np.errstate(over="ignore"):
-            ratio = 1.0 + math.sqrt(self.dim) / (2.0 * self.margin)
-            return float(np.float64(ratio) ** self.dim)
+            return float(np.float64(1.0 + math.sqrt(self.dim) / (2.0 * self.margin)) ** self.dim)
 
     def init(self, rows: int) -> HullPoints:
         """Return ``rows`` rows without points, and work arrays."""

@@ -19,6 +19,7 @@ from tacit.cli.policies import check, demo, doctor, policies, simulate, version,
 from tacit.cli.service import key, log, serve
 from tacit.core.text import escape_controls
 from tacit.errors import AssumptionWarning, TacitError, TooManyRejected
+from tacit.lazy_imports import IMPORT_FOLDERS
 
 EPILOG = """\b
 Every option can also come from the environment (TACIT_SIMULATE_HORIZON=1000) or from a TOML
@@ -65,8 +66,7 @@ def print_warning(
     if issubclass(category, AssumptionWarning):
         click.echo(escape_controls(f"warning: {message}"), err=True)
     else:
-        text = warnings.formatwarning(message, category, filename, lineno, line)
-        click.echo(text, err=True, nl=False)
+        click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def main(
@@ -75,11 +75,10 @@ def main(
     """Run a command, by default ``tacit`` itself, and exit the process with its code; never return.
 
     Errors of tacit and of usage are printed to standard error, without a traceback. Warnings are
-    printed as one line each. The current folder is added to the path for imports.
+    printed as one line each. Classes of the user, module:Class, may be in the current folder.
     """
     warnings.showwarning = print_warning
-    # Lets module:Class be imported from the current folder, after installed packages.
-    sys.path.append(os.getcwd())
+    IMPORT_FOLDERS[:] = [os.getcwd()]
     try:
         code = command.main(arguments, prog_name=name, standalone_mode=False, **settings)
     except click.ClickException as error:

@@ -5,7 +5,7 @@ follow.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,7 +56,7 @@ class EvaluateOptions:
     window
         Rows shuffled together.
     assume_uniform
-        Treat rows without propensity as uniform choices.
+        Treat rows without propensity as uniform choices, in a replay.
     answered
         Leave out rows without feedback, if the log records zeros, too; by default they count as 0.
     """
@@ -183,6 +183,11 @@ class EvaluateOptions:
         if not self.weighting_names and any((self.clip, self.cluster, self.weight_bound)):
             unused = "--clip, --cluster, --weight-bound: not used, as a replay weighs nothing"
             click.echo(f"warning: {unused}; give --estimator ips,snips", err=True)
+        if self.assume_uniform and "replay" not in self.estimator_names:
+            raise click.UsageError(
+                f"--assume-uniform: {', '.join(self.weighting_names)} weigh by propensities; give "
+                "--propensities uniform, or --estimator replay for a policy that learns"
+            )
         if "replay" in self.estimator_names:
             if self.shows_lists:
                 raise click.UsageError(
@@ -221,9 +226,8 @@ class EvaluateOptions:
         """
         from tacit.evaluate.options import ReplayOptions
 
-        replay_options = self._select_options(ReplayOptions) | {
-            "assume_uniform": self.assume_uniform or self.propensities == "uniform"
-        }
+        is_uniform = self.assume_uniform or self.propensities == "uniform"
+        replay_options = self._select_options(ReplayOptions) | {"assume_uniform": is_uniform}
         return get_reading_function("replay", shards)(policy, reader, **replay_options)
 
     def run_off_policy(self, reader: Any, shards: int | None, policy: Any) -> Any:
@@ -392,12 +396,13 @@ def examine(
         if plot:
             check_plot(plot)
     if not methods or not set(methods) <= set(examination.METHODS):
-        raise click.UsageError(f"--method: give any of {', '.join(examination.METHODS)}")
+        raise click.UsageError(f"--method: {method!r}: give any of {', '.join(examination.METHODS)}")
     with options.require_valid_rows(reader):
         results = []
         for name in methods:
             try:
-                results.append(examination.examine(reader, name))
+                result = examination.examine(reader, name)
+                results.append(replace(result, positions=result.positions + reading.positions_from))
             except UnfitLog as error:
                 if method is not None or examination.UNKNOWN not in str(error):
                     raise

@@ -91,8 +91,7 @@ def fit(
         learner = Learner(options.with_log_range(with_priors(new_policy, priors), reader), seed)
         reader = reader.with_context(learner.policy.schema)
     with options.require_valid_rows(reader):
-        missing_reward = None if answered else 0.0
-        features |= {"placement": placement, "missing_reward": missing_reward}
+        features |= {"placement": placement, "missing_reward": None if answered else 0.0}
         learned = learner.fit_log(reader, **features).decisions
     learner.save(output)
     text = f"{learner.policy.label} learned {learned:,} decisions of {len(learner):,} keys: {output}"
@@ -187,8 +186,7 @@ def read_features(features: str | None) -> Any:
     if "arm" not in file.names:
         raise click.UsageError(f"{file.path}: there is no column 'arm', which names each row's arm")
     columns = _read_columns(file, file.names, ("arm",))
-    arms = columns.pop("arm")
-    return dict(zip(arms, map(list, zip(*columns.values(), strict=True)), strict=True))
+    return dict(zip(columns.pop("arm"), map(list, zip(*columns.values(), strict=True)), strict=True))
 
 
 def _read_columns(file: Any, names: Sequence[str], texts: Collection[str]) -> dict[str, list[Any]]:

@@ -28,6 +28,7 @@ import click
 from tacit.core.reward_range import UNIT_RANGE, read_range
 from tacit.core.text import convert_duration, escape_controls, no_toml, parse_docstring
 from tacit.errors import AssumptionWarning, ConfigError, LogError, TacitError, suggest_name
+from tacit.lazy_imports import add_import_folders
 
 if TYPE_CHECKING:
     from tacit.logs.reader import LogReader
@@ -140,6 +141,21 @@ class ExplainedCommand(click.Command):
             for message, flag, remedy in USAGE_HINTS:
                 if message in error.message and flag in flags:
                     raise click.UsageError(f"{error.message.rstrip('.')}; {remedy}", ctx) from error
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; raise TacitError with the remedy if a path to write cannot be written."""
+        try:
+            return super().invoke(ctx)
+        except OSError as error:
+            place = str(error.filename or error)
+            for kind, path in ((each.type, ctx.params.get(str(each.name))) for each in self.params):
+                # The path, a folder above it, or a file in or beside it. "." has no name, and says nothing.
+                fits = isinstance(path, Path) and ("" < path.name in place or Path(place) in path.parents)
+                # An input file may have been read in vain.
+                if fits and not (isinstance(kind, ExistingPathType) and place == str(path)):
+                    reason = f"cannot be written: {error.strerror or error}; give another"
+                    raise TacitError(f"{path}: {reason}") from error
             raise
 
     def _warn_variables(self, ctx: click.Context) -> None:
@@ -350,9 +366,8 @@ def build_option_objects(function: Callable[..., None]) -> Callable[..., None]:
     def call_with_options(**arguments: Any) -> None:
         """Build the dataclass arguments from the options, and call the function with them."""
         for name, options_class in options_classes.items():
-            arguments[name] = options_class(
-                **{field.name: arguments.pop(field.name) for field in fields(options_class)}
-            )
+            names = [field.name for field in fields(options_class)]
+            arguments[name] = options_class(**{field: arguments.pop(field) for field in names})
         function(**arguments)
 
     return call_with_options if options_classes else function
@@ -385,8 +400,9 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         raise click.UsageError(f"{path}: {no_toml(error)}") from error
     command = str(context.info_name)
     if command not in tables:
-        tables_text = ", ".join(f"[{name}]" for name in tables) or "nothing"
-        raise click.UsageError(f"{path}: there is no table [{command}] in it, but {tables_text}; name it so")
+        names = (f"[{name}]" if isinstance(value, dict) else name for name, value in tables.items())
+        what = f"there is no table [{command}] in it, but {', '.join(names) or 'nothing'}"
+        raise click.UsageError(f"{path}: {what}; write [{command}] above its options")
     options = {
         flag.lstrip("-").replace("-", "_"): str(parameter.name)
         for parameter in context.command.params
@@ -579,6 +595,7 @@ def execution_context(cluster: str | None) -> AbstractContextManager[None]:
         return nullcontext()
     from tacit.cluster import on_ray
 
+    add_import_folders()
     return on_ray(cluster)
 
 
@@ -603,10 +620,10 @@ def print_result(value: Any, text: str, as_json: bool, rows: "LogReport | None" 
     With the report of a log as ``rows``, its notes and its counts of rejected rows are added to either.
     """
     if rows is not None:
-        warning_lines = rows.warning_lines()
-        value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *warning_lines]}
+        value = {**value, "rejected": dict(rows.rejected), "notes": [*rows.notes(), *rows.warning_lines()]}
         notes = [note for note in rows.notes() if note not in text]
-        text = "\n".join([text, *notes, *([rows.summary()] if rows.rejected else [])])
+        rejected = [rows.summary(), *rows.list_remedies()] if rows.rejected else []
+        text = "\n".join([text, *notes, *rejected])
     click.echo(json.dumps(to_plain(value), indent=1, allow_nan=False) if as_json else escape_controls(text))
 
 
@@ -660,8 +677,7 @@ def parse_range(ends: tuple[str, str] | None) -> Any:
     if ends is None:
         return UNIT_RANGE
     try:
-        numbers = [None if end == "open" else float(end) for end in ends]
-        return read_range("--reward-range", numbers)
+        return read_range("--reward-range", [None if end == "open" else float(end) for end in ends])
     except (ValueError, TacitError):
         remedy = "give a number and a larger one, a number and open, or open open"
         raise click.UsageError(f"--reward-range: {' '.join(ends)!r} is no range; {remedy}") from None

@@ -352,9 +352,7 @@ def call_verb(
             verb, fields = other_verb, {}
     # The client's methods have the verbs' names.
     method = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", getattr(verbs, verb).name)
-    client_options: dict[str, Any] = {}
-    if specification.is_slow:
-        client_options = {"timeout": REBUILD_TIMEOUT, "retries": 0}
+    client_options: Any = {"timeout": REBUILD_TIMEOUT, "retries": 0} if specification.is_slow else {}
     with open_client(url, key, **client_options) as client:
         try:
             request = specification.prepare(client, name, fields) if fields else {}

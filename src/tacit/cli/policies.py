@@ -181,9 +181,8 @@ def simulate(
             raise click.UsageError(f"--table: {table} must end in .csv or .parquet")
         if table and table.is_file() and not is_checkpoint_table(table):
             remedy = "give a new file; a table of rewards to play is given by --rewards"
-            raise click.UsageError(
-                f"--table: {table} has other columns than a table of checkpoints; {remedy}"
-            )
+            problem = f"--table: {table} has other columns than a table of checkpoints; {remedy}"
+            raise click.UsageError(problem)
     settings: dict[str, Any] = {"feedback": feedback, "window": window, "delay": delay, "workers": workers}
     with execution_context(cluster):
         result = run(policy_list, world, horizon, runs=runs, seed=seed, **settings)

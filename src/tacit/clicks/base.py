@@ -292,6 +292,11 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
         If the log cannot be read or is empty, a row has no position, or two rows of a decision have
         the same position.
 
+    Warns
+    -----
+    AssumptionWarning
+        If rows look wrong, such as positions that count from 1.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -309,7 +314,7 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     ([[0, 1]], [[False, True]], [('toner', 'b'), ('toner', 'a')])
     """
     from tacit.logs.selection import select_columns
-    from tacit.logs.sources import open_log
+    from tacit.logs.sources import open_log, warn_rejected
 
     if kind not in ("key-arm", "arm"):
         raise InvalidValue("kind", kind, "give 'key-arm' or 'arm'")
@@ -317,7 +322,8 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     rows: dict[tuple[str, str], int] = {}
     kinds: dict[Any, int] = {}
     cells: dict[tuple[int, int], tuple[int, bool]] = {}
-    for batch, source, numbers in select_columns(open_log(log, **reading), columns):
+    reader = open_log(log, **reading)
+    for batch, source, numbers in select_columns(reader, columns):
         values = zip(numbers, *(batch[name].to_pylist() for name in columns), strict=True)
         for number, placement, decision, position, key, arm, reward in values:
             row = rows.setdefault((placement, decision), len(rows))
@@ -328,6 +334,7 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
                     f"{source}: row {number}: position: {position!r} is not allowed; give each "
                     "arm of a decision a place of its own"
                 )
+    warn_rejected(reader, log)
     shape = len(rows), 1 + max(position for _, position in cells)
     kind_table, clicks = np.full(shape, EMPTY, np.int64), np.zeros(shape, np.bool_)
     for at, (number, clicked) in cells.items():

@@ -218,8 +218,7 @@ class DependentClick(ClickModel):
             columns = np.where(np.cumsum(clicked, axis=1) - clicked == 0, 0, EMPTY)
             columns[:, 1:] = np.where(clicked[:, :-1], np.arange(1, table.shape[1]), columns[:, 1:])
             continuation = fit_columns(table, clicked, columns, UNKNOWN, is_unbiased=True)
-        start = cls([UNKNOWN] * count, continuation)
-        return run_em(start, step, table, clicked, iterations, tolerance)
+        return run_em(cls([UNKNOWN] * count, continuation), step, table, clicked, iterations, tolerance)
 
 
 # ---- The dynamic Bayesian network model: a click may satisfy the user, who then leaves
@@ -393,9 +392,8 @@ class PositionBased(ClickModel):
         """
         positions = shown.shape[1]
         if positions > len(self.examination):
-            raise InvalidValue(
-                "shown", positions, f"examination is known for {len(self.examination)} positions"
-            )
+            remedy = f"examination is known for {len(self.examination)} positions"
+            raise InvalidValue("shown", positions, remedy)
         click = lookup_values(self.attraction, shown, 0.0) * self.examination[:positions]
         return Chain(click, np.ones(shown.shape), np.ones(shown.shape))
 

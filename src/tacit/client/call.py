@@ -371,12 +371,13 @@ def read_answer(call: Call[A], replies: list[Reply], url: str) -> A:
     if reply.status is None:
         unchanged = all(item.failure.startswith("ConnectError") for item in replies)
         effect = "nothing was changed" if unchanged else "it is not known whether it took effect"
+        remedy = "see whether the service runs there, or give its url (--url of a command)"
+        if "WRONG_VERSION_NUMBER" in reply.failure:
+            remedy = f"it answers without TLS: give {url.replace('https', 'http', 1)}"
         raise Unavailable(
             "url", url,
             f"no answer in {tries} {'try' if tries == 1 else 'tries'} ({reply.failure})"
-            f"{'' if call.method == 'GET' else f', so {effect}'}; "
-            "see whether the service runs there, or give its url (--url of a command)",
-            "no-answer",
+            f"{'' if call.method == 'GET' else f', so {effect}'}; {remedy}", "no-answer",
         )  # fmt: skip
     if reply.status != 200:
         _raise_error(call, reply.status, reply.body, url)

@@ -238,8 +238,7 @@ class FeedbackCalls:
         InvalidValue, ServiceError
             If an argument is not valid; if the service refuses the request or does not answer.
         """
-        action = f"feeds/{quote(name, safe='')}"
-        return SiteCall("", action, report, partial(decode, type=Status), "PUT")
+        return SiteCall("", f"feeds/{quote(name, safe='')}", report, partial(decode, type=Status), "PUT")
 
     @call
     def log_feed_offsets(self, placement: str, feed: str, offsets: Mapping[str, int]) -> Call[Status]:

@@ -90,8 +90,7 @@ class Spool:
 
     def _open(self) -> None:
         """Open the file to which lines are appended, and set whether it is empty."""
-        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
-        self._file = os.open(self.folder / OPEN, flags, 0o600)
+        self._file = os.open(self.folder / OPEN, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self.empty = os.fstat(self._file).st_size == 0
 
     def append(self, line: bytes) -> None:

@@ -100,7 +100,10 @@ def off_policy(
     if question.models:
         model_counts = _evaluate_parts("counting", partial(_count_rows, question), parts, workers, reader)
         question = question.with_fitted_models(
-            [reduce(_merge_counts, model) for model in zip(*model_counts, strict=True)]
+            [
+                reduce(lambda before, after: before.merge(after), model)
+                for model in zip(*model_counts, strict=True)
+            ]
         )
         first_rows = [0, *accumulate(part[0].rows for part in model_counts[:-1])]
     sums = _evaluate_parts(
@@ -255,12 +258,7 @@ def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tupl
 
 def _count_rows(question: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
     """Return, for each model that the evaluation fits to the log, its counts over a part of the log."""
-    return [model.count_log(part, question.missing_reward) for model in question.models]
-
-
-def _merge_counts(before: Any, after: Any) -> Any:
-    """Return the merged counts of two consecutive parts of a log."""
-    return before.merge(after)
+    return [model.count_log(part, question.missing_reward, question.is_weighed) for model in question.models]
 
 
 def _collect_offered(part: Any, *, progress: Report) -> set[str]:

@@ -119,7 +119,7 @@ class PeerFrame(msgspec.Struct, array_like=True):
 def _extend(value: Any) -> Any:
     """Return a value that MessagePack can encode for a block, an array, an error or a number of NumPy."""
     if isinstance(value, Block):
-        return list(value.tuples())
+        return list(zip(*value.columns, strict=True))
     if isinstance(value, np.ndarray):
         return msgspec.msgpack.Ext(ARRAY, _encode((value.dtype.str, value.shape, value.tobytes())))
     if isinstance(value, errors.TacitError):
@@ -243,7 +243,7 @@ class Link:
         return self._lost_at is None
 
     def report(self) -> ShardHealth:
-        """Return what is known of the shard."""
+        """Return the last known health of the shard, and the number of calls that wait for it."""
         pid, waiting, health = (None, 0, None) if self.state is None else self.state[:3]
         waiting += len(self._queue)
         return ShardHealth(

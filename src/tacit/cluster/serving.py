@@ -1,7 +1,7 @@
 """Serve a log in shards: each an ordinary server, started by any supervisor or by Ray."""
 
 # 1. ``open_shard``: the service of one shard.
-# 2. ``serve_shard``: one shard in this process, with the addresses of all in a file.
+# 2. ``serve_shard``: one shard in this process; a file lists the addresses of all shards.
 # 3. ``serve``: all shards as actors of a Ray cluster, which replaces those that are lost.
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def open_shard(
 
 
 def read_peers(path: Path, shards: int) -> list[str]:
-    """Return the addresses of all shards in a file: a line for each, by number.
+    """Read the addresses of all shards from a file with one address per line, in the order of the shards.
 
     Empty lines and those that begin with ``#`` are left out.
 
@@ -225,8 +225,7 @@ class ShardActor:
         if self._config is None:
             self._loop, self._address = self._start(config, shard, merge_seconds, host, port)
         elif self._config != config:
-            applying = self._server.apply_configuration(config)
-            asyncio.run_coroutine_threadsafe(applying, self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._server.apply_configuration(config), self._loop).result()
         self._service.read_table()
         self._config = config
         return self._address
@@ -243,7 +242,7 @@ class ShardActor:
         answering: Future[tuple[asyncio.AbstractEventLoop, str]] = Future()
 
         def run() -> None:
-            """Run the server; if nobody stopped it, the process ends with it."""
+            """Run the server; end the process if the server ends without :meth:`stop`."""
             self._server.run(sockets=[listener])
             if not self._stopping:
                 os._exit(1)

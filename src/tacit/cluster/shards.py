@@ -142,8 +142,7 @@ class Sharing:
             name: await self._calls.engine.exchange.export_learning(name, everything) for name in shared
         }
         self._current.clear()
-        calls = (self._send_updates(link, updates) for link in self._others if link.up)
-        await asyncio.gather(*calls)
+        await asyncio.gather(*(self._send_updates(link, updates) for link in self._others if link.up))
         if self._current.issuperset(self._others):
             self._calls.shared_at = dict.fromkeys(shared, began)
 
@@ -363,7 +362,7 @@ class ShardService(Verbs):
     async def decide_many(self, placement: str, impressions: Sequence[Impression]) -> Sequence[DecisionRow]:
         """Decide for a batch of impressions in their shards; return the decisions in order.
 
-        Of the impressions of one shard, all or none are decided. Errors are those of ``Engine.decide_many``.
+        A shard decides all of its impressions or none. Raises the errors of ``Engine.decide_many``.
         """
         spread, count = self.engine.placement(placement).config.spread, len(self.links)
         if not spread and set(column_values(impressions, "id")) == {None}:
@@ -478,8 +477,7 @@ class ShardService(Verbs):
 
     async def _query_shards(self, method: str, placement: str, *arguments: Any) -> list[Any]:
         """Call a method in every shard, or only in this one if all have the same keys."""
-        spread = self.engine.placement(placement).config.spread
-        links = [self.calls] if spread else self.links
+        links = [self.calls] if self.engine.placement(placement).config.spread else self.links
         return await _gather_all(link.call(method, placement, *arguments) for link in links)
 
     async def history(self, placement: str) -> list[LoggedChange]:

@@ -49,7 +49,7 @@ def export_part(placement: Placement) -> PlacementPart:
 def merge_parts(placement: Placement, parts: Sequence[PlacementPart]) -> Placement:
     """Return a copy of this shard's placement that shows the merged statistics of all shards.
 
-    Numbers are added; those of keys are not if every shard has all keys.
+    Counts are added; the number of keys is the largest one if every shard has all keys.
     """
     merged = placement.read_copy()
     merged.counts = DecisionCounts(

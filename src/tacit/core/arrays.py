@@ -132,4 +132,4 @@ def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
 
 def byte_count(state: Any) -> int:
     """Return the size of all arrays of a state in bytes."""
-    return sum(int(np.asarray(array).nbytes) for _, array in leaves(state))
+    return sum(byte_count(array) if isinstance(array, tuple) else int(array.nbytes) for array in state)

@@ -66,6 +66,8 @@ def simplify_array(values: Any) -> Any:
     DataType(string)
     """
     kind = values.type
+    if pa.types.is_primitive(kind):
+        return values
     if isinstance(kind, pa.BaseExtensionType):
         return simplify_array(values.storage)
     if pa.types.is_run_end_encoded(kind):

@@ -10,11 +10,10 @@ has the locations.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import cache
 from typing import Any
 
@@ -38,6 +37,7 @@ from tacit.core.compilation.loops import (
     note,
 )
 from tacit.core.compilation.notice import explain_error
+from tacit.lazy_imports import pause_collector
 
 # Division by zero gives inf or nan, as in C; kernels guard against it where needed.
 OPTIONS: Any = {"error_model": "numpy"}
@@ -167,8 +167,7 @@ class Driver:
                 with notice.announce(self.name):
                     self._entries[form] = self._compile(types)
             except Exception as error:
-                failure = explain_error(error, self._function, self._parts)
-                raise failure from _shorten_error(error)
+                raise explain_error(error, self._function, self._parts) from _shorten_error(error)
         return self._entries[form]
 
     def _compile(self, types: tuple[Any, ...]) -> Any:
@@ -222,20 +221,8 @@ def _type_key(value: Any) -> Any:
 
 def _entry(dispatcher: Any, types: tuple[Any, ...]) -> Any:
     """Compile a loop for these types, or load it from the cache, and return its entry point."""
-    with _pause_collector(), closing(dispatcher._cache):
+    with pause_collector(), closing(dispatcher._cache):
         return dispatcher.compile(types)
-
-
-@contextmanager
-def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector in the ``with`` block: it would only slow down a compilation."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 # ---- Functions that are edited in place, as by IPython's autoreload
@@ -297,5 +284,4 @@ def driver(loop: Callable[..., Any], *all_params: Any) -> Driver:
 def cache_statistics() -> tuple[int, int]:
     """Return how many loops this process loaded from the cache, and how many it compiled."""
     hits = sum(sum(d.stats.cache_hits.values()) for d in _dispatchers)
-    misses = sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)
-    return hits, misses
+    return hits, sum(sum(d.stats.cache_misses.values()) for d in _dispatchers)

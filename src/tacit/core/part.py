@@ -22,6 +22,7 @@ from tacit.core import checks, dispatch
 from tacit.core.arrays import floats
 from tacit.core.dispatch import canonical_name
 from tacit.errors import InvalidValue, UnknownName, check_call
+from tacit.lazy_imports import add_import_folders
 
 # ---- Fields with ranges: constructor arguments are checked and stored in canonical form
 
@@ -215,13 +216,16 @@ class Part(Checked):
     def params(self) -> Any:
         """The named tuple of values that kernels read, each of its annotated type; computed once."""
         layout = type(self).Params  # type: ignore[attr-defined]
-        hints = get_type_hints(layout)
+        hints = _read_hints(layout)
         return layout(*(_convert_param(hints[name], getattr(self, name)) for name in layout._fields))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without ``params``: unpickled arrays may be read-only, which is
         another type to compiled code."""
         return {name: value for name, value in vars(self).items() if name != "params"}
+
+
+_read_hints = cache(get_type_hints)
 
 
 def _convert_param(kind: Any, value: Any) -> Any:
@@ -278,10 +282,11 @@ def find_class(
     An imported class must be a subclass of ``base``. Raise UnknownName, with a suggestion, if there is none.
     ``other_names`` has further names, separated by blanks, that may be suggested.
     """
+    if ":" not in name and canonical_name(name) in registry:
+        return registry[canonical_name(name)]
+    add_import_folders()
     if ":" in name:
         return _import_class(name, base)
-    if canonical_name(name) in registry:
-        return registry[canonical_name(name)]
     kind = base.__name__.lower()
     names = ", ".join(sorted(entry.__name__ for entry in registry.values()))
     plain = canonical_name(name.rpartition(".")[2])
@@ -311,9 +316,8 @@ def _import_class(name: str, base: type[Kind]) -> type[Kind]:
             for attribute_name, value in namespace.items()
             if isinstance(value, type) and issubclass(value, base)
         ]
-        raise UnknownName(
-            f"{kind}: {module} has no {attribute!r}; it has {', '.join(classes) or 'none'}"
-        ) from error
+        problem = f"{kind}: {module} has no {attribute!r}; it has {', '.join(classes) or 'none'}"
+        raise UnknownName(problem) from error
     except (ImportError, ValueError) as error:
         where = f"; call it where {module}.py lies, or install it"
         if module.endswith(".py"):

@@ -63,8 +63,7 @@ class RewardRange(NamedTuple):
     @property
     def option(self) -> str:
         """The range as an option of a command: ``--reward-range 0 open``."""
-        ends = ("open" if end is None else f"{end:g}" for end in self)
-        return f"--reward-range {' '.join(ends)}"
+        return " ".join(["--reward-range", *("open" if end is None else f"{end:g}" for end in self)])
 
     def holds(self, other: RewardRange) -> bool:
         """True if every reward of the range ``other`` is within this one."""

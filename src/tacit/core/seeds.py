@@ -55,9 +55,8 @@ def generator(purpose: str, seed: Seed) -> Generator:
         return np.random.Generator(np.random.PCG64(seed))
     if seed is None or (isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0):
         return stream(purpose, seed)
-    raise InvalidValue(
-        "seed", seed, "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
-    )
+    remedy = "give a whole number of at least 0, a SeedSequence, or a Generator over PCG64"
+    raise InvalidValue("seed", seed, remedy)
 
 
 # ---- Generators derived from numbers, so that draws can be repeated from the numbers

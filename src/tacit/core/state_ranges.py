@@ -100,7 +100,7 @@ def _check_array(name: str, array: Any, declared: ValueRange, extent: int) -> No
     distinct.
     """
     low, high = declared.low, declared.high + extent
-    least, greatest = array.min(), array.max()
+    least, greatest = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
     if not (low <= least and greatest <= high):  # with a NaN, both are NaN
         raise ValueError(f"{name} holds {greatest if low <= least else least}, not in [{low:g}, {high:g}]")
     if declared.distinct:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tacit.core.checks import describe_similar_names
 from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue
 from tacit.evaluate import intervals
@@ -103,7 +104,7 @@ def conclude(
     estimate = replace(estimate, value=intervals.compute_estimate(sums, estimator.ratio))
     if not estimator.has_interval:
         return estimate
-    if _is_left_to_model(estimator, sums):
+    if sums.largest[0] > getattr(estimator, "threshold", math.inf):
         return replace(estimate, warnings=(f"{estimator.label}: {MODEL_ONLY.format(sums.largest[0])}",))
     scale, is_open = UnitScale.from_sums(reward_range, estimator, sums), reward_range.is_open
     normal = intervals.normal(
@@ -189,10 +190,8 @@ class UnitScale(NamedTuple):
             return bounds
         if self.ends < 2:
             return None
-        unknown = math.nan, math.nan
-        exact = intervals.widen_interval(
-            unknown, self.sums, confidence, length=self.length, clustered=clustered
-        )
+        sums, unknown = self.sums, (math.nan, math.nan)
+        exact = intervals.widen_interval(unknown, sums, confidence, length=self.length, clustered=clustered)
         low, high = self.restore(exact) or unknown
         return min(low, bounds[0]), max(high, bounds[1])
 
@@ -200,11 +199,6 @@ class UnitScale(NamedTuple):
 def _count_positions(estimator: Estimator) -> float:
     """Return the number of positions of an estimator's unit: ``slots`` for slates, else 1."""
     return float(estimator.slots) if isinstance(estimator, SlateEstimator) else 1.0
-
-
-def _is_left_to_model(estimator: Estimator, sums: Sums) -> bool:
-    """True if a weight exceeds the estimator's threshold, so that the model alone estimates those rows."""
-    return bool(sums.largest[0] > getattr(estimator, "threshold", math.inf))
 
 
 def _has_overlap(estimator: Estimator, sums: Sums) -> bool:
@@ -232,9 +226,8 @@ def _list_interval_warnings(
             f"(n_eff) would; the largest weight is {sums.largest[0]:,.6g}"
         )
     length, ends = _count_positions(estimator), (-math.inf, math.inf)
-    least, most = (
-        open_end if end is None else end * length for end, open_end in zip(reward_range, ends, strict=True)
-    )
+    pairs = zip(reward_range, ends, strict=True)
+    least, most = (open_end if end is None else end * length for end, open_end in pairs)
     low, high = bounds.get("normal", (math.inf, -math.inf))
     if low < least or high > most:
         doubts.append(
@@ -361,6 +354,9 @@ def _list_result_warnings(question: OffPolicyEvaluation, log_sums: LogSums) -> I
     """
     yield question.assumes
     yield FITTED * log_sums.learned
+    if question.target_policy[0] is None:
+        # The reader of the log warns of blanks and empty names; a policy warns of its own arms.
+        yield describe_similar_names("arms", [arm for arm in log_sums.arms if arm and arm == arm.strip()])
     if question.assumes != ASSUMES and not question.has_slate_estimator and log_sums.arms:
         yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 

@@ -6,7 +6,7 @@ Parts of a log can be summed separately and merged.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -19,14 +19,7 @@ from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.core.refusals import Refusal, refuse_rows
 from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import AssumptionWarning, UnfitLog
-from tacit.evaluate.estimators import (
-    DirectMethod,
-    Estimator,
-    PositionBasedIPS,
-    SlateEstimator,
-    Units,
-    WeightedRows,
-)
+from tacit.evaluate.estimators import Estimator, PositionBasedIPS, SlateEstimator, Units, WeightedRows
 from tacit.evaluate.intervals import GROUPS, Sums, empty_sums, sum_units
 from tacit.evaluate.learners import Ranking
 from tacit.evaluate.options import LOGGED, OffPolicyEvaluation
@@ -38,11 +31,14 @@ from tacit.evaluate.rows import (
     group_lists,
     hash_clusters,
 )
-from tacit.evaluate.targets import Target
 from tacit.logs.data_warnings import MIN_ROWS
 from tacit.logs.schema import SEGMENT
 from tacit.logs.sources import get_reward_range, open_log
 
+POSITION_REMEDY = (
+    "; if only given the arms above it, the column position_propensity is missing, that at its position "
+    "whatever is above, which tacit's logs have: give it, or CascadeIPS alone (--estimator cascade-ips)"
+)
 MIN_REMAINDER, HOPELESS_RATIO = 1e-6, 1e3
 """A row is refused if the propensity of all other arms together is at most the first number, and the
 target's probability of them is more than the second number times as large."""
@@ -157,37 +153,25 @@ def _merge_in_order(
 class LogSummation:
     """Accumulates the estimators' sums in one pass over a log."""
 
-    def __init__(
-        self,
-        target: Target,
-        estimators: Collection[Estimator],
-        cluster: str | None,
-        logging: Target | None,
-        by_segment: bool = False,
-        *,
-        reward_range: RewardRange = UNIT_RANGE,
-    ) -> None:
-        """Reset target, logging policy and models to before the first row, and set all sums to 0.
-
-        ``cluster`` is the column of clusters, ``logging`` the policy that wrote the log, if they are known.
-        """
+    def __init__(self, question: OffPolicyEvaluation, reward_range: RewardRange) -> None:
+        """Reset target, logging policy and models to before the first row, and set all sums to 0."""
+        estimators, logging = question.estimators, question.logging
         needs_all_arms = logging is not None or any(estimator.needs_all_arms for estimator in estimators)
-        self._target = target.begin(needs_all_arms)
+        self._target: Any = question.target.begin(needs_all_arms)
         if isinstance(self._target, Ranking):
             self._target.needs_positions = any(isinstance(x, PositionBasedIPS) for x in estimators)
         self._logging = logging.begin(True) if logging else None
-        self._estimators = [
-            replace(x, model=x.model.begin(True))
-            if isinstance(x, DirectMethod) and x.model is not None
-            else x
+        self._estimators: list[Estimator] = [
+            replace(x, model=x.model.begin(True)) if getattr(x, "model", None) is not None else x
             for x in estimators
         ]
-        self._cluster = cluster
-        self._given_above = any(getattr(estimator, "given_above", False) for estimator in estimators)
+        self._cluster = question.cluster
+        given_above = [getattr(estimator, "given_above", False) for estimator in estimators]
+        self._given_above, self._takes_position = any(given_above), not all(given_above)
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
-        self._by_segment, self._reward_range = by_segment, reward_range
+        self._by_segment, self._reward_range = question.by is not None, reward_range
         self._tails = reward_range.is_open
         self.segments: dict[str, SegmentSums] = {}
         self._tally: Floats = np.zeros((4, 0))
@@ -203,7 +187,7 @@ class LogSummation:
         given_above = probabilities
         if isinstance(self._target, Ranking):
             probabilities = self._target.position_probabilities(rows)
-        refuse_rows(rows.locate_row, self._list_refusals(rows, probabilities))
+        refuse_rows(rows.locate_row, self._list_refusals(rows, probabilities, given_above))
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
@@ -211,7 +195,7 @@ class LogSummation:
         if given_above is not probabilities or rows.given_above is not rows.propensity:
             weights_above = given_above / rows.given_above
         weighted = WeightedRows(rows, weights, weights_above, self._target)
-        possible = 0.0 if self._lengths else largest_possible(rows, probabilities)
+        possible = 0.0 if self._lengths else largest_possible(rows, probabilities, weights)
         lists = None
         if self._lengths:
             self._note_slates(rows)
@@ -265,21 +249,27 @@ class LogSummation:
             sums[place] = _add_units(sums[place], segment_units, segment_cluster, self._tails)
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
-    def _list_refusals(self, rows: LoggedRows, target_probability: Floats) -> Iterator[Refusal]:
+    def _list_refusals(self, rows: LoggedRows, chances: Floats, given_above: Floats) -> Iterator[Refusal]:
         """Yield the checks of a batch of rows, each with the rows that it refuses.
 
         Refused are rows without a needed propensity given the arms above; rows whose logged arm was certain,
         or nearly, although the target shows others; rows that offer an arm to which the logging policy gives
-        probability 0 and the target does not; and rows without a needed cluster.
+        probability 0 and the target does not; and rows without a needed cluster. If only propensities given
+        the arms above are known, and needed, rows below arms that the target does not show are not refused.
         """
         if self._given_above:
             text = partial(describe_missing_propensity, rows)
             yield Refusal("propensity", np.isnan(rows.given_above), text)
-        remainder = 1.0 - rows.propensity
-        is_certain = remainder <= MIN_REMAINDER
-        if is_certain.any():
-            is_certain &= 1 - target_probability > HOPELESS_RATIO * remainder + 1e-9
-            text = partial(_describe_certain, rows, remainder, target_probability)
+        if 1.0 - np.fmax.reduce(rows.propensity, initial=0.0) <= MIN_REMAINDER:
+            remainder = 1.0 - rows.propensity
+            is_certain = remainder <= MIN_REMAINDER
+            is_above = bool(self._lengths) and rows.given_above is rows.propensity
+            if is_above and not self._takes_position:
+                chances, lists = given_above, group_lists(rows, min(self._lengths))
+                prefixes = np.cumprod(lists.table(chances, min(self._lengths), 1.0), axis=1)
+                is_certain &= np.insert(prefixes, 0, 1.0, axis=1)[lists.list_index, lists.place] > 0
+            is_certain &= 1 - chances > HOPELESS_RATIO * remainder + 1e-9
+            text = partial(_describe_certain, rows, chances, is_above and self._takes_position)
             yield Refusal("propensity", is_certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
@@ -333,23 +323,16 @@ def sum_log(
     """
     log = open_log(log)
     reward_range = get_reward_range(log)
-    names = {key: column for model in question.models for key, column in model.names.items()}
     reader = RowReader(
         question.columns,
         question.missing_reward,
         need_propensity=question.propensities == LOGGED,
+        is_weighed=question.is_weighed,
         first=first,
-        names=names,
+        names={key: column for model in question.models for key, column in model.names.items()},
         whole=question.has_slate_estimator,
     )
-    summing = LogSummation(
-        question.target,
-        question.estimators,
-        question.cluster,
-        question.logging,
-        question.by is not None,
-        reward_range=reward_range,
-    )
+    summing = LogSummation(question, reward_range)
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
@@ -366,22 +349,22 @@ def sum_log(
     return summing.sum_up(reader, reader.rows >= MIN_ROWS and (reader.rows, checksum) in logs)
 
 
-def _describe_certain(rows: LoggedRows, remainder: Floats, target_probability: Floats, row: int) -> str:
+def _describe_certain(rows: LoggedRows, chances: Floats, lacks_position: bool, row: int) -> str:
     """Return the text of an error that a row's logged arm was certain, or nearly, but not for the target.
 
-    ``remainder`` is the propensity of all other arms, ``target_probability`` the target's of the logged arm;
-    both have one number per row.
+    ``chances`` are the target's probabilities of the logged arms. With ``lacks_position`` propensities at
+    positions are needed, and the log has none.
     """
-    arm, certainty, frequency = rows.name_arm(row), "certain", "never"
-    if remainder[row]:
-        certainty, frequency = f"certain but for {remainder[row]:.1g}", "hardly"
+    arm, remainder, certainty, frequency = rows.name_arm(row), 1.0 - rows.propensity[row], "certain", "never"
+    if remainder:
+        certainty, frequency = f"certain but for {remainder:.1g}", "hardly"
     return (
         f"{arm!r} was {certainty} to be shown, so the log could "
         f"{frequency} have shown another arm, but the target policy shows {arm!r} only with "
-        f"probability {target_probability[row]:g}; log with a policy that randomizes, such as "
+        f"probability {chances[row]:g}; log with a policy that randomizes, such as "
         'ExplorationFloor(policy, 0.05) (policy = "exploration-floor(auto, epsilon=0.05)" in the '
         "service's configuration), or ListMix(epsilon=0.1) for lists; where chance chose the arm, "
-        "give that chance"
+        f"give that chance{POSITION_REMEDY * lacks_position}"
     )
 
 
@@ -402,7 +385,8 @@ def _tally_arms(rows: LoggedRows) -> Floats:
 
     The shape is (4, arms).
     """
-    size, rows_of_offer = len(rows.arm.names), np.bincount(rows.offer)
+    size, row_count = len(rows.arm.names), len(rows.offer)
+    rows_of_offer = np.bincount(rows.offer) if len(rows.offers) > 1 else np.array([row_count])
     offers = np.flatnonzero(rows_of_offer)
     offered_arms = [rows.offers[offer] for offer in offers.tolist()]
     offered_counts = np.repeat(rows_of_offer[offers], [len(arms) for arms in offered_arms])
@@ -412,7 +396,7 @@ def _tally_arms(rows: LoggedRows) -> Floats:
     return np.array([np.bincount(*pair, size) for pair in zip(codes, weights, strict=True)], np.float64)
 
 
-def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
+def largest_possible(rows: LoggedRows, probabilities: Floats, weights: Floats) -> float:
     """Return the largest weight that any of these rows could have had, whichever arm was shown.
 
     The weight of an arm that was not shown is known with two arms on offer, and with more if the unshown
@@ -423,6 +407,8 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     rows : LoggedRows
     probabilities : array of float64, shape (rows,)
         The target's probability of the arm that each row shows.
+    weights : array of float64, shape (rows,)
+        The same over the logged probability.
     """
     other_counts = np.array([len(offer) - 1 for offer in rows.offers], np.float64)
     # In place: what a batch allocates at once, the system takes back and fills with zeros again.
@@ -434,8 +420,7 @@ def largest_possible(rows: LoggedRows, probabilities: Floats) -> float:
     else:
         zeros = np.zeros(len(remainder))
         other_weights = np.divide(other_weights, remainder, out=zeros, where=remainder > 0)
-    shown_weights = np.divide(probabilities, rows.propensity, out=remainder)
-    return max(float(shown_weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
+    return max(float(weights.max(initial=0.0)), float(other_weights.max(initial=0.0)))
 
 
 def _add_units(before: Sums, units: Units, cluster: Ints | None, tails: bool) -> Sums:

@@ -207,8 +207,7 @@ class DirectMethod(Estimator):
     def _expect_reward(self, weighted: WeightedRows) -> Floats:
         """Return per row the model's expected reward under the target policy: Σ π(a)·q(a) over the arms."""
         probabilities = weighted.target.evaluate_arms(weighted.rows)
-        rewards = self._model.evaluate_arms(weighted.rows)
-        return np.asarray(np.einsum("ra,ra->r", probabilities, rewards))
+        return np.asarray(np.einsum("ra,ra->r", probabilities, self._model.evaluate_arms(weighted.rows)))
 
     @property
     def _model(self) -> Any:
@@ -283,8 +282,7 @@ class SwitchDR(DoublyRobust):
 
     def _limit_weights(self, weights: Floats) -> Floats:
         """Return clipped weights, with 0 in place of weights above the threshold."""
-        limited = super()._limit_weights(weights)
-        return np.where(weights <= self.threshold, limited, 0.0)
+        return np.where(weights <= self.threshold, super()._limit_weights(weights), 0.0)
 
 
 def clip_weights(weights: Floats, clip: float) -> Floats:
@@ -338,9 +336,8 @@ class SlateEstimator(Estimator):
         weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
         rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
         position_weights = clip_weights(self._compute_position_weights(weights), self.clip)
-        return Units(
-            position_weights.sum(axis=1), (position_weights * rewards).sum(axis=1), rewards.sum(axis=1)
-        )
+        totals = position_weights.sum(axis=1)
+        return Units(totals, (position_weights * rewards).sum(axis=1), rewards.sum(axis=1))
 
     def _compute_position_weights(self, weights: Floats) -> Floats:
         """Return the weight of the reward at each position, computed from the arms' weights.

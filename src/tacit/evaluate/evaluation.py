@@ -102,8 +102,9 @@ def off_policy(
     Raises
     ------
     UnfitLog
-        If a row has no propensity, or could never have shown an arm that the target would show; if
-        no row shows an arm that the target would show.
+        If no row has a propensity, or, in a log of lists or under ``strict``, a row has none (other logs
+        leave it out, and count it among the rejected rows); if a row could never have shown an arm that
+        the target would show; if no row shows an arm that the target would show.
     LogError
         If the log cannot be read.
     InvalidValue
@@ -158,7 +159,7 @@ def off_policy(
         if reader.is_stream:
             remedy = "give a log that can be read twice, or an estimator with a fitted model"
             raise InvalidValue("log", log, remedy)
-        counts = [model.count_log(reader, missing_reward) for model in question.models]
+        counts = [model.count_log(reader, missing_reward, question.is_weighed) for model in question.models]
         question = question.with_fitted_models(counts)
     with report_progress("weighting", progress) as report:
         result = compute_result(question, sum_log(question, reader, progress=report))

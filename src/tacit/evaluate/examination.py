@@ -59,8 +59,7 @@ class Cells(NamedTuple):
 
     def drop_group(self, group: int) -> Cells:
         """Return the cells without one group of decisions (one step of the jackknife)."""
-        is_kept = self.group != group
-        return Cells._make([*(column[is_kept] for column in self[:5]), self.names])
+        return Cells._make([*(column[self.group != group] for column in self[:5]), self.names])
 
 
 def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, highest: float = 1.0) -> Cells:
@@ -119,13 +118,11 @@ def _sum_duplicates(columns: Floats) -> Floats:
 
     These rows are group, pair and position; the other rows of equal columns are summed.
     """
-    order = np.lexsort(columns[2::-1])
-    columns = columns[:, order]
+    columns = columns[:, np.lexsort(columns[2::-1])]
     is_first = np.ones(columns.shape[1], np.bool_)
     is_first[1:] = (np.diff(columns[:3], axis=1) != 0).any(axis=0)
     first = np.flatnonzero(is_first)
-    sums = np.add.reduceat(columns[3:], first, axis=1)
-    return np.concatenate([columns[:3, first], sums])
+    return np.concatenate([columns[:3, first], np.add.reduceat(columns[3:], first, axis=1)])
 
 
 # ---- Three methods to separate examination from relevance, on cells

@@ -546,9 +546,8 @@ class Ranking(Restartable):
         gaps = np.bincount(lists.list_index) < length
         if gaps.any():
             list_number = int(np.argmax(gaps))
-            free = min(
-                set(range(length[list_number])) - set(lists.place[lists.list_index == list_number].tolist())
-            )
+            taken = set(lists.place[lists.list_index == list_number].tolist())
+            free = min(set(range(length[list_number])) - taken)
             raise UnfitLog(
                 f"{rows.locate_row(int(lists.first[list_number]))}: position: the list has no row at {free}; "
                 "give one for the arm at each position, clicked or not"

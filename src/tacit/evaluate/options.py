@@ -36,6 +36,7 @@ from tacit.evaluate.rewards import ASSUMES, ASSUMES_GIVEN, Frequencies, ModelOfL
 from tacit.evaluate.ridge import ArmRidges
 from tacit.evaluate.rows import extra_columns
 from tacit.evaluate.targets import ByClassifier, Target
+from tacit.frames import is_frame
 from tacit.learning.learner import Learner
 from tacit.logs.reader import LogReader, missing_columns_error
 from tacit.logs.schema import SEGMENT
@@ -192,9 +193,8 @@ class OffPolicyEvaluation(Options):
         """
         reader = super().open_log(log, **reading)
         if self.cluster == "key" and getattr(reader, "one_key", False):
-            raise LogError(
-                missing_columns_error(str(reader.files[0].path), {"key": "key"}, reader.files[0].names)
-            )
+            names = reader.files[0].names
+            raise LogError(missing_columns_error(str(reader.files[0].path), {"key": "key"}, names))
         extra = extra_columns(self.columns)
         return reader.with_columns(extra, self.cluster) if extra else reader
 
@@ -222,6 +222,14 @@ class OffPolicyEvaluation(Options):
     def has_slate_estimator(self) -> bool:
         """True if at least one estimator is for slates."""
         return any(isinstance(estimator, SlateEstimator) for estimator in self.estimators)
+
+    @property
+    def is_weighed(self) -> bool:
+        """True if rows are weighed one by one, by their logged propensities, so that one without is left out.
+
+        In a list without one of its rows, the others would be weighed as if they were all of it.
+        """
+        return self.propensities == LOGGED and not self.has_slate_estimator
 
     @property
     def has_only_slate_estimators(self) -> bool:
@@ -291,8 +299,11 @@ def _suggest_target(target: Any) -> str:
     """Return advice on how to turn a value that is no target policy into one, for an error message."""
     if isinstance(target, type):
         return f"give {target.__name__}(), made of the class"
-    if isinstance(target, Mapping):
-        return f"give Table({target!r})"
+    if isinstance(target, Mapping) and all(isinstance(x, Mapping | float | int) for x in target.values()):
+        text = repr(target)
+        return f"give Table({text if len(text) <= 200 else '{…}'})"
+    if isinstance(target, LogReader) or is_frame(target):
+        return "this is a log: give the target policy before it, as in off_policy(target, log)"
     if isinstance(target, str) and ":" in target:
         return f"give fixed_target({target!r})"
     if isinstance(target, str):

@@ -259,9 +259,7 @@ class ReplayCounts(NamedTuple):
         estimates = tuple(_divide_rewards(self.matched, self.clicks))
         estimate, low, high, _ = _estimate_segment(self.moments, reward_range)
         many = len(self.segments)
-        parts = {
-            name: _estimate_segment(counts, reward_range, many) for name, counts in self.segments.items()
-        }
+        parts = {name: _estimate_segment(sums, reward_range, many) for name, sums in self.segments.items()}
         return ReplayResult(
             policy=policy,
             estimate=estimate,
@@ -371,7 +369,8 @@ def replay(
     tolerance : float, default 1e-6
         Largest deviation of a propensity from 1/(number of arms on offer).
     assume_uniform : bool, default False
-        Whether to treat rows without a propensity as rows of uniform choice.
+        Whether to treat rows without a propensity as rows of uniform choice; else they are left out and
+        counted among the rejected rows, if other rows have one and the log is not read strictly.
     missing_reward : float or None, default 0
         The reward of a row without feedback, in the range of rewards. None leaves such rows out,
         which is right only if feedback is lost independently of its value.
@@ -391,7 +390,7 @@ def replay(
     Raises
     ------
     UnfitLog
-        If a propensity is not that of uniform choice, or missing.
+        If a propensity is not that of uniform choice, or missing in all rows or under ``strict``.
     UnknownName
         If the log has an arm that the policy does not have.
     LogError

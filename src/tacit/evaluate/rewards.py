@@ -134,7 +134,7 @@ class ModelOfLog:
     is_fitted = False
     names: Mapping[str, list[str]] = MappingProxyType({})
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Any:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> Any:
         """Read a log, or a part of one, and return the counts that the model is fitted to.
 
         ``missing_reward`` is the reward of a row without feedback; None leaves such rows out. Counts of
@@ -184,9 +184,9 @@ class ArmMeans(ModelOfLog):
         self.columns = frozenset({per} if per else ())
         self._means: Floats | None = None
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> ArmCounts:
         """Read a log and return the number of rows and sum of rewards per fold, value of ``per``, and arm."""
-        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
         names: tuple[list[str], list[str]] = ([], [])
@@ -382,9 +382,8 @@ class Greedy(Probabilities):
         best[np.arange(len(scores)), scores.argmax(axis=1)] = 1.0
         share = on_offer / on_offer.sum(axis=1, keepdims=True)
         probabilities = (1 - self.epsilon) * best + self.epsilon * share
-        self._reachable.update(
-            rows.arm.names[code] for code in np.flatnonzero(probabilities.any(axis=0)).tolist()
-        )
+        codes = np.flatnonzero(probabilities.any(axis=0)).tolist()
+        self._reachable.update(rows.arm.names[code] for code in codes)
         return np.asarray(probabilities, np.float64)
 
 
@@ -422,9 +421,9 @@ class Frequencies(ModelOfLog):
         self._shares: Floats | None = None
         self._cells: dict[str, int] = {}
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> ArmCounts:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> ArmCounts:
         """Read a log and return how often it shows each arm per fold and per placement, key and position."""
-        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
         cells: dict[str, int] = {}
         batch_counts: list[tuple[Ints, Ints, Ints]] = []
         for rows in reader.read(log):
@@ -462,8 +461,7 @@ class Frequencies(ModelOfLog):
         codes = np.array([self._cells[cell] for cell in _name_cells(rows)])
         fold = rows.folds(FOLDS)
         shares = self._shares[fold, codes, : len(rows.arm.names)] * offer_matrix(rows)[rows.offer]
-        shown_shares = shares[np.arange(len(codes)), rows.arm.codes]
-        return np.asarray(shown_shares / shares.sum(axis=1))
+        return np.asarray(shares[np.arange(len(codes)), rows.arm.codes] / shares.sum(axis=1))
 
 
 def _name_cells(rows: LoggedRows) -> list[str]:
@@ -477,7 +475,6 @@ def _name_cells(rows: LoggedRows) -> list[str]:
     placement, key = rows.names["placement"], rows.names["key"]
     triples = np.stack([placement.codes, key.codes, place])
     distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
-    cells = [
-        f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in distinct.T.tolist()
-    ]
+    triples = distinct.T.tolist()
+    cells = [f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in triples]
     return [cells[i] for i in cell_index.ravel().tolist()]

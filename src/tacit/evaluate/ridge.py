@@ -80,8 +80,7 @@ class Products(NamedTuple):
 
 def _shift_matrix(by: Floats, scale: Floats | None = None, reward: float = 0.0) -> Floats:
     """Return the matrix that maps (1, x, r) to (1, (x + by)·scale, r − reward), of context x and reward r."""
-    size = len(by) + 2
-    matrix: Floats = np.eye(size)
+    matrix: Floats = np.eye(len(by) + 2)
     matrix[1:-1, 0], matrix[-1, 0] = by, -reward
     if scale is not None:
         matrix[1:-1] *= scale[:, None]
@@ -174,12 +173,13 @@ class ArmRidges(ArmValues, ModelOfLog):
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
         self._models: dict[int, LengthModels] | None = None
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0) -> Products:
+    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> Products:
         """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
 
         Raises UnfitLog if contexts have too many lengths, or the sums need too much memory.
         """
-        log, reader = open_log(log), RowReader(self.columns, missing_reward, need_propensity=False)
+        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
+        log = open_log(log)
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}
         for rows in reader.read(log):
@@ -244,8 +244,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         varies = spread > 1e-12 * np.abs(center)
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
         shift = _shift_matrix(-center, scale, reward)
-        moved = shift @ sums @ shift.T
-        weights = self._solve_weights(moved)
+        weights = self._solve_weights(shift @ sums @ shift.T)
         weights[:, 0] += reward
         return center, scale, weights
 

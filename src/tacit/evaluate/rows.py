@@ -123,12 +123,14 @@ class LoggedRows(NamedTuple):
     def get_column(self, per: str | None) -> Coded:
         """Return the column ``per`` as codes with their names; for None, all codes are 0.
 
-        ``per`` is "position", whose codes are the positions, or one of the requested columns of names.
+        ``per`` is "position", whose codes are the positions, named "0", "1", …, or one of the requested
+        columns of names. Raises UnfitLog if a row has no position.
         """
         if per is None:
             return Coded(np.zeros(len(self.reward), np.int64), [""])
         if per == "position":
-            return self._code_positions()
+            places = positions(self)
+            return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
         return self.names[per]
 
     @property
@@ -136,11 +138,6 @@ class LoggedRows(NamedTuple):
         """The record batch of the rows, in which additional columns have their plain names."""
         batch = self.chunk.batch
         return batch.rename_columns([name.removeprefix(EXTRA) for name in batch.schema.names])
-
-    def _code_positions(self) -> Coded:
-        """Return positions as codes whose names are "0", "1", …; raise UnfitLog if a row has none."""
-        places = positions(self)
-        return Coded(places, [str(place) for place in range(int(places.max(initial=-1)) + 1)])
 
 
 def positions(rows: LoggedRows) -> Ints:
@@ -260,6 +257,8 @@ class RowReader:
         The reward of a row without feedback; None leaves such rows out.
     need_propensity : bool, default True
         Whether a row without a propensity is an error.
+    is_weighed : bool, default False
+        Whether a row without a propensity is left out, if others have one; not under ``strict``.
     first : int, default 0
         Number of earlier rows of the log, if only a part of it is read.
     names : dict, optional
@@ -281,6 +280,7 @@ class RowReader:
         missing_reward: float | None = 0.0,
         *,
         need_propensity: bool = True,
+        is_weighed: bool = False,
         first: int = 0,
         names: Mapping[str, Sequence[str]] | None = None,
         whole: bool = False,
@@ -288,7 +288,7 @@ class RowReader:
         """Store the options and start with zero counts; nothing is read yet."""
         self._columns = {*map(batch_name, columns), "propensity", "position_propensity", "reward"}
         self._missing_reward = missing_reward
-        self._need_propensity = need_propensity
+        self._need_propensity, self._is_weighed = need_propensity, is_weighed
         self._first = first
         self._whole = whole
         self._items: ItemTable | None = None
@@ -326,7 +326,7 @@ class RowReader:
         self._unread = list_unread_columns(log)
         if self._items is not None and self._items.has_times:
             self._columns.add("timestamp")
-        chunks = select_columns(log, self._columns)
+        chunks = select_columns(log, self._columns, self._is_weighed)
         for chunk in cut_between_lists(chunks) if self._whole else chunks:
             counted_chunk, unanswered = select_answered(chunk, self._missing_reward)
             self.unanswered += unanswered
@@ -344,12 +344,12 @@ class RowReader:
         batch = chunk.batch
         offer = self._find_offer_indices(batch)
         propensity = given_above = numbers(batch, "propensity")
-        is_missing = np.isnan(given_above)
-        at_position = numbers(batch, "position_propensity")
-        if not np.isnan(at_position).all():
+        is_only_above = ~np.isnan(given_above)
+        if batch["position_propensity"].null_count < len(batch):
+            at_position = numbers(batch, "position_propensity")
             propensity = np.where(np.isnan(at_position), given_above, at_position)
-            is_missing |= ~np.isnan(at_position)
-        self.given_above |= not is_missing.all()
+            is_only_above &= np.isnan(at_position)
+        self.given_above |= bool(is_only_above.any())
         rows = LoggedRows(
             chunk,
             self._first + self.rows,
@@ -377,8 +377,7 @@ class RowReader:
         if common_list_codes(arms) is not None:
             return np.full(len(arms), self._find_offer(arms[0].as_py()))
         first, which = np.unique(first_equal_rows(arms), return_inverse=True)
-        places = np.array([self._find_offer(arms[row].as_py()) for row in first.tolist()], np.int64)
-        return places[which]
+        return np.array([self._find_offer(arms[row].as_py()) for row in first.tolist()], np.int64)[which]
 
     def _find_offer(self, names: list[str]) -> int:
         """Return the index in ``_offers`` of a list of arms; append the list if it is new."""
@@ -410,7 +409,7 @@ class Vocabulary:
         if column.null_count:
             column = column.cast(pa.string()).dictionary_encode(null_encoding="encode")
         mapping = np.array([self.code(name) for name in column.dictionary.to_pylist()], np.int64)
-        return Coded(mapping[column.indices.to_numpy()], self.names)
+        return Coded(mapping.take(column.indices.to_numpy()), self.names)
 
 
 def check_segments(source: str, names: Sequence[str]) -> None:

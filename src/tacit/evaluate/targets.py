@@ -192,8 +192,9 @@ class ArmTables(Restartable):
             self._matrix = np.zeros((0, len(arms)))
         known_count = len(self._matrix)
         if known_count < len(table_codes.names):
-            new = [self._look_up_numbers(value, arms) for value in table_codes.names[known_count:]]
-            self._matrix = np.concatenate([self._matrix, np.array(new).reshape(-1, len(arms))])
+            tables = [self.tables.get(value, {}) for value in table_codes.names[known_count:]]
+            new = np.array([[table.get(arm, self._default) for arm in arms] for table in tables])
+            self._matrix = np.concatenate([self._matrix, new.reshape(-1, len(arms))])
         self._check(rows, table_codes.codes, table_codes.names)
         return self._matrix, table_codes.codes
 
@@ -206,21 +207,13 @@ class ArmTables(Restartable):
             return rows.get_column(self.per)
         return self._values.encode_column(rows.chunk.batch[batch_name(str(self.per))].cast(pa.string()))
 
-    def _look_up_numbers(self, value: str, arms: Sequence[str]) -> list[float]:
-        """Return the number of each arm in the table of ``value``; the default for arms that it lacks.
-
-        Without such a table, all are the default.
-        """
-        table = self.tables.get(value, {})
-        return [table.get(arm, self._default) for arm in arms]
-
     def _check(self, rows: LoggedRows, codes: Ints, names: list[str]) -> None:
         """Raise an error if the tables do not fit the rows; the base class accepts all rows."""
 
     def evaluate_shown(self, rows: LoggedRows) -> Floats:
         """Return the number of each row's shown arm."""
         matrix, codes = self.look_up_rows(rows)
-        return matrix[codes, rows.arm.codes]
+        return matrix[0].take(rows.arm.codes) if len(matrix) == 1 else matrix[codes, rows.arm.codes]
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
         """Return the number of each arm in each row, shape (rows, arms)."""
@@ -281,6 +274,8 @@ class Table(ArmTables):
 
         Pairs of table and offer that pass are recorded, and not checked again.
         """
+        if len(self._checked_offers) == len(names) * len(rows.offers):
+            return
         pairs = codes * len(rows.offers) + rows.offer
         if len(names) * len(rows.offers) > len(pairs):
             distinct = np.unique(pairs)
@@ -297,10 +292,11 @@ class Table(ArmTables):
         if value not in self.tables:
             if self.per == "position" and "0" in self.tables:
                 check_first_position(rows, positions(rows))
-            raise UnfitLog(
-                f"{rows.locate_row(row)}: {self.per}: the target policy has no probabilities for "
-                f"{value!r}; it has them for {', '.join(map(repr, list(self.tables)[:10]))}"
-            )
+            problem = f"no probabilities for {value!r}{suggest_name(value, self.tables)}"
+            names = ", ".join(map(repr, list(self.tables)[:10]))
+            remedy = "give as many arms as lists of the log have" if self.slots else "give some for it, too"
+            text = f"the target policy has {problem}; it has them for {names}; {remedy}"
+            raise UnfitLog(f"{rows.locate_row(row)}: {self.per}: {text}")
         on_offer = {rows.arm.names[arm] for arm in rows.offers[offer]}
         for arm, probability in self.tables[value].items():
             if probability > 0 and arm not in on_offer:

@@ -189,7 +189,9 @@ class WindowReader:
         """
         size, self._unread = self._config.window, list_unread_columns(log)
         parts, offers, free_rows = [], _Offers(), size
-        chunks = log.filter_rows(as_chunks(log.log)) if isinstance(log, KeyShard) else as_chunks(log)
+        reader = log.log if isinstance(log, KeyShard) else log
+        chunks = as_chunks(reader, needs_propensity=not self._config.assume_uniform)
+        chunks = chunks if reader is log else log.filter_rows(chunks)
         for chunk in chunks:
             remainder, unanswered = select_answered(chunk, self._config.missing_reward)
             self.unanswered += unanswered
@@ -207,7 +209,7 @@ class WindowReader:
     def _check_uniform(self, chunk: Chunk) -> None:
         """Raise UnfitLog if a row's propensity differs from 1/(number of arms on offer).
 
-        A missing propensity is also an error, unless ``assume_uniform``.
+        A missing propensity that was not left out is also an error, unless ``assume_uniform``.
         """
         propensity = chunk.batch["propensity"]
         uniform = 1.0 / lengths(chunk.batch["arms"])

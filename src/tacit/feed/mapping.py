@@ -350,6 +350,9 @@ class Mapper:
         time = None
         if event_map.time is not None:
             time = parse_seconds(event_map.time, self._time(event), event_map.time_unit)
+            if not EARLIEST <= time < LATEST and (unit := guess_unit(self._time(event))):
+                doubt = f"time_unit: {event_map.time_unit!r} puts no time into this century; give {unit!r}"
+                self.warnings += [doubt] * (doubt not in self.warnings)
         if self._impressions is None or not self.is_impression(event):
             is_examination = self.is_examination(event)
             field = self._examination_id_field if is_examination else event_map.decision_id
@@ -412,8 +415,7 @@ class Mapper:
             return Feedback(decision, reward, id, metrics)
         clicks, items = None, None
         if event_map.clicks is not None:
-            first = event_map.positions_from
-            clicks = parse_positions(event_map.clicks, self._clicked(event), first)
+            clicks = parse_positions(event_map.clicks, self._clicked(event), event_map.positions_from)
         else:
             items = parse_items(str(event_map.items), self._clicked(event))
         rewards = None if reward is None else [reward] * len(clicks or items or ())
@@ -832,10 +834,17 @@ def parse_seconds(field: str, value: Any, unit: str | None) -> float:
         raise _bad_time(field, value)
     if unit is not None and abs(value) < FARTHEST * UNITS[unit]:
         return value / UNITS[unit]
-    for scale in UNITS.values() if unit is None else ():
-        if EARLIEST * scale <= value < LATEST * scale:
-            return value / scale
+    if unit is None and (guessed := guess_unit(value)):
+        return value / UNITS[guessed]
     raise _bad_time(field, value)
+
+
+def guess_unit(value: Any) -> str | None:
+    """Return the unit in which a number, or its digits, is a time from 2000 to 2099; None without one."""
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if not isinstance(number, int | float):
+        return None
+    return next((unit for unit, scale in UNITS.items() if EARLIEST * scale <= number < LATEST * scale), None)
 
 
 def _bad_time(field: str, value: Any) -> BadEvent:

@@ -122,9 +122,8 @@ class FeedTally(EventCounts):
     def warnings(self) -> list[str]:
         """Warnings about the events so far, such as clicks without non-clicks, then those about the map."""
         logged, remembered, repeated = self.sent["logged"], self.sent[REMEMBERED], self.clicked["repeated"]
-        comes_late = self.unclicked and repeated >= max(
-            MIN_REPEATED, MIN_REPEATED_SHARE * self.clicked.total()
-        )
+        many = max(MIN_REPEATED, MIN_REPEATED_SHARE * self.clicked.total())
+        comes_late = self.unclicked and repeated >= many
         return [
             *[ONLY_CLICKS] * (0 < logged < self.sent.total() - remembered and not self.unclicked),
             *[TOO_LATE.format(repeated)] * bool(comes_late),
@@ -154,13 +153,8 @@ class FeedTally(EventCounts):
         fault = error.reason, field[0] if field and len(self.firsts) < MAX_FAULTS else ""
         self.faults[fault] += 1
         if fault not in self.firsts:
-            self.firsts[fault] = FirstRejected(
-                source_event.source,
-                source_event.line,
-                source_event.place,
-                error.detail,
-                event_text(source_event),
-            )
+            place = source_event.source, source_event.line, source_event.place
+            self.firsts[fault] = FirstRejected(*place, error.detail, event_text(source_event))
 
     def summary(self) -> str:
         """Return all counts, the first event of each fault and the warnings, in lines of text."""
@@ -189,7 +183,7 @@ class FeedTally(EventCounts):
             ]
         if sent_count and sent_count == self.sent[DUPLICATE]:
             lines.append(f"nothing changed: all {sent_count:,} were sent before")
-        return "\n".join([*lines, *self.warnings])
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
     def as_dict(self) -> dict[str, Any]:
         """Return all counts, first rejected events and warnings as a dict for JSON."""
@@ -206,11 +200,9 @@ class FeedTally(EventCounts):
 
 def event_text(source_event: SourceEvent) -> str:
     """Return an event as JSON, or a malformed entry as it is, of at most 200 characters, for messages."""
-    text = (
-        source_event.text
-        if source_event.event is None
-        else msgspec.json.encode(source_event.event, enc_hook=str).decode()
-    )
+    text, event = source_event.text, source_event.event
+    if event is not None:
+        text = msgspec.json.encode(event, enc_hook=str).decode()
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 3] + "..."
 
 

@@ -9,10 +9,13 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from numbers import Integral
+from types import NoneType
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -129,15 +132,17 @@ def _check_clicks(items: Sequence[Item], clicks: Any) -> list[int]:
     position.
     """
     last = len(items) - 1
-    item_names = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
-    item_names = [entry for entry in item_names if isinstance(entry, str)]
-    if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
-        clicked = [place for place, flag in enumerate(clicks) if flag]
-        raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
-    if not isinstance(clicks, Iterable) or isinstance(clicks, str) or item_names:
-        is_item = item_names and item_names[0] in items
-        suggestion = f" (did you mean [{items.index(item_names[0])}]?)" if is_item else ""
-        raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{suggestion}")
+    # isinstance() with an abstract class would take most of the time.
+    if type(clicks) is not list or not set(map(type, clicks)) <= {int}:
+        item_names = list(clicks) if isinstance(clicks, Sequence) and not isinstance(clicks, str) else []
+        item_names = [entry for entry in item_names if isinstance(entry, str)]
+        if isinstance(clicks, Sequence) and set(map(type, clicks)) == {bool}:
+            clicked = [place for place, flag in enumerate(clicks) if flag]
+            raise InvalidValue("clicks", clicks, f"give the positions of those clicked: {clicked}")
+        if not isinstance(clicks, Iterable) or isinstance(clicks, str) or item_names:
+            is_item = item_names and item_names[0] in items
+            suggestion = f" (did you mean [{items.index(item_names[0])}]?)" if is_item else ""
+            raise InvalidValue("clicks", clicks, f"give a list of positions, from 0{suggestion}")
     places = list(clicks)
     if len(places) == last + 1 and {0} <= set(places) <= {0, 1} and last > 1:
         reading = "the positions 0 and 1" if any(places) else "position 0"
@@ -228,27 +233,31 @@ def _check_memory(name: str, value: Any, positions: int, rankers: int) -> list[A
     rows = [value] if name == "teams" else value
     count = 1 if name == "teams" else rankers
     is_valid = isinstance(rows, list) and len(rows) == count
+    types, most = CELLS[name]
+    most = rankers - 1 if name == "teams" else most
     for row in rows if is_valid else ():
         is_valid = is_valid and isinstance(row, list) and len(row) == positions
-        is_valid = is_valid and all(CELLS[name](cell, rankers) for cell in row)
+        is_valid = is_valid and set(map(type, row)) <= types
+        is_valid = is_valid and all(0 <= cell <= most for cell in row if cell is not None)
     if not is_valid:
         raise InvalidValue(field, value, f"give {positions} cells a row, as they were remembered")
     return list(value)
 
 
-CELLS: dict[str, Callable[[Any, int], bool]] = {
-    "teams": lambda cell, rankers: cell is None or (type(cell) is int and 0 <= cell < rankers),
-    "ranks": lambda cell, _: cell is None or (type(cell) is int and cell >= 0),
-    "shares": lambda cell, _: cell is None or (type(cell) in (int, float) and 0 <= cell <= 1),
-    "credits": lambda cell, _: type(cell) in (int, float) and 0 <= cell < math.inf,
+CELLS: dict[str, tuple[set[type], float]] = {
+    "teams": ({int, NoneType}, MANY),
+    "ranks": ({int, NoneType}, math.inf),
+    "shares": ({int, float, NoneType}, 1.0),
+    "credits": ({int, float}, sys.float_info.max),
 }
+"""Types and the largest number of the cells of a memory; the least number is 0."""
 
 
 @dataclass(frozen=True)
 class InterleavingMethod(Checked):
     """Base of all interleaving methods.
 
-    A subclass is a frozen dataclass with ``_interleave``, ``_list_outcomes`` and ``_credit_clicks``.
+    A subclass is a frozen dataclass with ``draw_list``, ``_list_outcomes`` and ``_credit_clicks``.
 
     Parameters
     ----------
@@ -286,7 +295,7 @@ class InterleavingMethod(Checked):
         """
         ranked, rng = self._check_rankings(rankings), check_rng(rng)
         _warn_same_state(rng)
-        return self._interleave(ranked, rng)
+        return self.draw_list(ranked, rng)
 
     def lists(self, rankings: Rankings) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of every outcome of :meth:`interleave`; probabilities sum to 1.
@@ -350,13 +359,10 @@ class InterleavingMethod(Checked):
             raise InvalidValue("rankings", rankings, "give two rankings")
         checks.integer("the number of rankings", len(rankings), 2, MANY)
         ranked = tuple(check_ranking(f"rankings[{i}]", items) for i, items in enumerate(rankings))
-        items = {item for row in ranked for item in row}
-        if len(set(map(type, items))) > 1 and len(set(map(str, items))) < len(items):
-            warning = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
-            warnings.warn(warning, AssumptionWarning, stacklevel=3)
+        warn_of_mixed_ids(ranked, stacklevel=4)
         return ranked
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw a list to show from validated rankings, and return it with its memory."""
         raise NotImplementedError
 
@@ -375,6 +381,15 @@ class InterleavingMethod(Checked):
         return Interleaved(tuple(items), rankers, type(self).__name__, {self._remembers: memory}, probability)
 
 
+def warn_of_mixed_ids(rankings: Rankings, stacklevel: int) -> None:
+    """Warn if text and number ids in rankings look the same."""
+    if len(set(map(type, chain.from_iterable(rankings)))) > 1:
+        items = set(chain.from_iterable(rankings))
+        if len(set(map(str, items))) < len(items):
+            warning = "rankings: '1' is another item than 1; give all ids as text, or all as numbers"
+            warnings.warn(warning, AssumptionWarning, stacklevel=stacklevel)
+
+
 def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
     """Return a ranking as a tuple of ids, if it has at least one id and each only once.
 
@@ -386,7 +401,9 @@ def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
         If ``items`` is not a ranking.
     """
     items = checks.as_list(items)
-    if isinstance(items, str) or not isinstance(items, Sequence) or len(items) == 0:
+    # isinstance() with an abstract class would take most of the time.
+    is_list = type(items) in (list, tuple) or (isinstance(items, Sequence) and not isinstance(items, str))
+    if not is_list or len(items) == 0:
         raise InvalidValue(field, items, "give a list of at least one id")
     # Nearly all items are of one of these types; numbers need no check of their own.
     types = set(map(type, items))
@@ -399,9 +416,8 @@ def check_ranking(field: str, items: Any) -> tuple[Item, ...]:
         ids = tuple(checks.name(field, item) if isinstance(item, str) else int(item) for item in items)
     if len(set(ids)) < len(ids):
         duplicate = next(item for item in ids if ids.count(item) > 1)
-        raise InvalidValue(
-            field, items, f"{duplicate!r} is in it {ids.count(duplicate)} times; give each item once"
-        )
+        remedy = f"{duplicate!r} is in it {ids.count(duplicate)} times; give each item once"
+        raise InvalidValue(field, items, remedy)
     return ids
 
 
@@ -414,12 +430,13 @@ def fair_depth(rankings: Rankings, length: int) -> int:
     return min(length, *map(len, rankings))
 
 
-def complete_list(rankings: Rankings, items: Sequence[Item], length: int) -> list[Item]:
+def complete_list(rankings: Rankings, items: Collection[Item], length: int) -> list[Item]:
     """Return ``items`` and then the remaining items of the rankers' rankings, best ranks first.
 
     The list is cut at ``length``.
     """
-    depth = max(map(len, rankings))
+    # Most drafts are as long as the list.
+    depth = max(map(len, rankings)) if len(items) < length else 0
     by_rank = [row[rank] for rank in range(depth) for row in rankings if rank < len(row)]
     return list(dict.fromkeys([*items, *by_rank]))[:length]
 

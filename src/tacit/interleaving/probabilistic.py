@@ -96,7 +96,7 @@ class Probabilistic(InterleavingMethod):
         """Name of the entry in the memory: ``shares`` of the rankers, or the ``teams`` that were drawn."""
         return "shares" if self.marginalised else "teams"
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw a list: for each position a coin chooses the ranker, which draws among its remaining items."""
         items: list[Item] = []
         teams: list[int] = []
@@ -277,12 +277,11 @@ class ProbabilisticMultileave(InterleavingMethod):
         """Return the validated rankings; raise InvalidValue for more than 16."""
         checked = super()._check_rankings(rankings)
         if len(checked) > MOST_RANKERS:
-            raise InvalidValue(
-                "rankings", rankings, f"give at most {MOST_RANKERS}, or use TeamDraftMultileave"
-            )
+            remedy = f"give at most {MOST_RANKERS}, or use TeamDraftMultileave"
+            raise InvalidValue("rankings", rankings, remedy)
         return checked
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw a list: in each round the rankers draw in random order among their remaining items."""
         items: list[Item] = []
         urns = [Urn(ranking, self.decay) for ranking in rankings]
@@ -314,16 +313,14 @@ class ProbabilisticMultileave(InterleavingMethod):
         padding = [None] * (len(complete) - len(items))
         share_rows = np.vstack([share for _, share in rounds]).T.tolist()
         probability = math.prod(total for total, _ in rounds)
-        return self._build_interleaved(
-            complete, len(rankings), [[*row, *padding] for row in share_rows], probability
-        )
+        rows = [[*row, *padding] for row in share_rows]
+        return self._build_interleaved(complete, len(rankings), rows, probability)
 
     def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
         """Return the sum of each ranker's shares of the clicked items."""
         share_rows = interleaved.memory["shares"]
-        return Credit(
-            tuple(math.fsum(row[position] or 0.0 for position in clicks) for row in share_rows), len(clicks)
-        )
+        credits = (math.fsum(row[position] or 0.0 for position in clicks) for row in share_rows)
+        return Credit(tuple(credits), len(clicks))
 
 
 # ---- Optimized interleaving: the fairest probabilities of lists, and among these the most sensitive
@@ -395,7 +392,7 @@ class Optimized(InterleavingMethod):
 
     _remembers = "credits"
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw one of the lists with the optimal probabilities."""
         choices = solve_lists(rankings, self.length, self.score)
         return self._build_choice(choices[draw_index([choice[0] for choice in choices], rng)])

@@ -34,6 +34,8 @@ METHODS: dict[str, type[InterleavingMethod]] = {
         TeamDraftMultileave,
     )
 }
+_METHODS_FOR_CREDIT = {name: method() for name, method in METHODS.items()}
+"""Methods by name; the credit does not depend on their parameters."""
 
 
 @with_suggestions
@@ -67,7 +69,7 @@ def credit_clicks(interleaved: Interleaved, clicks: Sequence[int]) -> Credit:
         raise InvalidValue("interleaved.method", interleaved.method, f"give one of {', '.join(METHODS)}")
     if interleaved.method == "Probabilistic" and "teams" in interleaved.memory:
         return Probabilistic(marginalised=False).credit(interleaved, clicks)
-    return METHODS[interleaved.method]().credit(interleaved, clicks)
+    return _METHODS_FOR_CREDIT[interleaved.method].credit(interleaved, clicks)
 
 
 # ---- Outcomes of duels as signs of sums, for exact sums over all clicks
@@ -235,8 +237,7 @@ class CreditRule:
         if self.own is not None:
             values = tuple(map(float, self.own(shown, counted)))
             if len(values) != shown.rankers or not all(map(math.isfinite, values)):
-                remedy = f"return {shown.rankers} finite numbers"
-                raise InvalidValue("own", values, remedy)
+                raise InvalidValue("own", values, f"return {shown.rankers} finite numbers")
             return values
         disagreements = self._measure_disagreements(shown, rankings)
         shares = item_shares(shown, [action.position for action in counted])

@@ -7,7 +7,7 @@ items are seen. In a team draft, two or more rankers pick items for their teams 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Annotated, Any
@@ -37,10 +37,9 @@ from tacit.interleaving.base import (
 class MergingMethod(InterleavingMethod):
     """Base of methods of duels that show one of two merged lists, by a fair coin."""
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw one of the two merged lists with a fair coin."""
-        candidates = [candidate for _, candidate in self._list_outcomes(rankings)]
-        return candidates[int(rng.integers(2))]
+        return [candidate for _, candidate in self._list_outcomes(rankings)][int(rng.integers(2))]
 
     def _merge_both(self, rankings: Ranked) -> tuple[list[list[Item]], float]:
         """Return both merged lists, one per leading ranker, and the probability that a list is shown.
@@ -208,9 +207,7 @@ class DebiasedBalanced(MergingMethod):
             for place, item in enumerate(items):
                 seen_chances[item] = seen_chances.get(item, 0.0) + curve[place] / 2
         top = (self.length + 1) // 2 if self.top is None else self.top
-        alone_chances = [
-            {item: curve[rank] for rank, item in enumerate(ranking[:top])} for ranking in rankings
-        ]
+        alone_chances = [{item: curve[rank] for rank, item in enumerate(row[:top])} for row in rankings]
         for items in merges:
             list_chances = [seen_chances[item] or math.inf for item in items]
             credits = [
@@ -292,6 +289,8 @@ def compute_round(chances: Floats) -> tuple[float, Floats]:
 # ---- Team-draft multileaving: many rankers pick items for their teams, as captains do
 
 Teams = list[int | None]
+Drafted = dict[Item, int]
+"""The drafted items, each with its turn, from 0."""
 
 
 @dataclass(frozen=True)
@@ -340,42 +339,37 @@ class TeamDraftMultileave(InterleavingMethod):
 
     _remembers = "teams"
 
-    def _interleave(self, rankings: Ranked, rng: Generator) -> Interleaved:
-        """Draw random orders round by round, let the rankers pick, and return the list with its teams."""
-        items: list[Item] = []
-        teams: Teams = []
-        while picks := self._count_picks(rankings, items):
-            order = rng.permutation(len(rankings))[:picks].tolist()
-            pick_items(rankings, order, items)
-            teams += order
-        return self._complete_draft(rankings, items, teams)
+    def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
+        """Draw a random order for each round, let the rankers pick, and return the list with its teams."""
+        rankers, depth = len(rankings), fair_depth(rankings, self.length)
+        orders = rng.permuted([range(rankers)] * math.ceil(depth / rankers), axis=1)
+        order: list[int] = orders.ravel()[:depth].tolist()
+        items: Drafted = {}
+        pick_items(list(map(iter, rankings)), order, items)
+        return self._complete_draft(rankings, items, [*order])
 
     def _list_outcomes(self, rankings: Ranked) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of every draft; a list comes once per assignment to teams."""
-        yield from self._list_drafts(rankings, [], [], 1.0)
+        yield from self._list_drafts(rankings, {}, [], 1.0)
 
     def _list_drafts(
-        self, rankings: Ranked, items: list[Item], teams: Teams, chance: float
+        self, rankings: Ranked, items: Drafted, teams: Teams, chance: float
     ) -> Iterator[tuple[float, Interleaved]]:
         """Yield the probability and the list of every way to complete a partial draft.
 
         ``items`` and ``teams`` are drafted so far, with the probability ``chance``.
         """
-        picks = self._count_picks(rankings, items)
+        picks = min(len(rankings), fair_depth(rankings, self.length) - len(items))
         if not picks:
             yield chance, self._complete_draft(rankings, items, teams)
             return
         order_chance = chance / math.perm(len(rankings), picks)
         for order in permutations(range(len(rankings)), picks):
-            picked = list(items)
-            pick_items(rankings, order, picked)
+            picked = dict(items)
+            pick_items(list(map(iter, rankings)), order, picked)
             yield from self._list_drafts(rankings, picked, [*teams, *order], order_chance)
 
-    def _count_picks(self, rankings: Ranked, items: Sequence[Item]) -> int:
-        """Return how many items are picked in the next round, after ``items``; 0 once the draft is over."""
-        return min(len(rankings), fair_depth(rankings, self.length) - len(items))
-
-    def _complete_draft(self, rankings: Ranked, items: list[Item], teams: Teams) -> Interleaved:
+    def _complete_draft(self, rankings: Ranked, items: Drafted, teams: Teams) -> Interleaved:
         """Return the list that begins with the drafted items and is filled up with items of no team.
 
         Its memory has the teams, and its probability is that of drafting the items.
@@ -389,25 +383,25 @@ class TeamDraftMultileave(InterleavingMethod):
         )
 
     def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the number of clicks on each ranker's team."""
+        """Return the number of clicks on each ranker's team, and the winner of a duel."""
         teams = [interleaved.memory["teams"][position] for position in clicks]
-        counts = tuple(float(teams.count(ranker)) for ranker in range(interleaved.rankers))
-        return Credit(counts, len(clicks))
+        counts = tuple([float(teams.count(ranker)) for ranker in range(interleaved.rankers)])
+        return make_duel_credit(counts, len(clicks)) if self.duels else Credit(counts, len(clicks))
 
 
-def pick_items(rankings: Ranked, order: Sequence[int], items: list[Item]) -> None:
-    """Append to ``items``, for each ranker in ``order``, its best item that is not listed yet.
+def pick_items(queues: Sequence[Iterator[Item]], order: Iterable[int], items: Drafted) -> None:
+    """Add to ``items``, for each ranker in ``order``, the next item of its queue that is not listed yet.
 
     There must be such an item for each ranker.
     """
-    listed = set(items)
     for ranker in order:
-        item = next(item for item in rankings[ranker] if item not in listed)
-        items.append(item)
-        listed.add(item)
+        for item in queues[ranker]:
+            if item not in items:
+                items[item] = len(items)
+                break
 
 
-def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
+def draft_probability(rankings: Ranked, items: Drafted) -> float | None:
     """Return the probability of drafting these items in this order, summed over all assignments to teams.
 
     None for more than 16 rankers, as the sum would take too long.
@@ -415,21 +409,21 @@ def draft_probability(rankings: Ranked, items: Sequence[Item]) -> float | None:
     rankers = len(rankings)
     if rankers > MOST_RANKERS:
         return None
-    tops = []
-    remaining = [list(ranking) for ranking in rankings]
-    for item in items:
-        tops.append([float(ranking[0] == item) for ranking in remaining])
-        for ranking in remaining:
-            if item in ranking:
-                ranking.remove(item)
-    rounds = [tops[start : start + rankers] for start in range(0, len(items), rankers)]
+    # An item is its ranker's best choice in its turn if all items above it were drafted in earlier turns.
+    tops = [[0.0] * rankers for _ in items]
+    for ranker, ranking in enumerate(rankings):
+        last = -1
+        for item in ranking:
+            turn = items.get(item)
+            if turn is None:
+                break
+            if turn > last:
+                tops[turn][ranker], last = 1.0, turn
     if rankers == 2:  # the same sum, without arrays
-        return math.prod(
-            sum(captain) / 2
-            if not followers
-            else (captain[0] * followers[0][1] + captain[1] * followers[0][0]) / 2
-            for captain, *followers in rounds
-        )
+        pairs = zip(tops[::2], tops[1::2], strict=False)
+        chance = math.prod([(a * follow_b + b * follow_a) / 2 for (a, b), (follow_a, follow_b) in pairs])
+        return chance * sum(tops[-1]) / 2 if len(items) % 2 else chance
+    rounds = [tops[start : start + rankers] for start in range(0, len(items), rankers)]
     return math.prod(compute_round(np.array(captains))[0] for captains in rounds)
 
 
@@ -479,8 +473,3 @@ class TeamDraft(TeamDraftMultileave):
     """
 
     duels = True
-
-    def _credit_clicks(self, interleaved: Interleaved, clicks: list[int]) -> Credit:
-        """Return the number of clicks on each team, and the winner of the duel."""
-        credit = super()._credit_clicks(interleaved, clicks)
-        return make_duel_credit(credit.credits, credit.clicks)

@@ -219,8 +219,7 @@ def learn_rows(
         fresh[i] = epochs[i] == epoch(params, state, lane)
         if fresh[i]:
             impression = get_impression(batch, i)
-            row_propensity = propensities[i]
-            outcome = make_outcome(params, impression, actions[i], feedback[i], row_propensity)
+            outcome = make_outcome(params, impression, actions[i], feedback[i], propensities[i])
             learn(params, state, lane, outcome)
             learned += 1
     count_shown(plays, batch.lanes, actions, fresh)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -61,6 +62,22 @@ class CandidateSet:
     def vectors(self) -> Floats:
         """A copy of the candidates' vectors as float64, shape (candidates, dim)."""
         return self.halves.take(self.rows, axis=0).astype(np.float64)
+
+
+class AllCandidates(CandidateSet):
+    """All items of a catalogue as candidates; their vectors are converted once."""
+
+    @cached_property
+    def vectors(self) -> Floats:
+        """The candidates' vectors as float64, shape (candidates, dim), which must not be changed."""
+        return super().vectors
+
+
+def stack_vectors(candidates: Sequence[CandidateSet], dim: int) -> CandidateVectors:
+    """Return the vectors, of ``dim`` numbers, of the candidates of several decisions."""
+    blocks = [each.vectors for each in candidates] or [np.empty((0, dim))]
+    sizes = np.array(list(map(len, candidates)), np.int64)
+    return CandidateVectors(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), sizes)
 
 
 class AllIds(list[Arm]):
@@ -304,7 +321,8 @@ class Catalogue:
             members = self._rows if segment is None else self._members.get(segment, {})
             self._check_count(len(members), segment)
             rows = np.fromiter(members.values(), np.int64, len(members))
-            candidates = self._cache[1][segment] = CandidateSet(AllIds(members), self._vectors, rows)
+            kind = AllCandidates if segment is None else CandidateSet
+            candidates = self._cache[1][segment] = kind(AllIds(members), self._vectors, rows)
         return candidates
 
     def count(self, segment: str | None = None) -> int:
@@ -347,10 +365,7 @@ class Catalogue:
         if arms is not None and len(checks.names("arms", arms)) != decisions:
             raise InvalidValue("arms", arms, f"give one list of arms for each of {decisions} impressions")
         candidate_lists = [self.locate(offer) for offer in ([None] * decisions if arms is None else arms)]
-        sizes = np.array(list(map(len, candidate_lists)), np.int64)
-        blocks = [candidates.vectors for candidates in candidate_lists] or [np.empty((0, self.dim))]
-        vectors = CandidateVectors(blocks[0] if len(blocks) == 1 else np.concatenate(blocks), sizes)
-        return [candidates.ids for candidates in candidate_lists], vectors
+        return [candidates.ids for candidates in candidate_lists], stack_vectors(candidate_lists, self.dim)
 
     # Copy and save ---------------------------------------------------------------------------
 

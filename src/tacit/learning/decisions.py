@@ -15,6 +15,7 @@ import warnings
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
@@ -44,6 +45,7 @@ NO_TABLE: Floats = np.empty((0, 0))
 RING_SIZE = 8192
 """Number of decisions learned last that are remembered, by their ids modulo this."""
 RING_MASK = RING_SIZE - 1
+NO_IDS = array("q", [-1]) * RING_SIZE
 MAX_NUMBERS = 2**22
 """Most feature values in one batch, 32 MiB."""
 FIRST_CHECK, SECOND_CHECK = 1000, 10_000
@@ -182,7 +184,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
         except (TypeError, ValueError):
             fields = None
         if not isinstance(fields, dict) or not set(fields) <= set(cls._fields):
-            raise InvalidValue("decision", text, "give the JSON object that to_json returned")
+            remedy = "give the JSON object that to_json returned, or, to a FeedbackWindow, decision.id"
+            raise InvalidValue("decision", text, remedy)
         return _parse_decision(fields)
 
     @property
@@ -204,9 +207,8 @@ class Decision(NamedTuple, Generic[ArmT_co]):
     def pair(self) -> tuple[ArmT_co, ArmT_co]:
         """The left and the right arm of a duel; raises InvalidValue for other decisions."""
         if len(self.shown) != 2:
-            raise InvalidValue(
-                "pair", self.shown, "it is of decisions of a duel; take .arm, or .slate of a list"
-            )
+            remedy = "it is of decisions of a duel; take .arm, or .slate of a list"
+            raise InvalidValue("pair", self.shown, remedy)
         left_arm, right_arm = self.shown
         return left_arm, right_arm
 
@@ -409,9 +411,13 @@ class Decisions(Sequence[Decision[ArmT_co]]):
     @property
     def arms(self) -> list[ArmT_co]:
         """The arm of each decision; of duels and slates only the first one."""
+        if self.actions.shape[1] > 1 and self.offers is not None:
+            return [decision.shown[0] for decision in self]
+        slots = self.actions[:, 0].tolist()
         if self.offers is None:
-            return [self.names[slot] for slot in self.actions[:, 0].tolist()]
-        return [decision.shown[0] for decision in self]
+            return [self.names[slot] for slot in slots]
+        pairs = zip(self.offers, slots, strict=True)
+        return [slot if offer is None else offer[slot] for offer, slot in pairs]
 
     @property
     def slots(self) -> Ints:
@@ -457,9 +463,8 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         if not whole or len(batch.relevance) or len(batch.examination):
             ends = zip(batch.starts.tolist(), batch.stops.tolist(), strict=True)
             offers = [slice(start, stop) for start, stop in ends]
-        arm_tuples: Any = map(self._find_shown_arms, range(len(self)))
-        if self.offers is None and self.actions.shape[1] == 1:
-            arm_tuples = [(self.names[slot],) for slot in self.slots.tolist()]
+        is_single = self.actions.shape[1] == 1
+        arm_tuples: Any = zip(self.arms) if is_single else map(self._find_shown_arms, range(len(self)))
         columns = (
             count(self.first_id),
             self.keys,
@@ -520,8 +525,6 @@ class LearningWatch:
 
     Attributes
     ----------
-    ring : array of int
-        The latest learned id, at its place modulo the array's length; −1 for none.
     warned : bool
         Whether a repetition was warned of; then no more are searched for.
     has_zero : bool
@@ -538,7 +541,6 @@ class LearningWatch:
         With ``clicks``, most rewards should be 0, and missing zeros and tiny rewards are looked for. With
         ``watches_order``, the order in which zeros and other rewards are learned is tested, too.
         """
-        self.ring = array("q", [-1]) * RING_SIZE
         self.warned = False
         self.has_zero, self.largest = not clicks, 0.0 if clicks else math.inf
         self.remaining, self._stopped = WATCHED_COUNT if clicks else 0, False
@@ -546,6 +548,11 @@ class LearningWatch:
         self._newest: dict[str, int] = {}
         self._late = [[0, 0], [0, 0]]
         self._first, self._last = -1, -1
+
+    @cached_property
+    def ring(self) -> array[int]:
+        """The latest learned id, at its place modulo the array's length; −1 for none; made at first use."""
+        return NO_IDS[:]
 
     def stop(self) -> None:
         """Stop looking for missing zeros and sorted order for good; for feedback windows, which avoid
@@ -661,9 +668,8 @@ class LearningWatch:
         is_repeated = ring[numbers % RING_SIZE] == numbers
         ring[numbers % RING_SIZE] = numbers
         if is_repeated.any():
-            self.warn_repeated(
-                decisions[int(np.argmax(is_repeated))], decision_count, int(is_repeated.sum()), depth=5
-            )
+            first = decisions[int(np.argmax(is_repeated))]
+            self.warn_repeated(first, decision_count, int(is_repeated.sum()), depth=5)
         return message
 
 

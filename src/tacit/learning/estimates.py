@@ -397,9 +397,8 @@ def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float)
     low, high = np.transpose(ends)
     around = np.fmin(low, means), np.fmax(high, means)
     columns = (column.tolist() for column in (means, *around, chances))
-    estimates = Estimates(
-        ArmEstimate(arm, None, None, *numbers) for arm, *numbers in zip(arms, *columns, strict=True)
-    )
+    rows = zip(arms, *columns, strict=True)
+    estimates = Estimates(ArmEstimate(arm, None, None, *numbers) for arm, *numbers in rows)
     estimates.confidence = confidence
     return estimates
 

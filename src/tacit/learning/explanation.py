@@ -120,7 +120,7 @@ class Explanation(Tabulated, Plot):
         matters = [f"{field} {size:.2f}" for field, size in self.matters.items() if size][:MAX_FIELDS_NAMED]
         if matters:
             lines.append(f"over all who ask, between arms: {', '.join(matters)}")
-        lines.append(f"chance that contexts say hardly anything: {self.says_nothing:.1%}".replace("%", " %"))
+        lines.append(f"weight of the models that ignore the context: {100 * self.says_nothing:.1f} %")
         return "\n".join(lines)
 
     @property
@@ -286,9 +286,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         impression = Impression(slots, contexts[0], *blocks)
         rewards = draws(self.state, lane, impression, np.random.default_rng(0), DRAW_COUNT)
         names = self.offer.names or arms or range(len(slots))
-        return estimate_from_draws([names[slot] for slot in slots.tolist()], rewards, confidence).in_range(
-            unit
-        )
+        return estimate_from_draws([names[i] for i in slots.tolist()], rewards, confidence).in_range(unit)
 
     @with_suggestions
     def explain(

@@ -45,11 +45,12 @@ from tacit.learning.delayed_feedback import (
 from tacit.learning.input_columns import refuse_unfilled, require_decision
 from tacit.learning.learner import Learner, clear_open, make_snapshot, restore_learner
 from tacit.learning.snapshot import (
+    WINDOW_HEADER,
+    StoredArchive,
     from_bytes,
     iter_pieces,
     read_array,
     read_file,
-    refuse_inflating,
     replace_file,
 )
 
@@ -60,8 +61,10 @@ MAX_SECONDS = 10 * 365 * 86_400.0
 MAX_TIME = 2.0**42
 """The latest time that fits, in seconds since 1970."""
 FORMAT, VERSION = "tacit-feedback-window", 1
-HEADER, LEARNER, DECISIONS = "window.json", "learner.tacit", "decisions.json"
+LEARNER, DECISIONS = "learner.tacit", "decisions.json"
 SPARE_ROWS = 64
+WATCHED_COUNT = 100
+"""If so many feedbacks all come late, times or the window are probably of another unit."""
 
 Time = float | datetime | np.datetime64
 Status = Literal["pending", "learned", "repeated", "late", "unknown"]
@@ -129,6 +132,8 @@ class WaitingDecisions:
         NaN if no feedback came.
     newest : int
         The largest id ever; −1 before any.
+    closed : int
+        Number of decisions at the beginning of the queue whose window has closed.
     """
 
     def __init__(self, width: int) -> None:
@@ -137,18 +142,19 @@ class WaitingDecisions:
         self.queue, self.open_feedback = Queue.empty(0), OpenFeedback.empty(0)
         self.rewards = np.empty((0, width))
         self.newest = -1
-        # By id, the place of a decision plus the places that reserve had dropped when it was added.
+        self.closed = 0
         self._places: dict[int, int] = {}
-        self._closed = self._dropped = 0
 
     def __len__(self) -> int:
         """Return the number of decisions in the queue, closed ones included."""
         return int(self.queue.size[0])
 
-    def find(self, id: int) -> int | None:
-        """Return the place in the queue of the decision with an id, or None if its window is not open."""
-        place = self._places.get(id)
-        return None if place is None else place - self._dropped
+    def find(self, id: int) -> int:
+        """Return the place in the queue of the decision with an id; −1 if it is not in the queue.
+
+        The window of the decision is open if the place is at least ``closed``.
+        """
+        return self._places.get(id, -1)
 
     def add(self, decisions: Sequence[Decision]) -> int:
         """Store decisions without rewards (NaN), enlarging the arrays if needed; return the place of the
@@ -161,7 +167,7 @@ class WaitingDecisions:
         first = len(self)
         self.rewards[first : first + len(decisions)] = np.nan
         self.rows += [decision.lean() for decision in decisions]
-        for place, decision in enumerate(decisions, first + self._dropped):
+        for place, decision in enumerate(decisions, first):
             self._places[decision.id] = place
             self.newest = max(self.newest, decision.id)
         return first
@@ -169,20 +175,18 @@ class WaitingDecisions:
     def close(self) -> None:
         """Forget the decisions whose window has closed: those before all cursors of the queue.
 
-        :meth:`find` returns None for them; their rows in the arrays stay until :meth:`reserve`.
+        Their places and their rows in the arrays stay until :meth:`reserve`.
         """
         end = int(self.queue.cursor.min())
-        for place in range(self._closed, end):
-            del self._places[self.rows[place].id]
-            self.rows[place] = None
-        self._closed = end
+        self.rows[self.closed : end] = [None] * (end - self.closed)
+        self.closed = end
 
     def reserve(self, more: int) -> None:
         """Move the open decisions to new arrays with room for ``more``; closed decisions are dropped.
 
         The place of each open decision decreases by the number of dropped ones.
         """
-        first, size = self._closed, len(self)
+        first, size = self.closed, len(self)
         count = size - first
         capacity = max(SPARE_ROWS, 2 * (count + more))
         queue, open_feedback = Queue.empty(capacity), OpenFeedback.empty(capacity)
@@ -194,8 +198,8 @@ class WaitingDecisions:
             target[:count] = source[first:size]
         self.queue, self.open_feedback, self.rewards = queue, open_feedback, rewards
         del self.rows[:first]
-        self._dropped += first
-        self._closed = 0
+        self._places = {decision.id: place for place, decision in enumerate(self.rows)}
+        self.closed = 0
 
     def arrays(self) -> list[tuple[str, Any]]:
         """Return pairs of name and array, for the file: the cursors, and the filled part of each array of
@@ -283,6 +287,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         self._delays = Delays.create(window, policy.arm_count if self._by_arm else 1)
         self._time = -1
         self._warned = False
+        self._late_ages: list[int] | None = []
         self._open = WaitingDecisions(policy.feedback_width)
         self._policy: Any = None
 
@@ -400,10 +405,9 @@ class FeedbackWindow(Generic[ArmT_co]):
             decision = Decision.from_json(decision)
         require_decision(decision)
         _check_learnable(self.learner, [decision])
-        if self._open.find(decision.id) is not None:
-            raise InvalidValue(
-                "decision", decision.id, "a decision of this id is open; give each decision once"
-            )
+        if self._open.find(decision.id) >= self._open.closed:
+            remedy = "a decision of this id is open; give each decision once"
+            raise InvalidValue("decision", decision.id, remedy)
         self.advance(time)
         self._append([decision])
         return decision
@@ -445,20 +449,26 @@ class FeedbackWindow(Generic[ArmT_co]):
             before, which stays. ``late``: the window has closed, or a list was learned with other clicks; the
             feedback is not learned. ``unknown``: the window has no such decision, which is warned of once.
         """
-        id = self._read_id(decision)
+        source = _read_decision(decision)
+        id = source if isinstance(source, int) else source.id
         now = _read_time(time)
         place = self._open.find(id)
-        if place is None:
-            self._time = max(self._time, now)
-            return self._refuse_unknown(id)
-        open_decision = self._open.rows[place]
-        values = self.learner.decision_reader.read_feedback("reward", [reward], [open_decision])
-        refuse_unfilled("reward", values, open_decision.slots[None])
+        is_open = place >= self._open.closed
+        if is_open:
+            open_decision = self._open.rows[place]
+            # Up to the epoch: the window keeps lean decisions, without some features.
+            if not isinstance(source, int) and source[:5] != open_decision[:5]:
+                remedy = f"its number is that of another one here, {open_decision}; give it to its own window"
+                raise InvalidValue("decision", source, remedy)
+            values = self.learner.decision_reader.read_feedback("reward", [reward], [open_decision])
+            refuse_unfilled("reward", values, open_decision.slots[None])
         self._time = max(self._time, now)
-        delay = self._time - int(self._open.queue.start[place])
-        if delay >= self._delays.edges[-1]:
-            return "late"
-        return self._join(place, values[0], delay)
+        if id > self._open.newest:
+            return self._refuse_unknown(id)
+        age = self._time - int(self._open.queue.start[place]) if place >= 0 else int(self._delays.edges[-1])
+        if not is_open or age >= self._delays.edges[-1]:
+            return self._refuse_late(age)
+        return self._join(place, values[0], age)
 
     def feedback_many(
         self,
@@ -499,6 +509,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         decision is due, except a click on a decision that was already learned as 0: it is learned at once.
         Status and effects are listed at :meth:`feedback`.
         """
+        self._late_ages = None
         before, listed = self._open.rewards[place], len(values) > 1
         is_first, is_open = math.isnan(before[0]), place >= self._open.queue.cursor[RELEASED]
         more = values if is_first else np.maximum(before, values)
@@ -525,24 +536,24 @@ class FeedbackWindow(Generic[ArmT_co]):
         """The reward that is learned without feedback: 0, or 0.5 (a tie) for duels."""
         return 0.5 if self.learner.policy.showing.compared else 0.0
 
-    def _read_id(self, decision: Any) -> int:
-        """Return the id of a decision, passed as a Decision, as its JSON text, or as the id itself.
+    def _refuse_late(self, age: int) -> Status:
+        """Return ``late``; warn if the first 100 feedbacks were all late.
 
-        Raises InvalidValue for anything else.
+        ``age`` is that of the decision in microseconds, or the window's length if it is not known.
         """
-        if type(decision) is Decision:
-            return decision.id
-        if isinstance(decision, str | bytes):
-            return Decision.from_json(decision).id
-        return checks.integer("decision", decision, 0)
+        if self._late_ages is not None:
+            self._late_ages.append(age)
+            if len(self._late_ages) == WATCHED_COUNT:
+                ages = sorted(self._late_ages)[WATCHED_COUNT // 2], int(self._delays.edges[-1])
+                self._late_ages, (typical, window) = None, (age / MICROSECONDS for age in ages)
+                late = f"time: the first {WATCHED_COUNT} feedbacks all came late, most {typical:g} s or more"
+                remedy = "give times and the window in seconds, or a longer window"
+                message = f"{late} after their decision, and the window is of {window:g} s; {remedy}"
+                warnings.warn(message, AssumptionWarning, stacklevel=3)
+        return "late"
 
     def _refuse_unknown(self, id: int) -> Status:
-        """Return the status of an id that has no open decision: ``late`` or ``unknown``.
-
-        It is ``late`` if the id is at most the largest one so far. The window warns of its first unknown id.
-        """
-        if id <= self._open.newest:
-            return "late"
+        """Return ``unknown``, the status of an id larger than all so far; warn of the first one."""
         if not self._warned:
             self._warned = True
             message = f"decision: {id} is not of this window; choose by it, or give it decisions by add"
@@ -665,7 +676,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         }
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            texts = {HEADER: header, DECISIONS: [decision.to_json() for decision in self._open.rows]}
+            texts = {WINDOW_HEADER: header, DECISIONS: [decision.to_json() for decision in self._open.rows]}
             for name, values in texts.items():
                 with archive.open(name, "w") as member:
                     member.write(json.dumps(values).encode())
@@ -681,6 +692,17 @@ class FeedbackWindow(Generic[ArmT_co]):
         return [*leaves(self._delays, "delays."), *self._open.arrays()]
 
 
+def _read_decision(decision: Any) -> Decision | int:
+    """Return a decision, passed as it is or as its JSON text, or the id, passed as a number or text.
+
+    Raises InvalidValue for anything else.
+    """
+    if isinstance(decision, str | bytes):
+        is_id = len(decision) < 20 and decision.isascii() and decision.isdigit()
+        return int(decision) if is_id else Decision.from_json(decision)
+    return decision if type(decision) is Decision else checks.integer("decision", decision, 0)
+
+
 def _read_time(time: Time | None) -> int:
     """Return a time in whole microseconds since 1970; now if None.
 
@@ -690,11 +712,12 @@ def _read_time(time: Time | None) -> int:
         return round(clock.time() * MICROSECONDS)
     if isinstance(time, np.datetime64):
         return int(time.astype("datetime64[us]").astype(np.int64))
-    if isinstance(time, datetime):
-        if time.tzinfo is None:
-            raise InvalidValue("time", time, "give it a time zone, or give seconds since 1970")
-        time = time.timestamp()
-    return round(checks.number("time", time, 0.0, MAX_TIME) * MICROSECONDS)
+    seconds = time.timestamp() if isinstance(time, datetime) and time.tzinfo is not None else time
+    try:
+        return round(checks.number("time", seconds, 0.0, MAX_TIME) * MICROSECONDS)
+    except InvalidValue:
+        remedy = "give seconds since 1970, or a datetime with a time zone"
+        raise InvalidValue("time", time, remedy) from None
 
 
 def _check_learnable(learner: Learner, decisions: list[Decision]) -> None:
@@ -711,7 +734,7 @@ def _learn(learner: Learner, decisions: list[Decision], values: Floats) -> None:
     learner.learn_rows(batch, actions, unit_values, propensities, epochs)
 
 
-def _restore(window: FeedbackWindow[Any], archive: zipfile.ZipFile, header: dict[str, Any]) -> None:
+def _restore(window: FeedbackWindow[Any], archive: StoredArchive, header: dict[str, Any]) -> None:
     """Fill a window that has none with the open decisions, time and arrays of a file.
 
     The window has its learner already. Raises an exception of any type if the file's content is invalid; the
@@ -737,15 +760,16 @@ def _from_bytes(content: bytes, source: str) -> FeedbackWindow[Any]:
 
     ``source`` names the file in the error.
     """
-    foreign = SnapshotError(f"{source}: foreign: this is no feedback window; give a file that save wrote")
+    remedy = "give a file that its save wrote; Learner.load reads a learner's"
+    foreign = SnapshotError(f"{source}: foreign: this is no feedback window; {remedy}")
     if not content.startswith(b"PK\x03\x04"):
         raise foreign
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            if HEADER not in archive.namelist():
+        with StoredArchive(content) as archive:
+            if WINDOW_HEADER not in archive.namelist():
                 raise foreign
-            refuse_inflating(archive, len(content))
-            header = json.loads(archive.read(HEADER))
+            archive.refuse_inflating()
+            header = json.loads(archive.read(WINDOW_HEADER))
             if header["version"] > VERSION:
                 raise SnapshotError(f"{source}: newer: of version {header['version']}; update tacit")
             window: FeedbackWindow[Any] = FeedbackWindow.__new__(FeedbackWindow)

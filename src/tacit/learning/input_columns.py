@@ -206,9 +206,8 @@ class ImpressionReader:
         """
         self._columns = self._columns or names
         if names != self._columns and sorted(names) == sorted(self._columns):
-            raise InvalidValue(
-                "context", names, f"give the columns in their order of before: {self._columns}"
-            )
+            remedy = f"give the columns in their order of before: {self._columns}"
+            raise InvalidValue("context", names, remedy)
 
     def read_context(self, policy: Policy, context: Any) -> Floats:
         """Validate one context and return its columns, shape (context_dim,).
@@ -432,9 +431,8 @@ def _read_offers(
         ]
     counts = np.array([len(slots) for slots in offered], np.int64)
     if sizes is not None and not np.array_equal(sizes, counts):
-        raise InvalidValue(
-            "relevance", sizes.tolist(), f"give a row for each arm on offer: {counts.tolist()}"
-        )
+        remedy = f"give a row for each arm on offer: {counts.tolist()}"
+        raise InvalidValue("relevance", sizes.tolist(), remedy)
     stops = np.cumsum(counts)
     joined = np.concatenate(offered) if offered else offer.arm_indices
     return joined, stops - counts, stops
@@ -551,9 +549,8 @@ class DecisionReader(NamedTuple):
         features.
         """
         fields = decision.offered, decision.slots, decision.relevance, decision.examination
-        return find_featured_arms(
-            *fields, named=self.policy.arms is not None, listed=self.policy.showing.listed
-        )
+        is_named = self.policy.arms is not None
+        return find_featured_arms(*fields, named=is_named, listed=self.policy.showing.listed)
 
     def read_feedback(self, field: str, rewards: Any, decisions: Sequence[Decision]) -> Floats:
         """Validate rewards of decisions and return them as an array, shape (decisions, positions).
@@ -574,6 +571,8 @@ class DecisionReader(NamedTuple):
         if array.shape != shape and width > 1:
             array = _try_array(_pad_rewards(rewards, decisions, width))
         if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
+            if width == 1 and field == "reward":
+                read_reward(self.policy, rewards[0])
             if field == "reward":
                 remedy = f"give {width} numbers, one for each position: 1 for a click, 0 for none"
                 raise InvalidValue(field, rewards[0], remedy)
@@ -591,6 +590,20 @@ class DecisionReader(NamedTuple):
         """Return the error that says that decisions do not fit the policy."""
         argument = decisions[0] if len(decisions) == 1 else f"{len(decisions)} decisions"
         return InvalidValue("decision", argument, f"give decisions of a learner of {self.policy}")
+
+
+def read_reward(policy: Policy, reward: Any) -> float:
+    """Return the reward of an arm or a duel, scaled to the unit of the policy's state.
+
+    Raises InvalidValue if it is not within the policy's range; of a duel, with what a reward says.
+    """
+    try:
+        return policy.reward_range.read_number("reward", reward)  # type: ignore[no-any-return]
+    except InvalidValue as error:
+        if not policy.showing.compared:
+            raise
+        remedy = "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
+        raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
 
 
 def refuse_unfilled(field: str, values: Floats, actions: Ints) -> None:

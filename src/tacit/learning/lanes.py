@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import cached_property, partial
 from typing import Any, overload
+from weakref import ref
 
 import numpy as np
 
 from tacit.core import checks
-from tacit.core.arrays import Floats, Generator, Ints, copy_to_larger, lane_rows, lanes_view
+from tacit.core.arrays import Floats, Generator, Ints, byte_count, copy_to_larger, lane_rows, lanes_view
 from tacit.core.checks import ONLY_KEY
 from tacit.core.dispatch import learns_from_propensity
 from tacit.core.run_mode import compile_loop
@@ -78,8 +79,10 @@ class Offer:
         offered = set(self.arm_indices.tolist())
         return [name for index, name in enumerate(self.names) if index not in offered]
 
-    def find_arm_indices(self, arms: Sequence[Arm]) -> Ints:
+    def find_arm_indices(self, arms: Sequence[Arm], call: str = "{}_arms") -> Ints:
         """Return the indices of arms, all of which must be on offer.
+
+        ``call`` says, in errors, how arms are changed: its {} becomes "add" or "restore".
 
         Raises
         ------
@@ -93,8 +96,8 @@ class Offer:
         for arm in checks.offer(arms):
             index = self._index_of_arm.get(arm)
             if index is None or index not in offered:
-                why, back = ("", "add_arms") if index is None else (", as it is retired", "restore_arms")
-                remedy = f"leave it out, or put it on offer ({back})"
+                why, change = ("", "add") if index is None else (", as it is retired", "restore")
+                remedy = f"leave it out, or put it on offer ({call.format(change)})"
                 raise UnknownName(f"arms: {arm!r} is not on offer{why}; on offer are {self.arms}; {remedy}")
             arm_indices.append(index)
         if not arm_indices or len(set(arm_indices)) < len(arm_indices):
@@ -177,6 +180,8 @@ class Offer:
 # Arrays that all keys share have no lanes: they exist before the first key, and stay when other arrays grow.
 
 SPARE_LANES = 64
+SHORT = 128
+"""Number of characters of a key up to which it is never too long."""
 
 
 WARNING_BYTES = 2**30
@@ -211,10 +216,17 @@ class Lanes:
         self.logged = False
         self.lane_of_key: dict[str, int] = {}
         self._names: list[str] = []
-        self.state: Any = policy.init(0)
         self.plays = make_plays(policy, 0)
         self._policy = policy
         self._capacity = 0
+        if not type(getattr(policy, "policy", policy)).__module__.startswith("tacit."):
+            self.state = policy.init(0)  # a policy of one's own that cannot begin says so at once
+        self._measured: tuple[Callable[[], Any], int] = (lambda: None), 0
+
+    @cached_property
+    def state(self) -> Any:
+        """The state without keys until the first key; made at first use, as a snapshot may replace it."""
+        return self._policy.init(0)
 
     def lane(self, key: str) -> int:
         """Return the lane of a known key.
@@ -234,6 +246,17 @@ class Lanes:
                 f"key: nothing was ever chosen for {key!r} by this learner{suggestion}; choose for it "
                 "first, give a key that is in keys, or a decision to the learner that made it"
             ) from None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the state's arrays in bytes, 0 before the first use; other threads may ask for it."""
+        if "state" not in vars(self):
+            return 0
+        # The plays are replaced after the state, whenever that is.
+        plays = self.plays
+        if self._measured[0]() is not plays:
+            self._measured = ref(plays), byte_count(self.state)
+        return self._measured[1]
 
     @cached_property
     def rows(self) -> list[int]:
@@ -347,7 +370,14 @@ class Lanes:
 
     def restore(self, state: Any, plays: Ints, keys: Sequence[str]) -> None:
         """Replace keys, state and plays by a snapshot's, with a lane for each key in order."""
-        self.lane_of_key = {checks.name("key", key): lane for lane, key in enumerate(keys)}
+        # A million keys are checked one by one only if one of them may be wrong.
+        if (
+            set(map(type, keys)) - {str}
+            or not all(map(str.isascii, keys))
+            or max(map(len, keys), default=0) > SHORT
+        ):
+            keys = [checks.name("key", key) for key in keys]
+        self.lane_of_key = dict(zip(keys, range(len(keys)), strict=True))
         self._names = list(self.lane_of_key)
         self.state, self._capacity = state, len(keys)
         self.plays = plays

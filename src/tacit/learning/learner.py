@@ -36,7 +36,7 @@ from tacit.learning.decisions import (
     LearningWatch,
 )
 from tacit.learning.explanation import EstimatingLearner, as_rows
-from tacit.learning.input_columns import order_by_id, refuse_unfilled, require_decision
+from tacit.learning.input_columns import order_by_id, read_reward, refuse_unfilled, require_decision
 from tacit.learning.lanes import Offer
 from tacit.learning.snapshot import (
     OPEN_SUFFIX,
@@ -134,7 +134,6 @@ class Learner(EstimatingLearner[ArmT_co]):
         super().__init__(policy, generator("learner", seed), propensities)
         clicks = not policy.showing.compared and policy.reward_range == UNIT_RANGE
         self.watch = LearningWatch(clicks, not is_correctable(policy))
-        self._ring = self.watch.ring
         self._check_after: float = FIRST_CHECK
         self._warned_of_keys = False
 
@@ -151,9 +150,7 @@ class Learner(EstimatingLearner[ArmT_co]):
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the policy, the first 12 arms, and the numbers of keys and decisions."""
-        arms = ", ".join(map(str, self.arms[:MAX_ARMS_NAMED])) + (
-            ", …" if len(self.arms) > MAX_ARMS_NAMED else ""
-        )
+        arms = ", ".join(map(str, self.arms[:MAX_ARMS_NAMED])) + ", …" * (len(self.arms) > MAX_ARMS_NAMED)
         about = {"policy": self.policy.label, "arms": arms or "known by features"}
         return html_table([{**about, "keys": len(self), "decisions": self.decisions}])
 
@@ -241,9 +238,8 @@ class Learner(EstimatingLearner[ArmT_co]):
         offers = checks.as_list(arms)
         if offers is not None and not isinstance(offers, str):
             if single_arms := [offer for offer in offers if isinstance(offer, str)]:
-                raise InvalidValue(
-                    "arms", single_arms[0], f"give a list for each impression, such as {single_arms[:1]}"
-                )
+                remedy = f"give a list for each impression, such as {single_arms[:1]}"
+                raise InvalidValue("arms", single_arms[0], remedy)
             offers = list(map(checks.as_list, offers))
         if relevance is not None and self.catalogue is not None:
             self.catalogue.warn_of_passed_vectors(offers or ())
@@ -284,15 +280,7 @@ class Learner(EstimatingLearner[ArmT_co]):
             value = reward
             if type(reward) is not float and isinstance(reward, BOOLEANS):
                 value = float(reward)
-            try:
-                loops.feedback_row[0] = policy.reward_range.read_number("reward", value)
-            except InvalidValue as error:
-                if not policy.showing.compared:
-                    raise
-                remedy = (
-                    "of a duel: 1.0 if the left one of decision.pair won, 0.0 if the right one, 0.5 for a tie"
-                )
-                raise InvalidValue("reward", reward, f"{error.allowed}, {remedy}") from None
+            loops.feedback_row[0] = read_reward(policy, value)
         if not value:
             self.watch.has_zero = True
         elif value > self.watch.largest:
@@ -319,7 +307,7 @@ class Learner(EstimatingLearner[ArmT_co]):
         loops.propensity[0] = math.nan if decision.propensity is None else decision.propensity
         is_learned = bool(loops.learn(loops.params, lanes.state, batch, lanes.plays, *loops.outcome))
         # The ring has the ids of the latest decisions learned.
-        ring, number = self._ring, decision.id
+        ring, number = self.watch.ring, decision.id
         place = number & RING_MASK
         if ring[place] == number:
             self.watch.warn_repeated(decision, self.decisions)
@@ -537,7 +525,8 @@ def restore_learner(snapshot: LearnerSnapshot) -> Learner:
     learner.catalogue = snapshot.items or learner.catalogue
     learner.logs_learned = set(snapshot.logs)
     learner.lanes.logged = bool(snapshot.logs)
-    learner.use_policy(learner.policy, Offer(learner.policy.arms, snapshot.retired))
+    if snapshot.retired:
+        learner.use_policy(learner.policy, Offer(learner.policy.arms, snapshot.retired))
     return learner
 
 

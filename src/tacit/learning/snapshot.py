@@ -15,20 +15,24 @@ from __future__ import annotations
 import io
 import json
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tacit.core.arrays import Ints, leaves, rebuild_state
+from tacit.core import dispatch
+from tacit.core.arrays import Ints, copy_state, leaves, rebuild_state
 from tacit.core.state_ranges import check_state
 from tacit.errors import BEFORE_0_3, SnapshotError, TacitError, UnknownName, undo_on_error
 from tacit.learning.catalogue import Catalogue
 from tacit.learning.lanes import make_plays
-from tacit.policies.base import Policy
+from tacit.policies.base import Policy, registry
 from tacit.policies.spec import policy_from_stored, policy_to_spec
 
 Learned = TypeVar("Learned")
@@ -42,7 +46,11 @@ PIECE = 2**20
 JSON_BLOCK_SIZE = 10_000
 PLAYS = "counted/plays"
 """Member name of the plays; no array of a state has a slash in its name."""
+WINDOW_HEADER = "window.json"
+"""Member name of the header in the file of a feedback window."""
 IDS, SEGMENTS, VECTORS = "items/ids.json", "items/segments.json", "items/vectors.npy"
+LOCAL_HEADER = struct.Struct("<4s22xHH")
+"""Header of a member in a zip archive: a mark, and the lengths of its name and of its extra field."""
 SPARE = 16
 """A copy buffer has one spare lane for each 16 lanes."""
 OPEN_SUFFIX = "open"
@@ -96,7 +104,7 @@ class LearnerSnapshot(NamedTuple):
 
         With a buffer, the copy is in its memory, and the next copy into the same buffer overwrites it.
         """
-        copies = buffer.copy_state(self.arrays) if buffer is not None else _copy_arrays(self.arrays)
+        copies = buffer.copy_state(self.arrays) if buffer is not None else copy_state(self.arrays)
         return self._replace(**copies._asdict(), items=self.items and self.items.copy())
 
     @property
@@ -121,11 +129,6 @@ class Arrays(NamedTuple):
 
     state: Any
     plays: Any
-
-
-def _copy_arrays(arrays: Any) -> Any:
-    """Return a copy of a named tuple of arrays, each contiguous."""
-    return rebuild_state(arrays, (np.array(array, order="C") for _, array in leaves(arrays)))
 
 
 class CopyBuffer:
@@ -269,13 +272,19 @@ def _iter_json_blocks(values: Sequence[Any]) -> Iterator[bytes]:
 
 def _iter_array_blocks(array: Any) -> Iterator[Any]:
     """Yield an array as the content of a ``.npy`` file, in blocks of a megabyte."""
-    header = io.BytesIO()
-    described = np.lib.format.header_data_from_array_1_0(array)
-    np.lib.format.write_array_header_1_0(header, described)
-    yield header.getvalue()
+    yield _make_array_header(array.dtype.str, array.shape)
     content = array.reshape(-1).view(np.uint8)
     for first in range(0, len(content), PIECE):
         yield memoryview(content[first : first + PIECE])
+
+
+@lru_cache(1024)
+def _make_array_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """Return the header of a ``.npy`` file of a contiguous array."""
+    header = io.BytesIO()
+    described = {"descr": dtype, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    return header.getvalue()
 
 
 class _Sink:
@@ -328,14 +337,14 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
     if not content.startswith(b"PK\x03\x04"):
         raise SnapshotError(f"{source}: foreign: this is no tacit snapshot; give a file that save wrote")
     try:
-        archive = zipfile.ZipFile(io.BytesIO(content))
+        archive = StoredArchive(content)
     except zipfile.BadZipFile as error:
         raise SnapshotError(f"{source}: truncated: the end of the file is missing") from error
     except Exception as error:
         raise SnapshotError(f"{source}: damaged: {error}") from error
     with archive:
         try:
-            refuse_inflating(archive, len(content))
+            archive.refuse_inflating()
             return restore(_read_snapshot(archive, _read_header(archive, source), source))
         except TacitError:
             raise
@@ -344,59 +353,92 @@ def from_bytes(content: bytes, source: str, restore: Callable[[LearnerSnapshot],
             raise SnapshotError(f"{source}: damaged: {error}") from error
 
 
-def refuse_inflating(archive: zipfile.ZipFile, size: int) -> None:
-    """Raise ValueError if an archive's members are compressed or larger than the file's ``size``.
+class StoredArchive(zipfile.ZipFile):
+    """A zip archive in memory, whose members are not compressed and are read without a copy.
 
-    This bounds the memory that reading takes.
+    Raises zipfile.BadZipFile if the content is no archive.
+
+    Parameters
+    ----------
+    content : bytes
     """
-    members = archive.infolist()
-    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
-        raise ValueError("a part of it is compressed, and save compresses none")
-    if sum(member.file_size for member in members) > size:
-        raise ValueError(f"its parts say that they are longer than its {size} bytes")
+
+    def __init__(self, content: bytes) -> None:
+        """Read the directory of the archive."""
+        super().__init__(io.BytesIO(content))
+        self._content = memoryview(content)
+
+    def refuse_inflating(self) -> None:
+        """Raise ValueError if members are compressed or larger than the archive.
+
+        This bounds the memory that reading takes.
+        """
+        members, size = self.infolist(), len(self._content)
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise ValueError("a part of it is compressed, and save compresses none")
+        if sum(member.file_size for member in members) > size:
+            raise ValueError(f"its parts say that they are longer than its {size} bytes")
+
+    def view(self, name: str) -> memoryview:
+        """Return the content of a member; raise ValueError if it is damaged."""
+        # ZipFile.open takes most of the time of reading the small arrays of a thousand learners.
+        member, encoded = self.getinfo(name), name.encode()
+        mark, name_size, extra_size = LOCAL_HEADER.unpack_from(self._content, member.header_offset)
+        name_at = member.header_offset + LOCAL_HEADER.size
+        first = name_at + name_size + extra_size
+        content = self._content[first : first + member.file_size]
+        if (
+            mark != b"PK\x03\x04"
+            or self._content[name_at : name_at + name_size] != encoded
+            or zlib.crc32(content) != member.CRC
+        ):
+            raise ValueError(f"Bad CRC-32 for file {name!r}")
+        return content
 
 
-def _read_header(archive: zipfile.ZipFile, source: str) -> dict[str, Any]:
+def _read_header(archive: StoredArchive, source: str) -> dict[str, Any]:
     """Return the header of a snapshot's archive.
 
     Raises SnapshotError if it is of another format, of a newer version, or from before version 0.3.
     """
-    format_error = SnapshotError(f"{source}: foreign: a zip file, but no tacit snapshot")
-    if "header.json" not in archive.namelist():
-        raise format_error
-    header = json.loads(archive.read("header.json"))
+    names = archive.namelist()
+    header = json.loads(bytes(archive.view("header.json"))) if "header.json" in names else None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise format_error
+        content = "a zip file, but no tacit snapshot; give a file that save wrote"
+        if WINDOW_HEADER in names:
+            content = "a feedback window with its learner; load it by FeedbackWindow.load"
+        raise SnapshotError(f"{source}: foreign: {content}")
     if header["version"] > VERSION:
         raise SnapshotError(
             f"{source}: newer: it is of version {header['version']}, this tacit reads up to "
             f"{VERSION}; update tacit"
         )
     # Versions before 0.3 wrote the same version number, but no plays.
-    if f"{PLAYS}.npy" not in archive.namelist():
+    if f"{PLAYS}.npy" not in names:
         raise SnapshotError(f"{source}: {BEFORE_0_3}, and save it again")
     return header
 
 
-def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str) -> LearnerSnapshot:
+def _read_snapshot(archive: StoredArchive, header: dict[str, Any], source: str) -> LearnerSnapshot:
     """Return the snapshot in an archive; raise if its policy's class is unknown or an array does not fit."""
+    keys = json.loads(bytes(archive.view("keys.json")))
     try:
-        policy = policy_from_stored(header["policy"], imports=False)
+        definitions = len(dispatch.parts), len(registry)
+        policy, layout = _read_layout(json.dumps(header["policy"]), len(keys), definitions)
     except UnknownName as error:
         unknown = str(error).partition(";")[0]
         remedy = "import or define that class first, as where the learner was saved"
         raise SnapshotError(f"{source}: {unknown}; {remedy}") from error
-    keys = json.loads(archive.read("keys.json"))
-    like = policy.init(len(keys))
     members = frozenset(archive.namelist())
+    is_whole = all(f"{name}.npy" in members for name, _ in leaves(layout))
     arrays = [
         expected
         if ADDED_ARRAYS.intersection(name.split(".")) and f"{name}.npy" not in members
         else read_array(archive, name, expected)
-        for name, expected in leaves(like)
+        for name, expected in leaves(layout if is_whole else policy.init(len(keys)))
     ]
     plays = read_array(archive, PLAYS, make_plays(policy, len(keys)))
-    state = rebuild_state(like, iter(arrays))
+    state = rebuild_state(layout, iter(arrays))
     check_state(state, policy.arms)
     return LearnerSnapshot(
         policy=policy,
@@ -412,7 +454,19 @@ def _read_snapshot(archive: zipfile.ZipFile, header: dict[str, Any], source: str
     )
 
 
-def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy) -> Catalogue | None:
+@lru_cache(16)
+def _read_layout(spec: str, lanes: int, definitions: tuple[int, int]) -> tuple[Policy, Any]:
+    """Return a stored policy, and its state with arrays of the right types and shapes that take no memory.
+
+    ``definitions`` is the number of classes and of names: when it changes, a name may be another class's.
+    """
+    policy = policy_from_stored(json.loads(spec), imports=False)
+    state = policy.init(lanes)
+    empty = (np.broadcast_to(np.empty((), array.dtype), array.shape) for _, array in leaves(state))
+    return policy, rebuild_state(state, empty)
+
+
+def _read_items(archive: StoredArchive, header: dict[str, Any], policy: Policy) -> Catalogue | None:
     """Return the catalogue in an archive, or None if its header names none."""
     if "items" not in header:
         return None
@@ -422,11 +476,15 @@ def _read_items(archive: zipfile.ZipFile, header: dict[str, Any], policy: Policy
     return Catalogue.from_columns(ids, segments, vectors, header["items"])
 
 
-def read_array(archive: zipfile.ZipFile, name: str, expected: Any) -> Any:
+def read_array(archive: StoredArchive, name: str, expected: Any) -> Any:
     """Return the array ``name`` of an archive; raise ValueError unless it has the shape and type of
     ``expected``.
     """
-    with archive.open(f"{name}.npy") as member:
+    content, header = archive.view(f"{name}.npy"), _make_array_header(expected.dtype.str, expected.shape)
+    if content[: len(header)] == header and len(content) == len(header) + expected.nbytes:
+        return np.ndarray(expected.shape, expected.dtype, content, len(header)).copy()
+    # Another version of NumPy may write another header.
+    with io.BytesIO(content) as member:
         if np.lib.format.read_magic(member) != (1, 0):
             raise ValueError(f"{name} is of another version of NumPy's format")
         shape, _, dtype = np.lib.format.read_array_header_1_0(member)

@@ -10,12 +10,14 @@
 - Policies learn from the first row to the last, so rows should be in order of time; in a shuffled log,
   or one sorted by user, times often go back.
 - Rows of several placements should usually be evaluated separately.
+- Times with a zone beside times without one, which count as UTC, are usually of two clocks.
 - If a log has times but no decision ids, rows that equal others of the same time are usually copies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,12 +32,14 @@ DUPLICATE_CHECK_ROWS = 131_072
 NAMES = ("decision_id", "placement", "key", "arm")
 DECISION, ROW = ("decision_id", "position"), ("timestamp", "key", "arm", "position", "reward")
 """Columns that identify a row, by decision id or by time; rows that agree in all of them are duplicates."""
-CHECKED_COLUMNS = {"placement", *DECISION, *ROW}
 MIN_ROWS = 100
 """Minimum number of rows for warnings about equal rows: fewer may be equal by chance."""
 REPEATED, BLANKS, FRACTIONS, EMPTY = "repeated", "blanks", "fractions", "empty"
 MIXED, COPIED, ONES, ZEROS = "mixed", "copied", "ones", "noughts"
 CLICKED, FROM_ONE, BACKWARDS, SHUFFLED = "clicked", "from one", "backwards", "shuffled"
+ZONELESS = "zoneless"
+NONE = np.zeros(1, np.bool_)
+"""Mask of a rule that no row breaks."""
 NEARLY_ALL, OFTEN, MANY = 0.95, 0.05, 1000
 """Thresholds: share of rows with a click, share of rows that go back in time, rows without any click."""
 ORDERS = {BACKWARDS, SHUFFLED}
@@ -53,11 +57,12 @@ MESSAGES = {
     FROM_ONE: "are of lists, and none is at position 0",
     BACKWARDS: "go from the latest to the earliest",
     SHUFFLED: "are earlier than the one before",
+    ZONELESS: "name no time zone, others do",
 }
 REMEDY = {
-    REPEATED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); give a row for each decision "
-    "and position, or say what column names decisions with columns={'decision_id': ...} (--column "
-    "decision_id=...)",
+    REPEATED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); leave copies out; give each "
+    "decision its own id, and each row of a list its position; if another column names decisions, "
+    "take it with columns={'decision_id': ANOTHER} (--column decision_id=ANOTHER)",
     BLANKS: "with blanks a name counts as another one; strip the names, and leave out rows that lack one",
     FRACTIONS: "give text or whole numbers, such as by astype('Int64')",
     EMPTY: "each counts as if nothing came back; say what column has rewards with columns={'reward': ...} "
@@ -71,6 +76,7 @@ REMEDY = {
     "(--column reward=...)",
     FROM_ONE: "positions count from 0: say so with positions_from=1 (--positions-from 1)",
     **dict.fromkeys(ORDERS, "what learns takes them as they stand: sort them by time"),
+    ZONELESS: "they are taken for UTC; give all times with their zone",
     COPIED: f"each counts anew ({DUPLICATE_CHECK_ROWS:,} rows are looked at); leave copies out, or say what "
     "column names decisions with columns={'decision_id': ...} (--column decision_id=...)",
 }
@@ -106,76 +112,72 @@ class DataWarning(NamedTuple):
         )
 
 
-def find_name_warnings(
-    columns: Mapping[str, Any], texts: Mapping[str, Any], source: str, rows: Ints
-) -> Iterator[DataWarning]:
-    """Yield warnings about names in a block of rows: blanks, an empty arm, or numbers with a fraction.
+class RowRule(NamedTuple):
+    """A rule that rows break: a reason to reject them, or a kind of warning.
 
-    Parameters
+    Attributes
     ----------
-    columns, texts : mapping
-        Columns as they were read (Arrow arrays, or lists of JSON values), and the same as texts.
-    source : str
-    rows : array of int64
-        Number of each row in the source.
+    kind, column : str
+    rows : array of bool
+        The rows that break it; with one element, if it is the same for all rows.
+    values : pyarrow.Array or list
+        Values of the column.
+    """
+
+    kind: str
+    column: str
+    rows: Booleans
+    values: Any
+
+    def get_first(self, rows: Booleans) -> Any:
+        """Return the value in the first of ``rows``, a mask."""
+        value = self.values[int(np.argmax(rows))]
+        return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def list_warnings(rules: Iterable[RowRule], source: str, rows: Ints) -> Iterator[DataWarning]:
+    """Yield a warning for each rule that a row of a block breaks; ``rows`` are numbers in ``source``."""
+    for rule in rules:
+        if rule.rows.any():
+            value, first = rule.get_first(rule.rows), int(rows[np.argmax(rule.rows)])
+            plain = value.isoformat() if isinstance(value, datetime) else value
+            yield DataWarning(rule.kind, rule.column, int(rule.rows.sum()), source, first, plain)
+
+
+def list_name_rules(columns: Mapping[str, Any], texts: Mapping[str, Any]) -> Iterator[RowRule]:
+    """Yield rules that names of a block of rows break: blanks, an empty arm, or numbers with a fraction.
+
+    ``columns`` are as they were read (Arrow arrays, or lists of JSON values), ``texts`` the same as texts.
     """
     for column in NAMES:
         if column in texts:
+            yield RowRule(FRACTIONS, column, _mask_floats(columns[column]), columns[column])
             is_blank = partial(_is_blank, empty="" if column == "arm" else " ")
-            for kind, values, is_wrong in (
-                (FRACTIONS, columns[column], _mask_floats(columns[column])),
-                (BLANKS, texts[column], mask_texts(is_blank, texts[column])),
-            ):
-                if is_wrong is not None and is_wrong.any():
-                    row = int(np.argmax(is_wrong))
-                    value = values[row]
-                    plain = value.as_py() if isinstance(value, pa.Scalar) else value
-                    yield DataWarning(kind, column, int(is_wrong.sum()), source, int(rows[row]), plain)
+            yield RowRule(BLANKS, column, mask_texts(is_blank, texts[column]), texts[column])
 
 
-def find_row_warnings(columns: Mapping[str, Any], source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield warnings about a block of rows: suspicious rewards, and times that go back.
+def list_row_rules(columns: Mapping[str, Any], size: int) -> Iterator[RowRule]:
+    """Yield rules that a block of ``size`` valid rows breaks: suspicious rewards, and times that go back.
 
     Rewards are suspicious if all are missing, all are 0, all are 1, or rows of lists have reward 1. A block
     is only a part of a log: :func:`select_warnings` drops warnings that too few of the log's rows support.
-
-    Parameters
-    ----------
-    columns : mapping
-        Columns of valid rows, as Arrow arrays.
-    source : str
-    rows : array of int64
-        Number of each row in the source.
     """
-    reward, times, size = columns.get("reward"), columns.get("timestamp"), len(rows)
+    reward, position, times = map(columns.get, ("reward", "position", "timestamp"))
     if reward is not None and size:
-        yield from _find_reward_warnings(reward, columns.get("position"), source, rows)
+        kind, rows = EMPTY if reward.null_count == size else "", np.ones(size, np.bool_)
+        if not reward.null_count:
+            values = reward.to_numpy()
+            least, most = values.min(), values.max()
+            kind = {1.0: ONES, 0.0: ZEROS}.get(float(most), "") if least == most else ""
+            if not kind and position is not None and not position.null_count:
+                kind, rows = CLICKED, values == 1.0
+        if kind:
+            yield RowRule(kind, "reward", rows, reward)
     steps = np.zeros(0) if times is None else np.diff(times.cast(pa.int64()).to_numpy())
-    if times is not None and steps.any() and (steps <= 0).all():
-        yield DataWarning(BACKWARDS, "timestamp", size, source, int(rows[0]), times[0].as_py().isoformat())
-    elif times is not None and (back := steps < 0).any():
-        row = int(np.argmax(back)) + 1
-        location = source, int(rows[row]), times[row].as_py().isoformat()
-        yield DataWarning(SHUFFLED, "timestamp", int(back.sum()), *location)
-
-
-def _find_reward_warnings(reward: Any, position: Any, source: str, rows: Ints) -> Iterator[DataWarning]:
-    """Yield at most one warning: rewards are all missing, all 0 or all 1, or rows of lists have reward 1.
-
-    ``reward`` and ``position`` are Arrow columns; ``position`` is None if the log has none.
-    """
-    kind, value, bad_rows = EMPTY, None, rows
-    if reward.null_count < len(rows):
-        if reward.null_count:
-            return
-        values = reward.to_numpy()
-        value, is_same = float(values.max()), values.min() == values.max()
-        has_positions = position is not None and not position.null_count
-        common_kind = {1.0: ONES, 0.0: ZEROS}.get(value, "") if is_same else ""
-        kind = common_kind or (CLICKED if has_positions else "")
-        bad_rows = rows[values == 1.0] if kind == CLICKED else rows
-    if kind and len(bad_rows):
-        yield DataWarning(kind, "reward", len(bad_rows), source, int(bad_rows[0]), value)
+    if steps.any():
+        is_backwards = (steps <= 0).all()
+        rows = np.ones(size, np.bool_) if is_backwards else np.append(False, steps < 0)
+        yield RowRule(BACKWARDS if is_backwards else SHUFFLED, "timestamp", rows, times)
 
 
 def select_warnings(
@@ -199,25 +201,35 @@ def select_warnings(
         CLICKED: max(NEARLY_ALL * row_count, MIN_ROWS),
         SHUFFLED: max(OFTEN * row_count, MIN_ROWS),
     }
-    return [warning for warning in warnings if warning.rows >= min_rows.get(warning.kind, 0)]
+    most = {ZONELESS: row_count - 1}
+    return [x for x in warnings if min_rows.get(x.kind, 0) <= x.rows <= most.get(x.kind, np.inf)]
 
 
-def _mask_floats(values: Any) -> Booleans | None:
-    """Return a mask of the floating-point values, not of nulls; None if an Arrow column has another type."""
+def _mask_floats(values: Any) -> Booleans:
+    """Return a mask of the floating-point values, not of nulls; one False if an Arrow column has no float."""
     if isinstance(values, list):
         return np.array([type(value) is float for value in values], np.bool_)
     if not pa.types.is_floating(values.type):
-        return None
+        return NONE
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
 
 
 def _is_blank(texts: Any, empty: str) -> Any:
-    """Return an Arrow mask of the texts that have blanks around them or equal ``empty``."""
+    """Return an Arrow mask of the texts that have blanks around them or equal ``empty``.
+
+    It has one element, False, if that can be told from the first and the last byte of each text.
+    """
+    _, offsets, content = texts.buffers()
+    if content and not texts.null_count:
+        starts = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
+        ends = np.frombuffer(content, np.uint8).take([starts[:-1], starts[1:] - 1], mode="clip")
+        if np.diff(starts).all() and ends.min(initial=127) > ord(" ") and ends.max(initial=0) < 128:
+            return pa.array([False])
     return pc.or_(pc.not_equal(pc.utf8_trim_whitespace(texts), texts), pc.equal(texts, empty))
 
 
-def mask_texts(is_wrong: Callable[[Any], Any], texts: Any) -> Booleans | None:
-    """Return a mask of the texts for which ``is_wrong`` is true, False for null; None if it is true for none.
+def mask_texts(is_wrong: Callable[[Any], Any], texts: Any) -> Booleans:
+    """Return a mask of the texts for which ``is_wrong`` is true, False for null; one False if for none.
 
     ``is_wrong`` maps an Arrow array of texts to a mask; for a dictionary it is called with the distinct
     texts.
@@ -225,7 +237,7 @@ def mask_texts(is_wrong: Callable[[Any], Any], texts: Any) -> Booleans | None:
     is_encoded = pa.types.is_dictionary(texts.type)
     mask = is_wrong(texts.dictionary if is_encoded else texts)
     if not pc.any(mask).as_py():
-        return None
+        return NONE
     mask = mask.take(texts.indices) if is_encoded else mask
     return np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False))
 
@@ -273,19 +285,20 @@ class RowHistory:
         id_values = [columns[name].slice(0, rows_left) for name in id_columns if name in columns]
         rows = rows[:rows_left]
         texts = [values.cast(pa.string()).fill_null("") for values in id_values]
-        self._row_ids.append(pc.binary_join_element_wise(*texts, "\0"))
+        self._row_ids.append(pc.binary_join_element_wise(*texts, "\0") if texts[1:] else texts[0])
         self._batches.append((self._rows, source, rows))
         self._rows += len(rows)
 
     def _check_placement(self, placements: Any, source: str, rows: Ints) -> None:
         """Store a warning about rows whose placement differs from the log's first one, if there are any."""
-        names = placements.unique().to_pylist()
+        is_constant = pa.types.is_dictionary(placements.type) and len(placements.dictionary) == 1
+        is_constant = is_constant and not placements.null_count
+        names = (placements.dictionary if is_constant else placements.unique()).to_pylist()
         self._placement = names[0] if self._placement is None else self._placement
         if names != [self._placement]:
             is_other = np.array([name != self._placement for name in placements.to_pylist()])
-            row = int(np.argmax(is_other))
-            warning = int(is_other.sum()), source, int(rows[row]), placements[row].as_py()
-            self._mixed_placements.append(DataWarning(MIXED, "placement", *warning))
+            rules = [RowRule(MIXED, "placement", is_other, placements)]
+            self._mixed_placements += list_warnings(rules, source, rows)
 
     def filter_rewards_note(self, note: str) -> str:
         """Return the log's note on the unit of rewards, without sentences about other placements.

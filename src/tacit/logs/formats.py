@@ -327,8 +327,7 @@ def list_suffixes(format: str | None) -> list[str]:
 
 def parquet_file(file: File, **options: Any) -> Any:
     """Open a local or remote Parquet file and return its pyarrow ParquetFile; ``options`` are pyarrow's."""
-    source = file.open() if isinstance(file, RemoteFile) else file
-    return pyarrow.parquet.ParquetFile(source, **options)
+    return pyarrow.parquet.ParquetFile(file.open() if isinstance(file, RemoteFile) else file, **options)
 
 
 def _read_parquet_names(path: File) -> list[str]:

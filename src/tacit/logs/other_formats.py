@@ -203,9 +203,8 @@ def read_open_bandit(
     if "arms" not in values:
         values["arms"] = _read_items(folder / ITEMS if (folder / ITEMS).is_file() else file)
     renamed = COLUMNS | ({"key": "position"} if key == "position" else {})
-    return LogReader(
-        [file], columns=renamed | dict(columns or {}), constants=values, strict=strict, batch_rows=batch_rows
-    )
+    names = renamed | dict(columns or {})
+    return LogReader([file], columns=names, constants=values, strict=strict, batch_rows=batch_rows)
 
 
 def _read_items(file: Path) -> list[str]:

@@ -22,14 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tacit.core import checks
-from tacit.core.arrays import Ints
 from tacit.core.arrow_columns import find_root, list_nested_names
 from tacit.core.refusals import Refusal, refuse_options
 from tacit.core.reward_range import UNIT_RANGE
 from tacit.core.text import html_table
 from tacit.errors import InvalidValue, LogError, suggest_name
 from tacit.frames import frame_batches, frame_names, frame_paths, is_frame
-from tacit.logs.data_warnings import CHECKED_COLUMNS, RowHistory
+from tacit.logs.data_warnings import DECISION, ROW, RowHistory
 from tacit.logs.formats import (
     BOOLEAN_TEXTS,
     FORMATS,
@@ -217,7 +216,8 @@ class LogFile(NamedTuple):
         A placement that is also the segment is left out.
         """
         excluded = {"placement"} if self.columns.get(SEGMENT) == self.columns.get("placement") else set()
-        return {name: self.columns[name] for name in CHECKED_COLUMNS & self.columns.keys() - excluded}
+        names = ("placement", *(DECISION if DECISION[0] in self.columns else ROW))
+        return {name: self.columns[name] for name in names if name in self.columns.keys() - excluded}
 
     def select_stored(self, columns: Iterable[str]) -> list[str]:
         """Return the distinct columns of ``columns`` that the file stores, without those of its folders."""
@@ -341,9 +341,8 @@ class LogReader:
         )
         # For the whole log: a part without rewards may belong to a log that has some.
         file_columns = [file.columns for file in self.files if file.names]
-        self.lacks_rewards = bool(file_columns) and not any(
-            "reward" in {*self.constants, *column_names} for column_names in file_columns
-        )
+        lists_rewards = any("reward" in {*self.constants, *column_names} for column_names in file_columns)
+        self.lacks_rewards = bool(file_columns) and not lists_rewards
         if context is not None:
             self._set_context(context)
 
@@ -357,8 +356,7 @@ class LogReader:
 
     def _repr_html_(self) -> str:
         """Return a table of the columns for notebooks."""
-        columns = self.files[0].columns if self.files else {}
-        return html_table([{"click log": repr(self)} | columns])
+        return html_table([{"click log": repr(self)} | (self.files[0].columns if self.files else {})])
 
     def _open_file(self, path: File | Frame, format: str | None, column_names: dict[str, str]) -> LogFile:
         """Return a file with its format, column names, and its column for each column of the schema.
@@ -527,9 +525,8 @@ class LogReader:
         LogError
             If a file has no such column.
         """
-        return self._with_files(
-            [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
-        )
+        files = [_with_extra_columns(file, EXTRA.strip(), columns, cluster) for file in self.files]
+        return self._with_files(files)
 
     @property
     def context_columns(self) -> list[str]:
@@ -576,28 +573,32 @@ class LogReader:
         if self.report.read:
             self.report.check_kept()
 
-    def make_report(self) -> LogReport:
-        """Return an empty report of the log, with its range of rewards and notes on keys and rewards."""
+    def make_report(self, needs_propensity: bool = False) -> LogReport:
+        """Return an empty report of the log, with its range of rewards and notes on keys and rewards.
+
+        With ``needs_propensity``, rows without one are rejected, if others have one; not under ``strict``.
+        """
         return LogReport(
+            needs_propensity=needs_propensity and not self.strict,
             one_key=self.one_key,
             rewards=self.rewards,
             reward_range=self.reward_range,
             clips=self.outside == CLIP,
         )
 
-    def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
+    def chunks(self, names: Collection[str] | None = None, needs_propensity: bool = False) -> Iterator[Chunk]:
         """Read the log and yield its valid rows in batches, each with its file and its row numbers there.
 
         Replaces ``report``, counts rows in it, and adds data warnings at the end. Without ``names``, batches
         have all columns of the schema. With ``names``, they have at least these, texts may be dictionaries,
-        and arms that all rows share are stored once.
+        and arms that all rows share are stored once. ``needs_propensity`` is as for :meth:`make_report`.
 
         Raises
         ------
         LogError
             If a file cannot be read, or under ``strict`` at the first invalid row.
         """
-        self.report = report = self.make_report()
+        self.report = report = self.make_report(needs_propensity)
         history = RowHistory()
         complete = SCHEMA.names if names is None else {*names, *self._constant_names}
         for file in self.files:
@@ -738,8 +739,7 @@ def _convert_constants(constants: Mapping[str, Any], time_unit: str | None) -> d
     """Return each constant as an Arrow scalar of its column's type; raise InvalidValue if it does not fit."""
     scalars = {}
     for name, value in constants.items():
-        times = EpochTimes(time_unit, {})
-        scalar = convert_values([value], SCHEMA.field(name).type, times)[0]
+        scalar = convert_values([value], SCHEMA.field(name).type, EpochTimes(time_unit, {}))[0]
         if not scalar.is_valid:
             raise InvalidValue(f"constants[{name}]", value, f"give {ALLOWED[name]}")
         scalars[name] = scalar
@@ -883,9 +883,8 @@ def _build_contexts(raw: RawRows, names: Sequence[str], schema: Schema | None) -
         rows = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
     else:
         lists = [_parse_field(values[name], field_type) for name, field_type in schema]
-        return _encode_contexts(
-            raw, schema, [dict(zip(names, row, strict=True)) for row in zip(*lists, strict=True)]
-        )
+        value_rows = zip(*lists, strict=True)
+        return _encode_contexts(raw, schema, [dict(zip(names, row, strict=True)) for row in value_rows])
     return raw._replace(columns=raw.columns | {CONTEXT: pa.array(list(rows), pa.list_(pa.float64()))})
 
 
@@ -985,7 +984,7 @@ def complete_columns(
         elif field.name in constants:
             complete[field.name] = repeat_value(constants[field.name], rows)
         elif field.name == DECISION_ID:
-            complete[field.name] = number_decisions(raw.rows)
+            complete[field.name] = pa.array(raw.rows).cast(pa.string())
         else:
             complete[field.name] = pa.nulls(rows, field.type)
     extra = {name: raw.columns[columns[name]] for name in columns if name not in complete}
@@ -993,8 +992,3 @@ def complete_columns(
         if name == SEGMENT or name.startswith(FEATURE):
             extra[name] = nulls_for_missing(extra[name], pa.string() if name == SEGMENT else pa.float64())
     return raw._replace(columns=complete | extra)
-
-
-def number_decisions(rows: Ints) -> Any:
-    """Return the row numbers as an Arrow array of text, to serve as decision ids."""
-    return pa.array(rows).cast(pa.string())

@@ -13,6 +13,7 @@ reason                           the row
 ``bad-arms``                     offers no arm, a null, or an arm twice
 ``arm-not-offered``              shows an arm that was not on offer
 ``negative-position``            has a position below 0
+``missing-propensity``           has no propensity where rows are weighed by it, and other rows have one
 ``propensity-outside-range``     has a propensity outside (0, 1]; of ``position_propensity`` the
                                  reason is ``position-propensity-outside-range``
 ``reward-outside-range``         has a reward outside the log's range, [0, 1] by default
@@ -23,8 +24,9 @@ reason                           the row
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,10 +42,14 @@ from tacit.core.reward_range import UNIT_RANGE, RewardRange
 from tacit.errors import InvalidValue, LogError, TooManyRejected
 from tacit.logs.data_warnings import (
     MIXED,
+    NONE,
     ORDERS,
+    ZONELESS,
     DataWarning,
-    find_name_warnings,
-    find_row_warnings,
+    RowRule,
+    list_name_rules,
+    list_row_rules,
+    list_warnings,
     mask_texts,
     select_warnings,
 )
@@ -55,6 +61,12 @@ Bools = npt.NDArray[np.bool_]
 
 MALFORMED = "malformed-row"
 TRUE_WORDS, FALSE_WORDS = ("true", "t", "yes", "y"), ("false", "f", "no", "n")
+PROPENSITIES = "propensity", "position_propensity"
+NO_PROPENSITY = "missing-propensity"
+DRAWN_ALIKE = (
+    "where arms were drawn alike, say so with propensities=Uniform() (--propensities uniform), of a replay "
+    "assume_uniform=True (--assume-uniform)"
+)
 OUTCOMES = {"reward-outside-range", "unparsable-reward", "wrong-outcome", "wrong-clicks"}
 """Reasons to reject a row for its outcome."""
 MAX_REJECTED = 0.05
@@ -176,6 +188,10 @@ class LogReport:
         Whether rewards outside the range count as its nearest end.
     clipped, clipped_amount : int, float
         Number of rows whose reward was clipped, and by how much in sum.
+    needs_propensity : bool
+        Whether a row without a propensity is rejected, if it or an earlier batch has rows with one.
+    has_propensity : bool
+        Whether a row has one, if it is needed.
     """
 
     read: int = 0
@@ -192,6 +208,8 @@ class LogReport:
     clips: bool = False
     clipped: int = 0
     clipped_amount: float = 0.0
+    needs_propensity: bool = False
+    has_propensity: bool = False
 
     def add_warnings(self, warnings: Iterable[DataWarning]) -> None:
         """Add data warnings; where one of the same kind and column exists, only its number of rows grows."""
@@ -206,9 +224,8 @@ class LogReport:
 
         With ``by_placement``, leave out the warning about several placements.
         """
-        warnings = select_warnings(
-            self.data_warnings.values(), self.kept, "reward-outside-range" in self.rejected
-        )
+        has_large = "reward-outside-range" in self.rejected
+        warnings = select_warnings(self.data_warnings.values(), self.kept, has_large)
         return [str(warning) for warning in warnings if not (by_placement and warning.kind == MIXED)]
 
     def drop_order_warnings(self) -> None:
@@ -275,17 +292,16 @@ class LogReport:
 
     def merge(self, other: LogReport) -> LogReport:
         """Return a new report of the rows of both; ``other`` covers later rows."""
-        both = LogReport(self.read + other.read, self.kept + other.kept)
-        both.examples = other.examples | self.examples
-        both.one_key, both.rewards = self.one_key or other.one_key, self.rewards or other.rewards
-        both.lists, both.reward_range = self.lists or other.lists, other.reward_range
-        both.clips, both.clipped = other.clips, self.clipped + other.clipped
-        both.clipped_amount = self.clipped_amount + other.clipped_amount
+        both = replace(other, examples=other.examples | self.examples, data_warnings={})
+        for name in ("read", "kept", "clipped", "clipped_amount"):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        for name in ("one_key", "rewards", "lists", "has_propensity"):
+            setattr(both, name, getattr(self, name) or getattr(other, name))
+        for name in ("rejected", "time_units"):
+            setattr(both, name, dict(Counter(getattr(self, name)) + Counter(getattr(other, name))))
         sums, other_sums = self.rejected_rewards, other.rejected_rewards
         low, high = min(sums[2], other_sums[2]), max(sums[3], other_sums[3])
         both.rejected_rewards = sums[0] + other_sums[0], sums[1] + other_sums[1], low, high
-        both.rejected = _add_counts(self.rejected, other.rejected)
-        both.time_units = _add_counts(self.time_units, other.time_units)
         both.add_warnings([*self.data_warnings.values(), *other.data_warnings.values()])
         return both
 
@@ -346,6 +362,11 @@ class LogReport:
 
         ``more`` are further remedies, which come last.
         """
+        lines = [f"log: {problem}: {self.summary()}", *self.list_remedies(), REMEDY, *more]
+        return TooManyRejected("\n".join(lines))
+
+    def list_remedies(self) -> list[str]:
+        """Return, one line each, what to give in the columns for which rows were rejected."""
         columns = dict.fromkeys(example.column for example in self.examples.values())
         remedies = [
             f"  {column}: give {describe_allowed(column, self.reward_range)}"
@@ -356,7 +377,7 @@ class LogReport:
             low, high = self.rejected_rewards[2:]
             wider = describe_range(self.reward_range.widen(min(low, 0.0)))
             remedies.append(WIDER_RANGE.format(low, high, self.reward_range.text, wider))
-        return TooManyRejected("\n".join([f"log: {problem}: {self.summary()}", *remedies, REMEDY, *more]))
+        return remedies
 
 
 WIDER_RANGE = (
@@ -369,11 +390,6 @@ REMEDY = (
     "name foreign columns with columns={OURS: THEIRS} (--column OURS=THEIRS), fill missing ones "
     "with constants={OURS: VALUE} (--constant OURS=VALUE), or mend the rows"
 )
-
-
-def _add_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
-    """Return the counts of two dicts, added by name."""
-    return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
 
 
 def _shorten(value: Any) -> str:
@@ -398,8 +414,11 @@ def convert_values(values: Any, kind: Any, times: EpochTimes | None = None) -> A
     times : EpochTimes, optional
         Reads numbers as times; without it, a number is not a time.
     """
-    convert = _from_json if isinstance(values, list) else _cast
-    return _convert_piecewise(values, kind, partial(convert, times=times))
+    if isinstance(values, list):
+        return _convert_piecewise(
+            values, kind, lambda part, kind: convert_values(pa.array(part), kind, times)
+        )
+    return _convert_piecewise(values, kind, partial(_cast, times=times))
 
 
 def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any]) -> Any:
@@ -417,11 +436,6 @@ def _convert_piecewise(values: Any, kind: Any, convert: Callable[[Any, Any], Any
     middle = len(values) // 2
     halves = [_convert_piecewise(part, kind, convert) for part in (values[:middle], values[middle:])]
     return pa.concat_arrays(halves)
-
-
-def _from_json(values: list[Any], kind: Any, times: EpochTimes | None) -> Any:
-    """Return JSON values as an Arrow array of type ``kind``, null where a value cannot be read."""
-    return convert_values(pa.array(values), kind, times)
 
 
 def _cast(array: Any, kind: Any, times: EpochTimes | None = None) -> Any:
@@ -468,6 +482,9 @@ def nulls_for_missing(values: Any, kind: Any) -> Any:
     if isinstance(values, list):
         return [None if _is_missing(value, kind) else value for value in values]
     if pa.types.is_floating(values.type):
+        # One pass in most logs: the least number is NaN if any number is.
+        if not values.null_count and not np.isnan(values.to_numpy().min(initial=np.inf)):
+            return values
         is_missing = pc.is_nan(values)
     elif is_text(values.type) and kind != pa.string():
         values = values.cast(pa.string()) if pa.types.is_dictionary(values.type) else values
@@ -561,9 +578,13 @@ def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     """
     for form in TIMES:
         try:
-            return _cast(texts.cast(form), kind)
+            parsed = _cast(texts.cast(form), kind)
         except pa.ArrowInvalid:
             continue
+        if times is not None and form.tz is None and len(texts):
+            times.first_zoneless = times.first_zoneless or texts[0].as_py()
+            times.zoneless += len(texts)
+        return parsed
     for form in (pa.int64(), pa.float64()) if times is not None else ():
         try:
             return _cast(texts.cast(form), kind, times)
@@ -693,7 +714,7 @@ def numbers(batch: Any, name: str, otherwise: float = np.nan) -> Floats:
     """Return a batch's column ``name`` as floats, with ``otherwise`` for nulls and for a missing column."""
     if name not in batch.schema.names:
         return np.full(len(batch), otherwise)
-    return np.array(batch[name].cast(pa.float64()).fill_null(otherwise).to_numpy(), np.float64)
+    return np.array(_fill_null(batch[name].cast(pa.float64()), otherwise), np.float64)
 
 
 def lengths(lists: Any) -> Ints:
@@ -702,17 +723,6 @@ def lengths(lists: Any) -> Ints:
 
 
 # Checks -------------------------------------------------------------------------------------
-
-
-class _Fault(NamedTuple):
-    """A reason to reject rows, the column that is wrong, and a mask of the rows that have it.
-
-    The mask has one element if it is the same for all rows.
-    """
-
-    reason: str
-    column: str
-    rows: Bools
 
 
 def _is_probability(values: Any) -> Any:
@@ -728,34 +738,39 @@ RANGES: dict[str, tuple[str, Callable[[Any], Any]]] = {
 """Per column of numbers the reason to reject rows outside its range, and a function that tests values."""
 
 
-def _find_faults(raw: dict[str, Any], columns: dict[str, Any], reward_range: RewardRange) -> Iterator[_Fault]:
-    """Yield the reasons to reject rows, in order of precedence, each with a mask of the rows that have it.
+def _list_refusals(raw: dict[str, Any], columns: dict[str, Any], report: LogReport) -> Iterator[RowRule]:
+    """Yield the rules by which rows are rejected, in order of precedence, each with the rows that break it.
 
     ``raw`` are columns before, ``columns`` after the conversion to the schema's types; a column that needed
     no conversion is the same object in both. Of the schema's columns, absent ones are not checked.
     """
-    for name in SCHEMA.names:
-        if name not in columns or not columns[name].null_count:
-            continue
-        is_converted, is_nullable = columns[name] is not raw[name], SCHEMA.field(name).nullable
-        is_missing = _is_null(raw[name]) if is_converted or not is_nullable else None
-        if is_missing is not None and not is_nullable:
-            yield _Fault(f"missing-{name}", name, is_missing)
-        if is_missing is not None and is_converted:
-            yield _Fault(f"unparsable-{name}", name, ~is_missing & _is_null(columns[name]))
+    for name, column in columns.items():
+        is_converted, is_nullable = column is not raw[name], SCHEMA.field(name).nullable
+        if column.null_count and (is_converted or not is_nullable):
+            is_missing = _is_null(raw[name])
+            yield RowRule(f"missing-{name}", name, NONE if is_nullable else is_missing, raw[name])
+            yield RowRule(f"unparsable-{name}", name, ~is_missing & _is_null(column), raw[name])
     if "key" in columns:
         too_long = mask_texts(lambda x: pc.greater(pc.binary_length(x), MAX_NAME_BYTES), columns["key"])
-        if too_long is not None:
-            yield _Fault("key-too-long", "key", too_long)
-    yield from _find_arm_faults(columns["arms"], columns["arm"])
+        yield RowRule("key-too-long", "key", too_long, raw["key"])
+    is_bad, not_offered = _mask_wrong_arms(columns["arms"], columns["arm"])
+    yield RowRule("bad-arms", "arms", is_bad, raw["arms"])
+    yield RowRule("arm-not-offered", "arm", not_offered, raw["arm"])
+    if report.needs_propensity:
+        propensities = [columns[name] for name in PROPENSITIES if name in columns]
+        report.has_propensity |= any(column.null_count < len(column) for column in propensities)
+        if report.has_propensity and all(column.null_count for column in propensities):
+            is_unknown = np.all([_is_null(column) for column in propensities], axis=0)
+            yield RowRule(NO_PROPENSITY, "propensity", is_unknown, raw["propensity"])
+    reward_range = report.reward_range
     ranges = RANGES | {"reward": ("reward-outside-range", reward_range.contains)}
     for name, (reason, is_in_range) in ranges.items():
-        if name in columns and len(columns[name]):
+        if name in columns and columns[name].null_count < len(columns[name]):
             values = _fill_null(columns[name], (1 if name != "reward" else reward_range.low or 0.0))
             if not is_in_range(np.array([values.min(), values.max()])).all():
-                yield _Fault(reason, name, ~is_in_range(values))
+                yield RowRule(reason, name, ~is_in_range(values), raw[name])
     if "context" in columns:
-        yield _Fault("context-not-finite", "context", _is_not_finite(columns["context"]))
+        yield RowRule("context-not-finite", "context", _is_not_finite(columns["context"]), raw["context"])
 
 
 def _is_null(values: Any) -> Bools:
@@ -767,33 +782,30 @@ def _is_null(values: Any) -> Bools:
 
 def _fill_null(array: Any, value: Any) -> Any:
     """Return an Arrow array as a numpy array, with ``value`` for nulls."""
-    return array.fill_null(value).to_numpy(zero_copy_only=False)
+    return (array.fill_null(value) if array.null_count else array).to_numpy(zero_copy_only=False)
 
 
-def _find_arm_faults(arms: Any, arm: Any) -> Iterator[_Fault]:
-    """Yield the fault of rows with an invalid list of arms, and the one of rows whose list lacks their arm.
+def _mask_wrong_arms(arms: Any, arm: Any) -> tuple[Bools, Bools]:
+    """Return masks of the rows with an invalid list of arms, and of those whose list lacks the arm shown.
 
-    ``arms`` are the lists, ``arm`` the arms shown. The second fault is left out if no row has it.
+    ``arms`` are the lists, ``arm`` the arms shown. The first mask has one element if all lists are equal.
     """
     arms = _encode_lists(arms)
-    is_common = common_list_codes(arms) is not None
-    first_rows = np.zeros(1, np.int64) if is_common else first_equal_rows(arms)
-    first, offer_index = np.unique(first_rows, return_inverse=True)
+    first = offer_index = np.zeros(1, np.int64)
+    if common_list_codes(arms) is None:
+        first, offer_index = np.unique(first_equal_rows(arms), return_inverse=True)
     offers = [arms[row].as_py() or [] for row in first.tolist()]
-    is_bad = [not offer or None in offer or len(set(offer)) < len(offer) for offer in offers]
-    yield _Fault("bad-arms", "arms", np.array(is_bad, bool)[offer_index])
+    is_bad = np.array([not offer or None in offer or len(set(offer)) < len(offer) for offer in offers], bool)
     if len(offers) == 1:
         offer = pa.array(offers[0], pa.string())
-        not_offered = mask_texts(lambda texts: pc.invert(pc.is_in(texts, value_set=offer)), arm)
-    else:
-        arm, elements = arm.dictionary_encode(), arms.flatten()
-        shown_codes = pc.index_in(arm.dictionary, value_set=elements.dictionary).take(arm.indices)
-        rows = np.repeat(np.arange(len(arms)), lengths(arms))
-        is_shown = _fill_null(elements.indices, -1) == _fill_null(shown_codes, -1)[rows]
-        not_offered = np.ones(len(arms), bool)
-        not_offered[rows[is_shown]] = False
-    if not_offered is not None:
-        yield _Fault("arm-not-offered", "arm", not_offered)
+        return is_bad, mask_texts(lambda texts: pc.invert(pc.is_in(texts, value_set=offer)), arm)
+    arm, elements = arm.dictionary_encode(), arms.flatten()
+    shown_codes = pc.index_in(arm.dictionary, value_set=elements.dictionary).take(arm.indices)
+    rows = np.repeat(np.arange(len(arms)), lengths(arms))
+    is_shown = _fill_null(elements.indices, -1) == _fill_null(shown_codes, -1)[rows]
+    not_offered = np.ones(len(arms), bool)
+    not_offered[rows[is_shown]] = False
+    return is_bad[offer_index], not_offered
 
 
 def _is_not_finite(contexts: Any) -> Bools:
@@ -860,21 +872,24 @@ def check_rows(
     if raw.malformed:
         row, text = raw.malformed[0]
         rejected.append((MALFORMED, len(raw.malformed), Example(source, row, "row", text)))
-    for fault in _find_faults(raw.columns, columns, report.reward_range):
-        bad_rows = np.flatnonzero(fault.rows & is_valid)
-        if len(bad_rows):
-            is_valid[bad_rows] = False
-            value = raw.columns[fault.column][int(bad_rows[0])]
-            plain_value = value.as_py() if isinstance(value, pa.Scalar) else value
-            offered = columns["arms"][int(bad_rows[0])].as_py() if fault.column == "arm" else None
-            example = Example(source, int(raw.rows[bad_rows[0]]), fault.column, plain_value, offered)
-            rejected.append((fault.reason, len(bad_rows), example))
+    for rule in _list_refusals(raw.columns, columns, report):
+        if (bad_rows := rule.rows & is_valid).any():
+            is_valid &= ~bad_rows
+            index = int(np.argmax(bad_rows))
+            offered = columns["arms"][index].as_py() if rule.column == "arm" else None
+            remedy = DRAWN_ALIKE if rule.kind == NO_PROPENSITY else ""
+            where = source, int(raw.rows[index]), rule.column, rule.get_first(bad_rows)
+            rejected.append((rule.kind, int(np.count_nonzero(bad_rows)), Example(*where, offered, remedy)))
     if strict and rejected:
         reason, _, example = min(rejected, key=lambda rejection: rejection[2].row)
         raise LogError(_rejection_message(reason, example, report.reward_range))
-    report.add_warnings(find_name_warnings(raw.columns, columns, source, raw.rows))
+    report.add_warnings(list_warnings(list_name_rules(raw.columns, columns), source, raw.rows))
+    if times.zoneless:
+        row = convert_values(raw.columns["timestamp"], pa.string()).index(times.first_zoneless).as_py()
+        first = source, int(raw.rows[max(row, 0)]), times.first_zoneless
+        report.add_warnings([DataWarning(ZONELESS, "timestamp", times.zoneless, *first)])
     report.read += len(raw.rows) + len(raw.malformed)
-    report.kept += int(is_valid.sum())
+    report.kept += int(np.count_nonzero(is_valid))
     for reason, count, example in rejected:
         report.reject(reason, count, example)
     if rejected and "reward" in columns:
@@ -888,7 +903,8 @@ def check_rows(
             batch = batch.append_column(name, _convert_extra(name, raw.columns[name], encoded))
     chunk = Chunk(batch, source, raw.rows)
     chunk = chunk if is_valid.all() else chunk.filter_rows(pa.array(is_valid))
-    report.add_warnings(find_row_warnings({name: chunk.batch[name] for name in columns}, source, chunk.rows))
+    valid = {name: chunk.batch[name] for name in columns}
+    report.add_warnings(list_warnings(list_row_rules(valid, len(chunk.rows)), source, chunk.rows))
     return chunk
 
 
@@ -905,7 +921,7 @@ def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
     elif kind == pa.list_view(pa.string()) and len(values):
         ends = values.offsets.to_numpy(), values.sizes.to_numpy()
         is_compact = not values.null_count and all((numbers == numbers[0]).all() for numbers in ends)
-    return values if is_compact else convert_values(values, field.type, times)
+    return values if is_compact or kind == field.type else convert_values(values, field.type, times)
 
 
 def _make_plain(values: Any, kind: Any) -> Any:

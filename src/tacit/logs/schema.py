@@ -87,7 +87,7 @@ ALLOWED = {
     "or those of all rows as arms=[...] (--arms a,b)",
     "arm": "one of the arms on offer, or have arms='shown' (--arms shown) offer all that the log shows",
     "position": "a whole number of at least 0, or nothing",
-    "propensity": "a number in (0, 1], or nothing where it is not known",
+    "propensity": "a number in (0, 1], or nothing where it is not known; such a row is not weighed",
     "position_propensity": "a number in (0, 1], or nothing where it is not known",
     "reward": "a number in [0, 1], or nothing where no feedback came",
     "context": "a list of finite numbers, or nothing",
@@ -135,6 +135,11 @@ class EpochTimes:
     find_date_orders : function, optional
         Returns whether dates of three numbers begin with the day or the month, for times that are text.
 
+    Attributes
+    ----------
+    zoneless, first_zoneless : int, str
+        Number of times in text that name no zone, and the first of them.
+
     Examples
     --------
     >>> import pyarrow as pa
@@ -150,6 +155,7 @@ class EpochTimes:
         self, unit: str | None, counts: dict[str, int], find_date_orders: Callable[[], set[str]] = set
     ) -> None:
         self.unit, self.counts, self.find_date_orders = unit, counts, find_date_orders
+        self.zoneless, self.first_zoneless = 0, ""
 
     def read(self, numbers: Any) -> Any:
         """Return numbers as an Arrow array of times, null for numbers that are no time; update ``counts``.

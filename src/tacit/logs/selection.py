@@ -5,11 +5,11 @@ dictionary-encoded.
 """
 
 # 1. ``select_columns``: entry for any log; ``_select_parquet`` reads single columns of Parquet.
-# 2. ``_read_group``: a row group, with its texts as dictionaries.
+# 2. ``_read_columns``, ``_read_group``: a file or a row group of it, with its texts as dictionaries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -26,11 +26,11 @@ from tacit.logs.reader import (
     missing_columns_error,
     reading,
 )
-from tacit.logs.rows import TEXT_COLUMNS, Chunk
+from tacit.logs.rows import TEXT_COLUMNS, Chunk, LogReport, RawRows
 from tacit.logs.sources import check_kept_rows, open_log
 
 
-def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
+def select_columns(log: Any, names: Collection[str], needs_propensity: bool = False) -> Iterator[Chunk]:
     """Yield the valid rows of a log with at least the columns ``names``, ``arm`` and ``arms``.
 
     Text columns may be dictionary-encoded. Of a Parquet file, only the columns that are read are validated.
@@ -41,6 +41,8 @@ def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     log : LogReader, LogPart, KeyShard, or what :func:`read_log` takes
     names : collection of str
         Columns of the schema, ``segment``, features, or additional columns with which the log was opened.
+    needs_propensity : bool, default False
+        Whether to reject rows without a propensity, if others have one; not under ``strict``.
 
     Raises
     ------
@@ -49,47 +51,47 @@ def select_columns(log: Any, names: Collection[str]) -> Iterator[Chunk]:
     """
     log = open_log(log)
     if isinstance(log, KeyShard):
-        return log.filter_rows(select_columns(log.log, {*names, "placement", "key"}))
+        return log.filter_rows(select_columns(log.log, {*names, "placement", "key"}, needs_propensity))
     groups: Sequence[tuple[int, int] | None] | None = None
     if isinstance(log, LogPart):
         log, groups = log.log, log.groups
     if DECISION_ID in names and log.lacks_decision_ids:
-        has_position = all("position" in file.columns for file in log.files)
-        hint = (
-            ""
-            if has_position
-            else " (and no position, either: say what column has it with columns={'position': ...}; of "
-            "single arms give a policy that shows one, or always:ARM)"
-        )
+        hint = " (and no position, either: say what column has it with columns={'position': ...}; of single "
+        hint += "arms give a policy that shows one, or always:ARM)"
+        hint *= any("position" not in file.columns for file in log.files)
         raise LogError(
             f"log: {DECISION_ID}: there is none{hint}, so nothing says which rows belong together; say what "
             f"column to take with columns={{{DECISION_ID!r}: ...}} (--column {DECISION_ID}=...)"
         )
     if "reward" in names and log.lacks_rewards:
-        raise LogError(
-            missing_columns_error(str(log.files[0].path), {"reward": "reward"}, log.files[0].names)
-        )
+        file_names = log.files[0].names
+        raise LogError(missing_columns_error(str(log.files[0].path), {"reward": "reward"}, file_names))
     if all(file.format == "parquet" for file in log.files):
-        chunks = _select_parquet(log, groups or [None] * len(log.files), {*names, "arm", "arms"})
+        report = log.report = log.make_report(needs_propensity)
+        chunks = _select_parquet(log, report, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
-        chunks = log.chunks({*names, "arm", "arms"})
+        chunks = log.chunks({*names, "arm", "arms"}, needs_propensity)
     return check_kept_rows(log, chunks) if groups is None else chunks
 
 
 def _select_parquet(
-    log: LogReader, groups: Sequence[tuple[int, int] | None], names: set[str]
+    log: LogReader, report: LogReport, groups: Sequence[tuple[int, int] | None], names: set[str]
 ) -> Iterator[Chunk]:
     """Yield the valid rows of Parquet files, or of ranges of their row groups, with the columns ``names``.
 
-    Replaces the log's report, and adds data warnings to it.
+    Adds data warnings to the report, and counts rows in it.
     """
-    log.report = report = log.make_report()
     history = RowHistory()
     names = names | set(log.context_columns if "context" in names else ())
     for file, span in zip(log.files, groups, strict=True):
         with reading(file.path, "parquet"):
             _fill_history(history, log, file, span)
-            yield from _select_file(log, file, span, names)
+            columns = {name: column for name, column in file.columns.items() if name in names}
+            for raw in _read_columns(log, file, span, columns):
+                complete = complete_columns(raw, columns, log.constants, names)
+                if columns.keys() & set(log.context_columns):
+                    complete = log.build_contexts(complete)
+                yield log.check_rows(complete, file, report, names)
     report.add_warnings(history.find_warnings())
     report.rewards, report.lists = history.filter_rewards_note(report.rewards), history.has_lists
 
@@ -102,54 +104,35 @@ def _fill_history(history: RowHistory, log: LogReader, file: LogFile, span: tupl
     """
     needed = {"placement"} if history.is_full else set(file.history_columns)
     columns = {name: column for name, column in file.history_columns.items() if name in needed}
-    if not columns:
-        return
+    for raw in _read_columns(log, file, span, columns) if columns else ():
+        named = {name: raw.columns[column] for name, column in columns.items()}
+        history.add(log.shift_positions(named), str(file.path), raw.rows)
+        if history.is_full:
+            return
+
+
+def _read_columns(
+    log: LogReader, file: LogFile, span: tuple[int, int] | None, columns: Mapping[str, str]
+) -> Iterator[RawRows]:
+    """Yield columns of a Parquet file in batches, with texts as dictionaries; rows are numbered from 1.
+
+    ``columns`` maps the schema's names to those in the file. ``span`` is the range of row groups; None
+    reads all.
+    """
     path: Any = file.path
     with parquet_file(path) as parquet:
+        # The paths of columns of values, such as "arms.list.element".
+        leaves = [parquet.schema.column(column).path for column in range(len(parquet.schema))]
         sizes = [
             parquet.metadata.row_group(group).num_rows for group in range(parquet.metadata.num_row_groups)
         ]
-        leaves = _list_leaves(parquet)
+    text_columns, arms = {columns.get(name) for name in TEXT_COLUMNS}, f"{columns.get('arms')}."
+    texts = [leaf for leaf in leaves if leaf in text_columns or leaf.startswith(arms)]
+    names = list(dict.fromkeys(columns.values()))
     start, stop = span or (0, len(sizes))
-    texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
     for group in range(start, stop):
-        batches = _read_group(path, group, log.batch_rows, file.select_stored(columns.values()), texts)
-        for raw in file.number_rows(batches, list(columns.values()), 1 + sum(sizes[:group])):
-            named = {name: raw.columns[column] for name, column in columns.items()}
-            history.add(log.shift_positions(named), str(path), raw.rows)
-            if history.is_full:
-                return
-
-
-def _select_file(
-    log: LogReader, file: LogFile, span: tuple[int, int] | None, names: Collection[str]
-) -> Iterator[Chunk]:
-    """Yield the valid rows of one Parquet file with the columns ``names`` in batches.
-
-    ``span`` is the range of row groups; None reads all. Counts all rows in the log's report.
-    """
-    path: Any = file.path
-    columns = {name: column for name, column in file.columns.items() if name in names}
-    with parquet_file(path) as parquet:
-        leaves = _list_leaves(parquet)
-        texts = [columns[name] for name in TEXT_COLUMNS if columns.get(name) in leaves]
-        nested = [leaf for leaf in leaves if leaf.startswith(f"{columns.get('arms')}.")]
-        start, stop = span or (0, parquet.metadata.num_row_groups)
-        first = 1 + sum(parquet.metadata.row_group(group).num_rows for group in range(start))
-    source_columns = list(dict.fromkeys(columns.values()))
-    for group in range(start, stop):
-        batches = _read_group(path, group, log.batch_rows, file.select_stored(source_columns), texts + nested)
-        for raw in file.number_rows(batches, source_columns, first):
-            first += len(raw.rows)
-            raw = complete_columns(raw, columns, log.constants, names)
-            if columns.keys() & set(log.context_columns):
-                raw = log.build_contexts(raw)
-            yield log.check_rows(raw, file, log.report, names)
-
-
-def _list_leaves(parquet: Any) -> list[str]:
-    """Return the paths of a Parquet file's columns of values, such as "arms.list.element"."""
-    return [parquet.schema.column(column).path for column in range(len(parquet.schema))]
+        batches = _read_group(path, group, log.batch_rows, file.select_stored(names), texts)
+        yield from file.number_rows(batches, names, 1 + sum(sizes[:group]))
 
 
 def _read_group(path: File, group: int, size: int, columns: list[str], encoded: list[str]) -> Iterator[Any]:

@@ -177,13 +177,16 @@ def read_log(
     refuse_options(_list_refusals(log, places, arms, columns or {}, constants or {}))
     all_constants = dict(constants or {}) | ({} if arms is None or arms == ALL_SHOWN else {"arms": arms})
     options: dict[str, Any] = {"strict": strict, "batch_rows": batch_rows}
+    limits: dict[str, Any] = {"items": table, "most_rejected": share, "positions_from": positions_from}
+    limits |= {"reward_range": rewards, "outside": outside}
     if places is not None:
         refuse_duplicates(places)
         layout = _detect_layout(places[0], format)
         if layout is not None:
             refuse_options(_list_layout_refusals(layout.name, arms, time_unit, positions_from))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            return _set_limits(reader, table, share, rewards, outside, positions_from)
+            vars(reader).update(limits)
+            return reader
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
@@ -192,20 +195,7 @@ def read_log(
     reader = LogReader(files, constants=all_constants, **options)
     refuse_options(_list_column_refusals(arms, reader))
     _warn_unused_constants(all_constants, reader)
-    return _set_limits(reader, table, share, rewards, outside, positions_from)
-
-
-def _set_limits(
-    reader: LogReader,
-    items: Any,
-    most_rejected: float,
-    reward_range: RewardRange,
-    outside: str,
-    positions_from: int,
-) -> LogReader:
-    """Set a reader's items, its limits on rejected rows and rewards, and its first position; return it."""
-    reader.items, reader.most_rejected, reader.positions_from = items, most_rejected, positions_from
-    reader.reward_range, reader.outside = reward_range, outside
+    vars(reader).update(limits)
     return reader
 
 
@@ -410,7 +400,7 @@ def warn_rejected(reader: Any, log: Any, *, by_placement: bool = False) -> tuple
     return tuple(report.notes()[:count])
 
 
-def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
+def as_chunks(log: Any, *, empty: bool = False, needs_propensity: bool = False) -> Iterator[Chunk]:
     """Open a click log of any form and yield its valid rows as chunks.
 
     Parameters
@@ -419,6 +409,8 @@ def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
         A log in memory is checked strictly.
     empty : bool, default False
         Whether a log without any row is allowed, and one with more rejected rows than its limit.
+    needs_propensity : bool, default False
+        Whether to reject rows without a propensity, if others have one; not under ``strict``.
 
     Raises
     ------
@@ -428,7 +420,7 @@ def as_chunks(log: Any, *, empty: bool = False) -> Iterator[Chunk]:
         If it cannot be read, has an invalid row (in memory), has no row, or too many rows are rejected.
     """
     reader = open_log(log)
-    return check_kept_rows(reader, reader.chunks(), empty=empty)
+    return check_kept_rows(reader, reader.chunks(None, needs_propensity), empty=empty)
 
 
 def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:

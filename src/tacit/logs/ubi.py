@@ -110,12 +110,12 @@ class UbiReader(LogReader):
         # A query and its events may be in different files, so the log cannot be split.
         self.files = [LogFile(files[0], FORMAT, dict(zip(SCHEMA.names, SCHEMA.names, strict=True)))]
 
-    def chunks(self, names: Collection[str] | None = None) -> Iterator[Chunk]:
+    def chunks(self, names: Collection[str] | None = None, needs_propensity: bool = False) -> Iterator[Chunk]:
         """Read the files twice, first events, then queries; yield one row per returned object in batches.
 
         Each batch has its file and the row numbers of its queries, and all columns of the schema, whatever
-        ``names`` are. Replaces ``report`` and counts records in it. At the end, queries of events that no
-        file has are counted as rejected.
+        ``names`` and ``needs_propensity`` are. Replaces ``report`` and counts records in it. At the end,
+        queries of events that no file has are counted as rejected.
 
         Raises
         ------
@@ -221,9 +221,8 @@ class UbiReader(LogReader):
             position = ubi_records.find_position(*object, query.hits or ())
             if position is None:
                 object_name = object.names[0] if object.names else object.ordinal
-                self._reject(
-                    report, "unknown-object", Example(*place, "event_attributes.object", object_name)
-                )
+                example = Example(*place, "event_attributes.object", object_name)
+                self._reject(report, "unknown-object", example)
             else:
                 rewards[position] = _join_rewards(rewards.get(position), reward)
         return {position: reward or 0.0 for position, reward in rewards.items()}
@@ -345,9 +344,8 @@ def _to_json_value(name: str, value: Any) -> Any:
 
 def is_ubi(folder: Path) -> bool:
     """True if a folder has a file whose name begins with "ubi_queries", of JSON lines or Parquet."""
-    return folder.is_dir() and any(
-        file.suffix in SUFFIXES for file in islice(folder.glob(f"{QUERIES}*"), 100)
-    )
+    files = islice(folder.glob(f"{QUERIES}*"), 100)
+    return folder.is_dir() and any(file.suffix in SUFFIXES for file in files)
 
 
 def read_ubi(

@@ -323,8 +323,6 @@ class Policy(Part, abstract=True):
     """Number of arm indices in an action."""
     feedback_width: ClassVar[int] = 1
     """Number of rewards for an action."""
-    knows_places: ClassVar[bool] = False
-    """Whether the policy shows lists and can compute the probability of each arm at each position."""
     least_share: ClassVar[float] = 0.0
     """Lower bound of the propensity of any arm on offer, times the number of arms on offer; for a duel,
     times the number of pairs. Estimators that weigh by propensities refuse smaller ones. 0: no guarantee."""

@@ -291,9 +291,8 @@ def _infer_type(field: str, values: Sequence[Any]) -> str | list[str]:
         check for check in (_is_flag, _is_number, _is_text, bool) if check is bool or check(present[0])
     )
     odd = next((value for value in present if not kind(value)), present[0])
-    raise InvalidValue(
-        field, odd, "let all rows hold numbers, or text, or True and False; times are none of these"
-    )
+    remedy = "let all rows hold numbers, or text, or True and False; times are none of these"
+    raise InvalidValue(field, odd, remedy)
 
 
 def _describe_doubt(holds: Any, present: Sequence[Any]) -> str:
@@ -475,9 +474,8 @@ class Encoder:
         for name in context:
             if name not in self._first_column:
                 field_names = ", ".join(self._first_column)
-                raise InvalidValue(
-                    f"{field}.{name}", context[name], f"the schema has the fields {field_names}"
-                )
+                remedy = f"the schema has the fields {field_names}"
+                raise InvalidValue(f"{field}.{name}", context[name], remedy)
         for name, holds in self._schema:
             self._fill(row, name, holds, context.get(name), field)
         if self._contexts is not None:
@@ -558,9 +556,8 @@ class Encoder:
             return contexts
         for i, context in enumerate(contexts):
             if not _is_named(context):
-                raise InvalidValue(
-                    f"{field}[{i}]", context, "give a dict, as elsewhere; {} if nothing is known"
-                )
+                remedy = "give a dict, as elsewhere; {} if nothing is known"
+                raise InvalidValue(f"{field}[{i}]", context, remedy)
         single = len(contexts) == 1
         rows = [
             self.encode_row(_to_mapping(context), field if single else f"{field}[{i}]")

@@ -10,14 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
 from tacit.core.dispatch import canonical_name
 from tacit.core.part import GRAMMAR, find_class, match_arguments, parse_call, read_call
 from tacit.core.reward_range import RewardRange
-from tacit.errors import AssumptionWarning, InvalidValue, TacitError
+from tacit.errors import AssumptionWarning, InvalidValue, TacitError, read_signature
 from tacit.policies.action_kind import ActionKind, get_action_kind
 from tacit.policies.auto import auto
 from tacit.policies.base import Policy, registry
@@ -183,7 +182,7 @@ def _recommend(positional: list[Any], named: dict[str, Any], arms: Any, setting:
     ``arms`` are ignored if arms are known by features. Raises InvalidValue for positional or unknown
     arguments.
     """
-    takes = list(signature(auto).parameters)
+    takes = list(read_signature(auto).parameters)
     surplus = [*positional, *(name for name in named if name not in takes)]
     if surplus:
         raise InvalidValue(AUTO, surplus[0], f"it takes, by name, {', '.join(takes)}")

@@ -107,9 +107,8 @@ def read_click_timing(
         raise InvalidValue("environment", environment, remedy)
     has_fixed_arms = get_action_kind(environment.takes).single and environment.feature_dims == (0, 0)
     delays = 0.1 * window if delay is None else delay
-    return ClickTiming(
-        window, make_delay_table(delays, window, environment.arm_count if has_fixed_arms else 1)
-    )
+    count = environment.arm_count if has_fixed_arms else 1
+    return ClickTiming(window, make_delay_table(delays, window, count))
 
 
 def make_delay_table(delay: Delay, window: int, arms: int) -> Floats:

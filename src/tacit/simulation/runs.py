@@ -377,15 +377,11 @@ def _check_policies(policies: Policy | Sequence[Policy], environment: Environmen
     iterable: Any = policies if isinstance(policies, Iterable) else [policies]
     policy_list = list(iterable)
     if not policy_list or not all(isinstance(policy, Policy) for policy in policy_list):
-        inner = (
-            ", such as its .policy" if any(hasattr(candidate, "policy") for candidate in policy_list) else ""
-        )
+        inner = ", such as its .policy" if any(hasattr(each, "policy") for each in policy_list) else ""
         raise InvalidValue("policies", policies, f"give a policy or a list of them{inner}")
     for policy in policy_list:
         if policy.shows != environment.takes:
-            environments = {
-                candidate.__name__ for candidate in registry.values() if candidate.takes == policy.shows
-            }
+            environments = {each.__name__ for each in registry.values() if each.takes == policy.shows}
             raise InvalidValue(
                 "policies",
                 policy,

@@ -236,9 +236,8 @@ class HoldoutSums(NamedTuple):
         if not ((group_codes == CONTROL) | (group_codes == 1)).all():
             raise InvalidValue("groups", groups, "give 0 for the control, 1 for the policy")
         if group_codes.shape != amounts.shape or not math.isfinite(amounts.sum()):
-            raise InvalidValue(
-                "rewards", rewards, f"give a finite number for each of {len(group_codes)} decisions"
-            )
+            remedy = f"give a finite number for each of {len(group_codes)} decisions"
+            raise InvalidValue("rewards", rewards, remedy)
         group_codes = group_codes.astype(np.int64, copy=False)
         # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
         np.add.at(self.counts, group_codes, 1.0)
@@ -263,9 +262,8 @@ class HoldoutSums(NamedTuple):
         buckets = None
         if self.buckets is not None and other.buckets is not None:
             buckets = self.buckets + other.buckets
-        return HoldoutSums(
-            self.counts + other.counts, self.totals + other.totals, self.squares + other.squares, buckets
-        )
+        counts = self.counts + other.counts
+        return HoldoutSums(counts, self.totals + other.totals, self.squares + other.squares, buckets)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the sums as JSON data: lists by field name, None without buckets."""

@@ -87,9 +87,7 @@ class DegradationSums:
     def grow(self, arms: int) -> None:
         """Grow the arrays to ``arms`` arms in place; new arms start at 0."""
         new = ((0, 0), (0, arms - self.sums.shape[1]))
-        self.sums, self.known, self.fresh = (
-            np.pad(array, new) for array in (self.sums, self.known, self.fresh)
-        )
+        self.sums, self.known, self.fresh = (np.pad(x, new) for x in (self.sums, self.known, self.fresh))
 
     def add(
         self,

@@ -37,8 +37,7 @@ def hash_unit(unit: str) -> int:
     >>> hash_unit("user 1"), hash_unit("user 2")
     (43, 37)
     """
-    digest = hashlib.blake2b(unit.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % BUCKETS
+    return int.from_bytes(hashlib.blake2b(unit.encode(), digest_size=8).digest(), "big") % BUCKETS
 
 
 class PairSums(NamedTuple):

@@ -73,9 +73,8 @@ class Scores(NamedTuple):
         if not self.n:
             return True
         mean = self.g / self.n
-        return bool(
-            mean <= TOLERANCE + MAX_DEVIATION * np.sqrt(max(self.gg / self.n - mean * mean, 0.0) / self.n)
-        )
+        variance = max(self.gg / self.n - mean * mean, 0.0)
+        return bool(mean <= TOLERANCE + MAX_DEVIATION * np.sqrt(variance / self.n))
 
     def interval(self, c: float) -> tuple[Floats, Floats]:
         """Return low and high of the interval of the difference, of half-width ``c`` standard errors.
@@ -193,15 +192,12 @@ class ScoreSums(NamedTuple):
         _add_scores(self.policy, policy_weight, deviation)
         _add_scores(self.uniform, policy_weight - 1 / (count * q), deviation)
         score = deviation / q
-        additions = np.array(
-            [score, score * score, 1 / (q * q), policy_weight * deviation * score, policy_weight / q]
-        )
-        np.add.at(self.arms, (ROWS, arms), additions)
+        additions = [score, score * score, 1 / (q * q), policy_weight * deviation * score, policy_weight / q]
+        np.add.at(self.arms, (ROWS, arms), np.array(additions))
 
     def _compute_means_before(self, rewards: Floats) -> Floats:
         """Return the mean reward before each decision, 0 for the first; add the decisions to ``overall``."""
-        ones = np.ones_like(rewards)
-        running = add_running(self.overall, ones, rewards, rewards * rewards)
+        running = add_running(self.overall, np.ones_like(rewards), rewards, rewards * rewards)
         self.overall[:] = running[:, -1]
         return np.asarray(running[1, :-1] / np.maximum(running[0, :-1], 1))
 

@@ -78,6 +78,7 @@ def guardrail_status(
 ANY_TIME = "You may look at this at any time."
 EARLY = "Too early: the control has had too little traffic."
 PER_DECISION = " per decision"
+SEND_CLICKS = "send clicks (reward 1, or places)"
 UNDECIDED = "No difference shown yet."
 
 
@@ -262,6 +263,29 @@ def _format_clock(moment: datetime, now: datetime) -> str:
     return f"{on}{moment:%H:%M:%S} (UTC)"
 
 
+def no_reward_sentence(decisions: float) -> str:
+    """Return the sentence that no decision has earned a reward, so that nothing can be compared.
+
+    Examples
+    --------
+    >>> no_reward_sentence(10_302)
+    'Not known: none of 10,302 decisions has earned a reward above 0; send clicks (reward 1, or places).'
+    """
+    return f"Not known: none of {decisions:,.0f} decisions has earned a reward above 0; {SEND_CLICKS}."
+
+
+def no_amount_sentence(metric: str, decisions: float) -> str:
+    """Return the sentence that feedback has brought no amount of a metric.
+
+    Examples
+    --------
+    >>> no_amount_sentence("tips", 200)
+    'Not known: no amount of tips has come for 200 decisions; send it with feedback: metrics = {"tips": 5.9}.'
+    """
+    count = f"no amount of {metric} has come for {decisions:,.0f} decisions"
+    return f'Not known: {count}; send it with feedback: metrics = {{"{metric}": 5.9}}.'
+
+
 def mismatch_sentence(what: str, share: float, expected: float) -> str:
     """Return a warning that the control does not have its share of the traffic.
 
@@ -398,15 +422,15 @@ def difference_sentence(lift: Lift) -> str:
     Examples
     --------
     >>> difference_sentence(Lift("better", None, Interval(0.31, -0.1, 12.4)))
-    ' The policy has 0.31 more per decision than the control (−0.1 to 12).'
+    ' The policy has 0.31 more per decision than the control (a difference of −0.1 to 12).'
     """
     if lift.difference is None or not all(map(math.isfinite, lift.difference)):
         return ""
     estimate, low, high = lift.difference
     word = "more" if estimate >= 0 else "less"
-    ends = (low, high) if estimate >= 0 else (-high, -low)
-    between = " to ".join(_round_number(end).replace("-", "\N{MINUS SIGN}") for end in ends)
-    return f" The policy has {_round_number(abs(estimate))} {word} per decision than the control ({between})."
+    between = " to ".join(_round_number(end).replace("-", "\N{MINUS SIGN}") for end in (low, high))
+    size = f"{_round_number(abs(estimate))} {word}"
+    return f" The policy has {size} per decision than the control (a difference of {between})."
 
 
 def degradation_sentence(

@@ -51,8 +51,7 @@ def share_evidence(counts: Sequence[float], share: float) -> float:
     (True, True)
     """
     share = check_share(share)
-    n = float(sum(counts))
-    evidence = math.lgamma(PRIOR_WEIGHT) - math.lgamma(PRIOR_WEIGHT + n)
+    evidence = math.lgamma(PRIOR_WEIGHT) - math.lgamma(PRIOR_WEIGHT + float(sum(counts)))
     for count, theta in zip(counts, (share, 1 - share), strict=True):
         weight = PRIOR_WEIGHT * theta
         evidence += math.lgamma(weight + count) - math.lgamma(weight) - count * math.log(theta)
@@ -136,8 +135,7 @@ class PropensitySums(NamedTuple):
         d, v = self.sums
         bets = np.concatenate([RATES, -RATES])
         sizes = np.abs(bets)
-        exponents = bets * d - (np.expm1(sizes) - sizes) * v
-        return _log_mean_exp(exponents)
+        return _log_mean_exp(bets * d - (np.expm1(sizes) - sizes) * v)
 
     def merge(self, other: PropensitySums) -> PropensitySums:
         """Return new sums over the decisions of both."""
@@ -220,8 +218,7 @@ class FrequencySums(NamedTuple):
         Ramdas (2024), "Estimating means of bounded random variables by betting".
         """
         arm_logs = self.logs + self.offered[:, None] * np.log1p(-BETS)
-        exponents = np.vstack([arm_logs, self.whole])
-        return _log_mean_exp(exponents)
+        return _log_mean_exp(np.vstack([arm_logs, self.whole]))
 
     def merge(self, other: FrequencySums) -> FrequencySums:
         """Return new sums over the decisions of both."""

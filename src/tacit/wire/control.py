@@ -80,7 +80,7 @@ class ArmsOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Retired arms that are shown again, with all that was learned about them.
     """
 
-    add: int | Sequence[str] = []
+    add: int | Sequence[Annotated[str, Meta(min_length=1)]] = []
     retire: Sequence[int | str] = []
     restore: Sequence[int | str] = []
 
@@ -95,11 +95,14 @@ class ArmsNow(msgspec.Struct, frozen=True, omit_defaults=True):
     retired : list of arms
     suspended : dict of arm to float
         Minimum shares (``at_least``) of retired arms, which the policy gets until they are restored.
+    warning : str or None
+        Two arms on offer whose names are nearly equal.
     """
 
     arms: list[int | str]
     retired: list[int | str]
     suspended: dict[str, float] = {}
+    warning: str | None = None
 
 
 # ---- Pins
@@ -123,7 +126,7 @@ class PinOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until: Annotated[str, Meta(examples=[UNTIL], extra_json_schema={"format": "date-time"}, extra=TIME_NOTE)]
 
 
-class Pinned(msgspec.Struct, frozen=True):
+class Pinned(msgspec.Struct, frozen=True, omit_defaults=True):
     """The arm or list that decisions show if they offer it.
 
     Attributes
@@ -132,10 +135,13 @@ class Pinned(msgspec.Struct, frozen=True):
         One arm; or the arms of a list, from the top.
     until : str
         Time at which the policy decides again, in ISO 8601.
+    warning : str or None
+        The length of the pinned list, if it is shorter than other lists of the placement.
     """
 
     arms: list[int | str]
     until: Time
+    warning: str | None = None
 
 
 class Unpin(msgspec.Struct, frozen=True):

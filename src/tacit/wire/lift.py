@@ -142,7 +142,7 @@ class BestArm(msgspec.Struct, frozen=True):
     verdict: str
 
 
-class MetricLift(msgspec.Struct, frozen=True):
+class MetricLift(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lift of a metric that is watched.
 
     Attributes
@@ -152,6 +152,8 @@ class MetricLift(msgspec.Struct, frozen=True):
     safety : str
         ``harm``, ``safe``, ``unknown`` or ``early``.
     verdict : str
+    silent : bool
+        Whether no amount but 0 has come for at least 100 decisions.
     """
 
     name: str
@@ -160,6 +162,7 @@ class MetricLift(msgspec.Struct, frozen=True):
     difference: Bounds | None
     safety: str
     verdict: str
+    silent: bool = False
 
 
 class PartLift(msgspec.Struct, frozen=True):

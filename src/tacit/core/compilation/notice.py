@@ -336,5 +336,4 @@ def _explain_cause(cause: str, place: Place, parts: Sequence[Any]) -> str:
 
 def _fields(part: Any, kind: str) -> tuple[str, ...]:
     """Return the fields of a part's named tuple ``kind`` (``Params`` or ``State``); () if it has none."""
-    layout = inspect.getattr_static(part, kind, None)
-    return getattr(layout, "_fields", ())
+    return getattr(inspect.getattr_static(part, kind, None), "_fields", ())

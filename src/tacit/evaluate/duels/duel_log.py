@@ -109,9 +109,8 @@ def _iter_duels(file: LogFile, renamed: Mapping[str, str], rows: LogReport, stri
             raise LogError(f"{path}: {missing_columns_text({name: name_in_file}, present)}")
     columns = {name: name_in_file for name, name_in_file in names_in_file.items() if name_in_file in present}
     if "outcome" not in columns and not {"interleaved", "clicks"} <= set(columns):
-        raise LogError(
-            f"{path}: {missing_columns_text({'outcome': 'outcome'}, present)}, or of interleaved and clicks"
-        )
+        missing = missing_columns_text({"outcome": "outcome"}, present)
+        raise LogError(f"{path}: {missing}, or of interleaved and clicks")
     candidates = present if "user" not in columns else ()
     unit = next((name for name in candidates if name in UNIT_FIELDS or UNIT_NAME.fullmatch(name)), None)
     for row, cells in read_rows(file, columns if unit is None else columns | {"user": unit}):

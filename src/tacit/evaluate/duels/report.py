@@ -229,9 +229,8 @@ class DuelReport(Tabulated, Plot):
 
         1/2 on the diagonal; NaN for pairs without duels.
         """
-        estimates = np.divide(
-            self.scores, self.plays, out=np.full(self.plays.shape, np.nan), where=self.plays > 0
-        )
+        unknown = np.full(self.plays.shape, np.nan)
+        estimates = np.divide(self.scores, self.plays, out=unknown, where=self.plays > 0)
         np.fill_diagonal(estimates, 0.5)
         return np.asarray(estimates)
 
@@ -486,8 +485,7 @@ def parse_duel(cells: Mapping[str, Any]) -> Duel:
         if interleaved.rankers != 2:
             raise InvalidValue("interleaved.rankers", interleaved.rankers, "give a list of two rankers")
         return left_name, right_name, credit.chance, credit.clicks
-    click_count = None if clicks is None else len(clicks)
-    return left_name, right_name, parse_outcome(outcome), click_count
+    return left_name, right_name, parse_outcome(outcome), None if clicks is None else len(clicks)
 
 
 def parse_outcome(value: Any) -> float:

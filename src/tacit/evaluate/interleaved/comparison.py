@@ -163,9 +163,14 @@ def _refuse_missing_columns(source: str, columns: Columns, names: Collection[str
         warnings.warn(f"{source}: {doubt}, {remedy}", AssumptionWarning, stacklevel=2)
 
 
-def is_duel_log(path: File, format: str | None = None, renamed: Any = None) -> bool:
-    """True if a file is tacit's own log of duels: it has columns for the left and the right ranker."""
-    return {(renamed or {}).get(side, side) for side in PAIR_COLUMNS} <= set(open_file(path, format).names)
+def is_duel_log(path: File, format: str | None = None, renamed: Mapping[str, str] | None = None) -> bool:
+    """True if a file has a left and a right ranker in each row, and an interleaved list in none."""
+    file = open_file(path, format)
+    left, right, lists = ((renamed or {}).get(name, name) for name in (*PAIR_COLUMNS, "interleaved"))
+    if not {left, right} <= set(file.names):
+        return False
+    cells = (cells for _, cells in read_rows(file, {"lists": lists}) if isinstance(cells, Mapping))
+    return lists not in file.names or all(cell["lists"] is None for cell in cells)
 
 
 def _iter_records(

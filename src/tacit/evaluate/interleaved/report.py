@@ -180,8 +180,7 @@ def _count_search(sums: SearchSums, search: Search, rule: CreditRule, depth: int
     """
     sums.searches += 1
     sums.methods[search.shown.method] += 1
-    is_equal = search.has_equal_rankings
-    sums.equal_lists += is_equal is True
+    sums.equal_lists += search.has_equal_rankings is True
     is_credited = False
     for action in search.actions:
         if rule.own is None and not rule.worth.get(action.kind):
@@ -453,9 +452,8 @@ class InterleavedReport(Tabulated, Plot):
         rival = self.comparisons[0].second
         segments = []
         for name, values in self.sums.segments.items():
-            compared = [
-                (value, self.compare(self.leader, rival, tally)) for value, tally in sorted(values.items())
-            ]
+            tallies = sorted(values.items())
+            compared = [(value, self.compare(self.leader, rival, tally)) for value, tally in tallies]
             is_different = discoveries([comparison.chance for _, comparison in compared], self.false_share)
             segments += [
                 Segment(name, *result, differs)
@@ -548,9 +546,8 @@ class InterleavedReport(Tabulated, Plot):
     def records(self) -> list[dict[str, Any]]:
         """Return one flat dict per comparison, of all searches and then of each segment."""
         all_searches = [{"segment": None, "value": None, **entry.row()} for entry in self.comparisons]
-        return all_searches + [
-            {"segment": entry.name, "value": entry.value, **entry.comparison.row()} for entry in self.segments
-        ]
+        rows = ({"segment": x.name, "value": x.value, **x.comparison.row()} for x in self.segments)
+        return [*all_searches, *rows]
 
     def summary(self) -> str:
         """Return counts, comparisons, segments, warnings and the verdict as text."""

@@ -151,8 +151,7 @@ class SearchAssembler:
         ``team`` is the item's ranker, if known. An item or position that is not shown is counted later, by
         :meth:`searches`.
         """
-        draft = self._drafts.setdefault(search, _Draft())
-        draft.actions.append((kind, amount, position, item, team))
+        self._drafts.setdefault(search, _Draft()).actions.append((kind, amount, position, item, team))
 
     def add_attributes(self, search: str, unit: str | None, segments: Mapping[str, Any]) -> None:
         """Set the unit and the segments of a search, unless earlier records have set them.
@@ -280,8 +279,7 @@ def parse_duel_row(record: Mapping[str, Any], where: str) -> Search:
     else:
         interleaved = Interleaved.from_dict(checks.parse_json("interleaved", record["interleaved"]))
         if interleaved.rankers != 2:
-            remedy = "give a list of two rankers"
-            raise InvalidValue("interleaved.rankers", interleaved.rankers, remedy)
+            raise InvalidValue("interleaved.rankers", interleaved.rankers, "give a list of two rankers")
         clicks = checks.parse_json("clicks", record.get("clicks"))
         if not isinstance(clicks, list):
             raise InvalidValue("clicks", clicks, "give a list of positions")
@@ -378,9 +376,8 @@ def hits_of(answer: Mapping[str, Any], key: str | None = None) -> list[Hit]:
         raise InvalidValue("answer", answer, "give the answer as a dict: of its text json.loads(text)")
     if isinstance(answer.get("response"), Mapping):
         docs = answer["response"].get("docs")
-        return [
-            _parse_hit("response.docs", doc, key or "id") for doc in _check_results("response.docs", docs)
-        ]
+        results = _check_results("response.docs", docs)
+        return [_parse_hit("response.docs", doc, key or "id") for doc in results]
     inner = answer.get("hits")
     if isinstance(inner, Mapping):
         inner = inner.get("hits")

@@ -161,7 +161,7 @@ async def _evaluate_flag(engine: Engine, flag: str, context: dict[str, Any]) -> 
         )
     request = _make_request(form.verb.request, context, placement)
     (row,) = await engine.decide_many(flag, [form.read(placement, request)])
-    answer = form.write(placement, row, engine.durability(flag))
+    answer = form.write(placement, row, placement.config.durability)
     value = _read_value(placement, answer)
     metadata = EvaluationMetadata(answer.decision_id, answer.epoch, answer.durability, answer.propensity)
     # A decision with a propensity was drawn at random.

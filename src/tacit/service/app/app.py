@@ -28,7 +28,7 @@ from tacit.service.app.routes import APIS, PLACEMENTS, SITE, document, find
 from tacit.service.config.keys import Caller
 from tacit.service.engine.engine import Engine
 from tacit.service.http import messages
-from tacit.service.http.endpoint import ROUTE_MATCH, Endpoint, Live, make_answer
+from tacit.service.http.endpoint import JSON, ROUTE_MATCH, Endpoint, Live, encode
 from tacit.service.http.feeds import Feeds, Hooks
 from tacit.service.http.metrics import Metrics
 from tacit.service.http.protocol import Connections, PendingAnswer, Protocol
@@ -37,15 +37,13 @@ from tacit.service.http.site import Site
 from tacit.service.page.pages import Pages
 from tacit.service.page.timeline import AnswerCounts
 
-# ---- The usual requests: single decisions and single feedback, without a framework
+# ---- The usual requests: single decisions and single feedback of any kind, without a framework
 #
 # They pass the same guard and endpoints, and are counted and logged in the same way, but without a
 # coroutine, a scope and messages. A head with the same bytes as an admitted one needs no second check
 # of its key. All other requests go through uvicorn.
 
 
-USUAL = "decide", "feedback"
-"""Paths of the usual requests; their endpoints wait only for their turn in the engine."""
 METHOD = "POST"
 PECULIAR = frozenset((b"expect", b"transfer-encoding", b"origin", b"sec-fetch-site"))
 """Headers of requests that are not usual."""
@@ -73,7 +71,12 @@ class UsualAnswers:
     def __init__(self, guard: Guard, endpoints: Mapping[Path, Endpoint], engine: Engine) -> None:
         self.guard, self.endpoints, self.engine = guard, endpoints, engine
         self.heads = guard.heads
-        self._paths = [PLACEMENTS.paths[name] for name in USUAL]
+        # Their handlers wait only for their turn in the engine.
+        self._paths = [
+            path
+            for path in PLACEMENTS.paths.values()
+            if METHOD in path.routes and path.routes[METHOD].split_handler is not None
+        ]
         self._cache: dict[bytes, RouteMatch] = {}
 
     def find(self, address: bytes) -> RouteMatch | None:
@@ -195,7 +198,7 @@ class UsualRequest(PendingAnswer):
         """Send the engine's result as the answer; an error if it cannot be encoded."""
         token = messages.request_id.set(self.id)
         try:
-            self._end(make_answer(self._answer(result)))
+            self._end(Answer(200, JSON, encode(self._answer(result))))
         except BaseException as error:
             self._fail(error)
         messages.request_id.reset(token)

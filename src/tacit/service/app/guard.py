@@ -11,8 +11,9 @@ import os
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -146,8 +147,7 @@ class Guard:
             return
         addressed = scope[ROUTE_MATCH] = find(scope["path"])
         # Undecoded: a decoded address could contain another path or line breaks.
-        address = scope["raw_path"]
-        visit = self.enter(addressed, scope["method"], address, dict(scope["headers"]))
+        visit = self.enter(addressed, scope["method"], scope["raw_path"], dict(scope["headers"]))
         token = messages.request_id.set(visit.id)
         status = 500
 
@@ -274,8 +274,9 @@ class Guard:
         path, method, headers = visit.addressed.path, visit.method, visit.headers
         if crowded := self._check_load():
             return crowded
-        if self._hosts is not None and _strip_port(headers.get(b"host", b"")) not in self._hosts:
-            return _refuse("misdirected", "host", "without keys, only names of this machine are answered")
+        if self._hosts is not None and _strip_port(host := headers.get(b"host", b"")) not in self._hosts:
+            what = f"{host.decode('latin-1')!r} is none of the names of this machine, and without keys only"
+            return _refuse("misdirected", "host", f"{what} they are answered; ask localhost, or add keys")
         scope = path.scope(method)
         if scope is None:
             return None
@@ -367,14 +368,14 @@ def _choose_id(client_id: bytes | None) -> str:
     return next(new_ids)
 
 
-def _iterate_ids() -> Iterator[str]:
-    """Yield new request ids of 16 hexadecimal digits, without end; random bytes are read for many at once."""
-    while True:
-        digits = os.urandom(8 * IDS_AT_ONCE).hex()
-        yield from (digits[i : i + 16] for i in range(0, len(digits), 16))
+def _make_ids() -> list[str]:
+    """Return new request ids of 16 hexadecimal digits; random bytes are read for many at once."""
+    digits = os.urandom(8 * IDS_AT_ONCE).hex()
+    return [digits[i : i + 16] for i in range(0, len(digits), 16)]
 
 
-new_ids = _iterate_ids()
+new_ids = chain.from_iterable(iter(_make_ids, None))
+"""New request ids, without end."""
 
 
 def _choose_host(name: str) -> bytes:

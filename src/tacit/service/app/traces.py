@@ -64,14 +64,19 @@ class TracedApplication:
         engine.commits.span = self._trace_commit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request in a span; after the lifespan, send the remaining spans and end the provider."""
+        """Serve a request in a span; at the end of the lifespan, send the remaining spans."""
+
+        async def send_last(message: Message) -> None:
+            """End the provider, which sends the remaining spans, before the server is told of the end."""
+            # After it, the server waits for nothing.
+            if message["type"] != "lifespan.startup.complete":
+                await asyncio.to_thread(self._provider.shutdown)
+            await send(message)
+
         if scope["type"] == "http":
             await self._trace_request(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-        if scope["type"] == "lifespan":
-            # Sends the remaining spans.
-            await asyncio.to_thread(self._provider.shutdown)
+        else:
+            await self._app(scope, receive, send_last)
 
     async def _trace_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request in a span with its method, route, placement, status and request id.
@@ -102,9 +107,8 @@ class TracedApplication:
 
     def _trace_commit(self, rows: int) -> AbstractContextManager[Any]:
         """Return a span for a commit of ``rows`` rows, as a context manager."""
-        return self._tracer.start_as_current_span(
-            COMMIT, extract({}), SpanKind.INTERNAL, {"tacit.rows": rows}
-        )
+        attributes = {"tacit.rows": rows}
+        return self._tracer.start_as_current_span(COMMIT, extract({}), SpanKind.INTERNAL, attributes)
 
 
 def _read_request_id(message: Message) -> str:

@@ -40,6 +40,7 @@ from tacit.service.config.keys import HookConfig, HookTable, KeyConfig, is_loopb
 from tacit.service.config.tables import PlacementTable
 from tacit.service.kind import KINDS, get_kind
 from tacit.service.log.change_events import StartFile
+from tacit.service.log.rows import SHADOW
 from tacit.wire.error_messages import SYNONYMS, explain_error
 
 Result = TypeVar("Result")
@@ -217,9 +218,8 @@ def list_changes(old: Mapping[str, dict[str, Any]], config: schema.Config) -> It
     """
     new = describe_placements(config)
     removed, added = sorted(old.keys() - new), sorted(new.keys() - old)
-    yield from (
-        f"placements.{name}: no longer served; what it learned stays in the store" for name in removed
-    )
+    stays = "no longer served; what it learned stays in the store"
+    yield from (f"placements.{name}: {stays}" for name in removed)
     yield from (f"placements.{name}: served now, with what the store has of this name" for name in added)
     if removed and added:
         yield (
@@ -336,6 +336,10 @@ def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[s
     for field, names in lists.items():
         if similar := find_similar_names([] if isinstance(names, str) else names):
             yield f"{place}.{field}: {similar} differ by capitals or blanks alone; keep one"
+    if placement.can_shadow and placement.mode != SHADOW:
+        unused = f"{place}.shadow: a new placement does not use it in the mode {placement.mode!r}"
+        later = f"tacit placement mode {place.partition('.')[2]} --mode shadow"
+        yield f'{unused}; give mode = "shadow", or later: {later}'
     if count == 1:
         yield f"{place}.arms: of one there is nothing to choose; give two or more"
     elif count is not None and positions > count:
@@ -559,22 +563,19 @@ def _check_paths(store: schema.StoreConfig, source: str) -> None:
         If a path does not fit.
     """
     for place in PATHS:
-        value = getattr(store, place)
-        _check_path(value or "", f"{source}: store.{place}")
-        if value is not None and any(part.startswith("file:") for part in Path(value).parts):
-            path = value.partition("file:")[2].partition("?")[0]
-            raise ConfigError(f"{source}: store.{place}: {value} is an address; give the path alone: {path}")
-        if value is not None and ":/" in value:
-            raise ConfigError(
-                f"{source}: store.{place}: {value} is an address; give that of a database as url"
-            )
-    if store.archive is not None and Path(store.archive).is_file():
-        raise ConfigError(f"{source}: store.archive: {store.archive} is a file; give a folder")
-    if store.url is None and Path(store.path).is_dir():
-        example = Path(store.path) / schema.StoreConfig().path
-        raise ConfigError(
-            f"{source}: store.path: {store.path} is a folder; give a file in it, such as {example}"
-        )
+        value, reason = getattr(store, place) or "", ""
+        _check_path(value, f"{source}: store.{place}")
+        path = Path(value)
+        if any(part.startswith("file:") for part in path.parts):
+            reason = f"an address; give the path alone: {value.partition('file:')[2].partition('?')[0]}"
+        elif ":/" in value:
+            reason = "an address; give that of a database as url"
+        elif place == "archive" and path.is_file():
+            reason = "a file; give a folder"
+        elif place == "path" and store.url is None and path.is_dir():
+            reason = f"a folder; give a file in it, such as {path / schema.StoreConfig().path}"
+        if reason:
+            raise ConfigError(f"{source}: store.{place}: {value} is {reason}")
 
 
 def _check_path(value: str, place: str) -> None:
@@ -682,7 +683,7 @@ def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
     """
     fields = kind.__struct_fields__
     for key in table if isinstance(table, dict) else ():
-        if key in fields or SYNONYMS.get(key) in fields:
+        if key in fields or ("kind" in table and SYNONYMS.get(key) in fields):
             continue
         kinds = [name for name in KINDS if key in get_kind(name).table.__struct_fields__]
         if kinds and issubclass(kind, PlacementTable):

@@ -323,7 +323,8 @@ class StoreConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes
     ----------
     path : str
-        SQLite file, created if missing. In a configuration file, relative to that file.
+        SQLite file, created if missing. In a configuration file, relative to that file; by default
+        ``tacit.db`` in the current folder.
     url : str or None
         PostgreSQL database instead of the file, as ``postgresql://user@host/database``; store its password
         in ``~/.pgpass`` or ``PGPASSWORD``.
@@ -534,10 +535,11 @@ class PlacementConfig(msgspec.Struct, frozen=True):
         reads = policy.feature_dims != (0, 0)
         if policy.shows != kind.shows or reads != kind.by_features:
             article = "an" if policy.shows[0] in "aeiou" else "a"
+            remedy = " with relevance_dim in place of arms" * (kind.by_features and not reads)
             raise ConfigError(
                 f"policy: {type(policy).__name__} shows {article} {policy.shows} and reads "
                 f"{'' if reads else 'no '}features of arms, which is not for the kind "
-                f"{self.kind!r}; give a policy that is, such as auto"
+                f"{self.kind!r}; give a policy that is, such as auto{remedy}"
             )
         if policy.feature_dims != self.policy.feature_dims:
             raise ConfigError("shadow: it must read as many features as the policy")

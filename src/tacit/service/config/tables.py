@@ -181,9 +181,8 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             remedy = f"leave it out: {policy.label} knows arms by their features, which come with requests"
             raise InvalidValue("arms", self.choices, remedy)
         if arms not in (None, policy.arms):
-            raise InvalidValue(
-                "policy", self.policy, f"leave its arms out: those of the placement are {arms}"
-            )
+            remedy = f"leave its arms out: those of the placement are {arms}"
+            raise InvalidValue("policy", self.policy, remedy)
         if policy.reward_range != UNIT_RANGE:
             remedy = "leave reward_range out: the range of a metric says it, with reward = the metric's name"
             raise InvalidValue("policy", policy.label, remedy)
@@ -261,8 +260,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Configuration of the signals; None without any."""
         if not self.signals and not self.client_signals:
             return None
-        names = tuple(self.signals)
-        return SignalConfig(names, self.signals_fast, self.signals_slow, self.client_signals)
+        return SignalConfig(tuple(self.signals), self.signals_fast, self.signals_slow, self.client_signals)
 
 
 class ContextTable(PlacementTable, forbid_unknown_fields=True, kw_only=True):

@@ -17,6 +17,8 @@ from tacit.service.log.requests import ClientDecision, Impression, as_json
 from tacit.service.log.rows import ARMS, ChangeRow, encode_json
 from tacit.service.log.store import Snapshot
 
+CALL = 'POST …/arms with "{}"'
+"""How a request of a service changes arms, with a place for "add" or "restore"."""
 PAST_TENSES = {"add": "added", "retire": "retired", "restore": "restored"}
 
 # ---- Arms as change events hold them
@@ -190,7 +192,7 @@ class ArmLifecycle(Aspect):
         offer = (
             Offer(self.offer.all) if self.offer.retired and self.arm_indices.keys() >= {*arms} else self.offer
         )
-        return [self.names[index] for index in offer.find_arm_indices(arms).tolist()]
+        return [self.names[index] for index in offer.find_arm_indices(arms, CALL).tolist()]
 
     @property
     def initial_arms(self) -> list[Arm]:
@@ -208,7 +210,7 @@ class ArmLifecycle(Aspect):
         if self.full_offers:
             for impression in impressions:
                 if impression.arms is not None and not isinstance(impression.details, ClientDecision):
-                    self.offer.find_arm_indices(impression.arms)
+                    self.offer.find_arm_indices(impression.arms, CALL)
 
 
 def parse_arms(value: str) -> LoggedArms:

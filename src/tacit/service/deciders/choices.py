@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple, Protocol
 
 from tacit.core.arrays import Booleans
 from tacit.learning.decisions import Arm, Decision
@@ -29,12 +27,15 @@ class ImpressionBatch(NamedTuple):
         Sequence number of the first decision in the log.
     time : int
         Microseconds since 1970.
+    by_client : bool
+        Whether clients have decided.
     """
 
     impressions: Block[Impression]
     ids: list[str]
     seq: int
     time: int
+    by_client: bool = False
 
     def select(self, rows: slice) -> ImpressionBatch:
         """Return the impressions of consecutive rows as a batch, with their ids and sequence numbers."""
@@ -64,8 +65,6 @@ class Choices:
         The decisions from which the secondary policy learns.
     by_control : array of bool, optional
         Which rows the control's policy decided. ``secondary`` has these rows; without ``by_control``, all.
-    by_client : bool
-        Whether clients made the decisions.
     is_recalled : bool
         Whether the decisions are recorded as if they were read from the log, as decisions of clients are.
     """
@@ -79,7 +78,6 @@ class Choices:
     counterfactual_propensities: list[float | None] | None = None
     secondary: Sequence[Decision] | None = None
     by_control: Booleans | None = None
-    by_client: bool = False
     is_recalled: bool = False
 
 
@@ -91,44 +89,3 @@ class Decider(Protocol):
 
         Each part is recorded before the next one is decided.
         """
-
-
-class EntryFlags:
-    """A flag for each entry of the open decisions; entries are reused.
-
-    Examples
-    --------
-    >>> flags = EntryFlags()
-    >>> flags.set(np.array([3, 5]), np.array([True, False]))
-    >>> flags.get(np.array([5, 3, 9]))
-    array([False,  True, False])
-    """
-
-    def __init__(self) -> None:
-        """Begin without a flag."""
-        self._flags = np.zeros(0, np.bool_)
-
-    def __bool__(self) -> bool:
-        """True if any entry ever had a flag."""
-        return len(self._flags) > 0
-
-    def set(self, entries: Any, flags: Any) -> None:
-        """Set the flags of entries to one value, or to one value each."""
-        if not self and not np.any(flags):
-            return
-        self._reserve_entries(entries)
-        self._flags[entries] = flags
-
-    def get(self, entries: Any) -> Booleans:
-        """Return the flags of entries; False if never set."""
-        self._reserve_entries(entries)
-        flags: Booleans = self._flags[entries]
-        return flags
-
-    def _reserve_entries(self, entries: Any) -> None:
-        """Enlarge the flags, if necessary, to hold these entries; new flags are False."""
-        size = int(entries.max(initial=-1)) + 1
-        if size > len(self._flags):
-            larger = np.zeros(max(size, 2 * len(self._flags)), np.bool_)
-            larger[: len(self._flags)] = self._flags
-            self._flags = larger

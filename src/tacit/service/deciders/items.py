@@ -14,9 +14,9 @@ import numpy as np
 
 from tacit.core.arrays import Floats
 from tacit.errors import InvalidValue
-from tacit.learning.catalogue import CandidateSet, Catalogue
+from tacit.learning.catalogue import CandidateSet, Catalogue, stack_vectors
 from tacit.learning.columns import find_catalogue
-from tacit.learning.decisions import Arm, Decision
+from tacit.learning.decisions import Arm
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.policies import Policy
@@ -216,9 +216,8 @@ def make_catalogue_history(policy: Policy, base: Snapshot | None) -> CatalogueHi
     return CatalogueHistory(policy, base) if has_catalogue(policy) else None
 
 
-def format_shown_item(candidates: CandidateSet, decision: Decision) -> str:
+def format_shown_item(candidates: CandidateSet, position: int) -> str:
     """Return vector and position of the item that a decision showed as JSON for the log."""
-    position = decision.slot
     vector = candidates.halves[candidates.rows[position]].tobytes()
     return encode_json(ShownItem(vector, position, len(candidates)))
 
@@ -228,6 +227,10 @@ def parse_shown_item(text: str | None) -> ShownItem | None:
     return None if text is None else msgspec.json.decode(text, type=ShownItem)
 
 
-def as_array(candidates: Any) -> Any:
-    """Return the vectors of candidates as an array; anything else is returned unchanged."""
-    return candidates.vectors if isinstance(candidates, CandidateSet) else candidates
+def read_vectors(features: Sequence[Any], dim: int) -> Any:
+    """Return the features of several impressions, ``dim`` numbers for each arm, with vectors in place of
+    candidates.
+    """
+    if all(isinstance(each, CandidateSet) for each in features):
+        return stack_vectors(features, dim)
+    return [each.vectors if isinstance(each, CandidateSet) else each for each in features]

@@ -1,200 +1,409 @@
-"""Data with which a learner learns open decisions, in columns by entry."""
+"""Open decisions: their rows in the log, their windows and their feedback, by entry."""
+
+# 1. ``OpenDecisions``: ids, windows and feedback by entry, in columns for compiled loops.
+# 2. Rows stay in the blocks in which they came, so that nothing is copied; columns hold block and index.
+# 3. Columns of others, such as the data with which a policy learns, grow with the entries.
+# An entry is free again when its decision is closed and its default can no longer be corrected; a block is
+# dropped with the last of its decisions. So memory follows the open decisions, not all decisions ever made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import call
+from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats, Ints
-from tacit.learning.batch import Batch
-from tacit.learning.columns import build_decisions
-from tacit.learning.decisions import (
-    Decision,
-    Decisions,
-    count_features_per_arm,
-    find_featured_arms,
-    split_by_size,
-)
-from tacit.learning.learner import Learner
-from tacit.policies.base import NO_FEATURES
+from tacit.core.arrays import Floats, Ints, copy_to_larger
+from tacit.learning.decisions import nan_to_none
+from tacit.service.deciders.windows import Windows, compile_loops
+from tacit.service.log.blocks import Block
+from tacit.service.log.requests import select_clicks
+from tacit.service.log.rows import Content, DecisionRow
 
-_COLUMNS = ("_lanes", "_epochs", "_actions", "_propensities", "_contexts")
+SMALL_BLOCK, MAX_JOINED_ROWS = 256, 512
+"""Blocks below the first size are joined up to the second: a small block costs more memory than its rows."""
+NUMBERS = "seq", "time"
+"""Fields that a joined block stores as arrays of numbers, not as Python objects."""
+
+ExtraColumns = Callable[[Ints], Iterable[Ints | list[Any]]]
+"""Returns additional columns of a snapshot for the decisions with these entries."""
+
+PIECE_ROWS = 1024
+"""Number of open decisions in a piece of a snapshot."""
+ROW_COLUMNS = len(DecisionRow._fields)
+WINDOW_COLUMNS = ROW_COLUMNS + 7
+"""Number of columns of a piece that describe rows; that describe rows, windows and feedback."""
+SPARE_ENTRIES = 256
+ROW_BYTES = 430
+"""Bytes of Python objects for an open decision: its row, its id and its place in the dict of ids."""
+
+
+class ColumnOwner(Protocol):
+    """Owner of further columns of the open decisions.
+
+    Attributes
+    ----------
+    columns : named tuple of array
+        By entry; replaced when they grow.
+    """
+
+    columns: Any
+
+    def create_columns(self, size: int) -> Any:
+        """Return columns for a number of entries, all of them free."""
+
+
+@dataclass(slots=True)
+class RowBlock:
+    """A block of rows, with the entries of its decisions, and the number of decisions that are not released.
+
+    Blocks in the order of the log are found by their first sequence number.
+    """
+
+    rows: Block[DecisionRow]
+    entries: Sequence[int] | Ints
+    open_count: int
+    in_order: bool = True
 
 
 class OpenDecisions:
-    """Lanes, epochs, actions, propensities, contexts and offers of open decisions, by entry.
+    """The entries of open decisions, their rows, windows, feedback and feedback ids.
 
-    Parameters
+    Attributes
     ----------
-    learner : Learner
-    initial_indices : array of int64
-        Indices of the arms that the placement began with.
+    by_id : dict of str to int
+        Entries of the open decisions, by id.
+    find : function
+        Returns the entry of an open decision by its id, or None.
+    windows : Windows
+        Columns by entry; replaced when they grow.
+    clicks : dict of int to list
+        Clicked positions of lists so far, by entry.
+    named_feedback : dict of int to dict
+        Contents of the feedback that came with an id, by entry: {feedback id: content}.
+    zero : float
+        Reward of the amount 0 of a learned metric; 0 for other rewards.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> open = OpenDecisions()
+    >>> row = DecisionRow(7, "a", 1, 1, 0, "k", None, 0, 1.0, 0, None)
+    >>> entries = open.add(Block.from_rows(DecisionRow, [row]), deadline=30)
+    >>> [open.find("a")] == [open.find_entry(7)] == entries.tolist(), open.find_entry(8)
+    (True, -1)
+    >>> open.get_row(entries[0]).key
+    'k'
+    >>> open.forget_ids(entries)
+    >>> open.find("a") is None
+    True
     """
 
-    def __init__(self, learner: Learner, initial_indices: Ints) -> None:
-        """Begin without decisions, and stop the learner's watch for missing feedback."""
-        self._learner, self._initial_indices = learner, initial_indices
-        # The watch does not see learning by entries; it would warn that nothing is ever learned.
-        learner.watch.stop()
-        policy = learner.policy
-        self._lanes, self._epochs = np.zeros((2, 0), np.int64)
-        self._actions = np.zeros((0, policy.action_width), np.int64)
-        self._propensities = np.zeros(0)
-        self._contexts = np.zeros((0, policy.context_dim))
-        self._offers: dict[int, tuple[Ints, Floats, Floats]] = {}
+    zero = 0.0
 
-    def keep(self, entries: Ints, decisions: Sequence[Decision], *, plain: bool) -> None:
-        """Store decisions at their entries, in place of earlier ones; new keys are admitted.
-
-        Parameters
-        ----------
-        entries : array of int64
-        decisions : Decisions or sequence of Decision
-        plain : bool
-            Whether exactly the initial arms were on offer, without features.
-        """
-        size = max(entries.tolist(), default=-1) + 1
-        if size > len(self._lanes):
-            self._grow(size)
-        # An entry may still hold the offer of an earlier decision.
-        for entry in entries.tolist() if self._offers else ():
-            self._offers.pop(entry, None)
-        rows = _row_index(entries)
-        if isinstance(decisions, Decisions):
-            self._lanes[rows] = decisions.batch.lanes
-            self._actions[rows] = decisions.actions
-            self._epochs[rows] = decisions.epochs
-            self._propensities[rows] = decisions.propensities
-            if self._contexts.shape[1]:
-                self._contexts[rows] = decisions.batch.contexts
-        else:
-            self._lanes[rows] = self._learner.lanes.admit([d.key for d in decisions])
-            self._actions[rows] = [d.slots for d in decisions]
-            self._epochs[rows] = [d.epoch for d in decisions]
-            # NumPy converts None to NaN.
-            self._propensities[rows] = np.array([d.propensity for d in decisions], np.float64)
-            self._contexts[rows] = [d.context for d in decisions]
-        if not plain:
-            offers = [(d.offered, d.relevance, d.examination) for d in decisions]
-            self._offers.update(zip(entries.tolist(), offers, strict=True))
-
-    def _grow(self, size: int) -> None:
-        """Enlarge the columns to at least this number of entries."""
-        old = len(self._lanes)
-        for name in _COLUMNS:
-            column = getattr(self, name)
-            larger = np.zeros((max(size, 2 * old), *column.shape[1:]), column.dtype)
-            larger[:old] = column
-            setattr(self, name, larger)
+    def __init__(self) -> None:
+        """Begin without entries."""
+        self.by_id: dict[str, int] = {}
+        self.find = self.by_id.get
+        self.windows = Windows.zeros(0)
+        self.clicks: dict[int, list[Any]] = {}
+        self.named_feedback: dict[int, dict[str, Content]] = {}
+        self._loops = compile_loops()
+        # An owner that is replaced, such as a learning order, leaves the set with its last reference.
+        self._owners: WeakSet[ColumnOwner] = WeakSet()
+        self._free = np.empty(0, np.int32)
+        self._free_count = 0
+        self._closed_entries: list[Ints] = []
+        self._blocks: dict[int, RowBlock] = {}
+        # Numbers and first sequence numbers of the blocks that came in the order of the log.
+        self._numbers: list[int] = []
+        self._first_seqs: list[int] = []
+        self._out_of_order_entries: dict[int, int] = {}
+        self._last_number = 0
+        # The block to which small ones are joined, its number, and the functions that extend its columns.
+        self._growing: RowBlock | None = None
+        self._growing_number = 0
+        self._extend_functions: list[Callable[[Iterable[Any]], None]] = []
 
     @property
     def bytes(self) -> int:
-        """Size of the columns in bytes."""
-        return sum(getattr(self, name).nbytes for name in _COLUMNS)
-
-    def get_epochs(self, entries: Ints) -> Ints:
-        """Return the epochs of decisions: how often their keys had restarted when they were made."""
-        epochs: Ints = self._epochs[entries]
-        return epochs
-
-    def get_lanes(self, entries: Ints) -> Ints:
-        """Return the learner's lanes of the keys of decisions."""
-        return self._lanes[entries]
-
-    def get_actions(self, entries: Ints) -> Ints:
-        """Return the arm indices that decisions showed, shape (rows, width)."""
-        return self._actions[entries]
-
-    def get_propensities(self, entries: Ints) -> Floats:
-        """Return the propensities of decisions; NaN if unknown."""
-        return self._propensities[entries]
-
-    def get_offers(self, entries: Ints) -> list[Ints]:
-        """Return the indices of the arms that were on offer to each decision, one array each."""
-        initial_indices = self._initial_indices
-        if not self._offers:
-            return [initial_indices] * len(entries)
-        return [
-            self._offers[entry][0] if entry in self._offers else initial_indices for entry in entries.tolist()
+        """Approximate size of the entries in bytes, with all columns that grow with them."""
+        columns: list[Any] = [
+            self._free,
+            *self.windows,
+            *(column for owner in self._owners for column in owner.columns),
         ]
+        size: int = sum(column.nbytes for column in columns)
+        return size + ROW_BYTES * len(self.by_id)
 
-    def get_decisions(self, entries: Ints) -> Decisions:
-        """Return stored decisions, without their keys, as the learner needs them to correct rewards."""
-        batch, actions = self._batch(entries)
-        return build_decisions(
-            self._learner, batch, actions, self._epochs[entries], self._propensities[entries]
-        )
+    @property
+    def capacity(self) -> int:
+        """Number of entries, free ones included."""
+        return len(self.windows.seq)
 
-    def learn(self, entries: Ints, values: Sequence[Any]) -> Booleans:
-        """Let the learner learn the rewards of decisions.
+    @property
+    def first_learnable_seq(self) -> int | None:
+        """Sequence number of the first decision that may still be learned; None without any."""
+        is_learnable = self.windows.open | self.windows.defaulted
+        return int(self.windows.seq[is_learnable].min()) if is_learnable.any() else None
 
-        Returns True for each decision that was learned, False if its key has restarted since. Large offers
-        are split into several batches to bound memory.
+    def get_row(self, entry: int) -> DecisionRow:
+        """Return the row of a decision by its entry."""
+        return self._blocks[int(self.windows.block[entry])].rows[int(self.windows.place[entry])]
 
-        Parameters
-        ----------
-        entries : array of int64
-        values : sequence
-            Rewards in [0, 1]; for a list, one reward for each position.
+    def find_entry(self, seq: int) -> int:
+        """Return the entry of a decision by its sequence number.
+
+        −1 if it is closed and cannot be corrected.
         """
-        feedback = np.array(values, np.float64).reshape(len(entries), -1)
-        if not self._offers:
-            return self._learn(entries, feedback)
-        pieces = split_by_size(
-            list(map(len, self.get_offers(entries))), count_features_per_arm(self._learner.policy)
-        )
-        return np.concatenate([self._learn(entries[part], feedback[part]) for part in pieces])
+        entry, windows = self._out_of_order_entries.get(seq, -1), self.windows
+        # Blocks are in the order of the log, so two binary searches find a decision without an index.
+        index = bisect_right(self._first_seqs, seq) - 1
+        if entry < 0 <= index:
+            block = self._blocks[self._numbers[index]]
+            seqs = block.rows.column("seq")
+            row_index = bisect_left(seqs, seq)
+            entry = int(block.entries[row_index]) if row_index < len(seqs) else -1
+        is_current = entry >= 0 and windows.seq[entry] == seq
+        return entry if is_current and (windows.open[entry] or windows.defaulted[entry]) else -1
 
-    def _learn(self, entries: Ints, feedback: Floats) -> Booleans:
-        """Let the learner learn one batch of rewards; return True for each decision that was learned."""
-        batch, actions = self._batch(entries)
-        rows = _row_index(entries)
-        return self._learner.learn_rows(
-            batch, actions, feedback, self._propensities[rows], self._epochs[rows]
-        )
+    def apply_to_field(self, field: str, function: Callable[[Any], Any]) -> None:
+        """Replace a field of every row by ``function`` of its value; later rows go to new blocks."""
+        self._growing = None
+        for block in self._blocks.values():
+            block.rows = block.rows.with_column(field, list(map(function, block.rows.column(field))))
 
-    def _batch(self, entries: Ints) -> tuple[Batch, Ints]:
-        """Return the impressions of decisions as a batch for the learner, and their actions' arm indices.
+    def get_columns(self, entries: Ints, *fields: str) -> list[list[Any]]:
+        """Return a list of values for each field, with one value for each entry's row."""
+        blocks, numbers = self._blocks, self.windows.block[entries].tolist()
+        rows = {number: blocks[number].rows for number in set(numbers)}
+        return _collect_columns(rows, numbers, self.windows.place[entries].tolist(), fields)
 
-        Offers are the ones at the time of the decisions. Of arms with features, only shown arms may be
-        stored; the indices refer to the arms in the batch.
+    def is_clicked(self, entries: Ints) -> list[bool]:
+        """True for each decision that has a click, or so far a reward other than that of the amount 0."""
+        rewards, clicks = np.nan_to_num(self.windows.reward[entries], nan=self.zero), self.clicks
+        flags: list[bool] = (rewards != self.zero).tolist()
+        if not clicks:
+            return flags
+        pairs = zip(entries.tolist(), flags, strict=True)
+        return [bool(select_clicks(clicks[entry])) if entry in clicks else flag for entry, flag in pairs]
+
+    def set_feedback(self, entry: int, feedback: Any) -> None:
+        """Replace the feedback of a decision so far by a list of clicked positions or by a reward."""
+        if isinstance(feedback, list):
+            # Any number marks the decision as answered.
+            self.clicks[entry], feedback = feedback, 0.0
+        else:
+            self.clicks.pop(entry, None)
+        self.windows.reward[entry] = feedback
+
+    # Entries are assigned and freed ----------------------------------------------------------
+
+    def add(self, block: Block[DecisionRow], deadline: int, *, in_order: bool = True) -> Ints:
+        """Assign entries to new decisions, with windows that are open until ``deadline``; return the entries.
+
+        First, the entries of closed decisions become free. ``in_order`` is False for decisions of a snapshot,
+        which may precede others in the log.
         """
-        rows = _row_index(entries)
-        plain = self._learner.loops.make_plain_batch(self._lanes[rows], self._contexts[rows])
-        # Arms added or retired since must not change the offer of an older decision.
-        is_initial = plain.arms is self._initial_indices or np.array_equal(plain.arms, self._initial_indices)
-        if not self._offers and is_initial:
-            return plain, self._actions[rows]
-        initial_offer = self._initial_indices, NO_FEATURES, NO_FEATURES
-        offers = [self._offers.get(entry, initial_offer) for entry in entries.tolist()]
-        policy = self._learner.policy
-        named, listed = policy.arms is not None, policy.showing.listed
-        pairs = zip(offers, self._actions[entries], strict=True)
-        described_actions = [
-            find_featured_arms(offer[0], action, *offer[1:], named=named, listed=listed)
-            for offer, action in pairs
-        ]
-        arms, actions, relevance, examination = zip(*described_actions, strict=True)
-        sizes = np.array(list(map(len, arms)), np.int64)
-        stops = np.cumsum(sizes)
-        batch = plain._replace(
-            arms=np.concatenate(arms),
-            starts=stops - sizes,
-            stops=stops,
-            relevance=np.concatenate(relevance),
-            examination=np.concatenate(examination),
-        )
-        return batch, np.array(actions)
-
-
-def _row_index(entries: Ints) -> Ints | slice:
-    """Return an index for the rows of entries in a column.
-
-    It is a slice for a single entry, which takes a fifth of the time.
-    """
-    if len(entries) != 1:
+        if self._closed_entries:
+            self._release()
+        count, seqs = len(block), block.column("seq")
+        if self._free_count < count:
+            self._grow(count)
+        self._free_count -= count
+        # The entry that was freed last is used first: the same few entries stay in the processor's cache.
+        entries = self._free[self._free_count : self._free_count + count].astype(np.int64)
+        place = 0
+        if not in_order or count >= SMALL_BLOCK:
+            number = self._add_block(RowBlock(block, entries, count, in_order), seqs)
+        else:
+            growing = self._growing
+            if growing is None or len(growing.entries) + count > MAX_JOINED_ROWS:
+                growing = self._begin_joined_block(seqs)
+            number, place = self._growing_number, len(growing.entries)
+            # ``any`` runs the calls in C: each returns None.
+            any(map(call, self._extend_functions, block.columns))
+            growing.entries.extend(entries.tolist())  # type: ignore[union-attr]
+            growing.open_count += count
+        self._loops.open(self.windows, entries, np.array(seqs, np.int64), number, place, deadline)
+        self.by_id.update(zip(block.column("id"), entries.tolist(), strict=True))
         return entries
-    entry = int(entries[0])
-    return slice(entry, entry + 1)
+
+    def _add_block(self, block: RowBlock, seqs: Sequence[int]) -> int:
+        """Store a block, whose rows have or will have these sequence numbers; return its number."""
+        number = self._last_number = self._last_number + 1
+        self._blocks[number] = block
+        if block.in_order:
+            self._growing = None
+            self._numbers.append(number)
+            self._first_seqs.append(seqs[0])
+        else:
+            self._out_of_order_entries.update(zip(seqs, map(int, block.entries), strict=True))
+        return number
+
+    def _begin_joined_block(self, seqs: Sequence[int]) -> RowBlock:
+        """Return a new block without rows, to which small blocks are joined from these numbers on."""
+        # With one decision a request, each block would be a dozen lists of length one.
+        columns: Any = [array("q") if field in NUMBERS else [] for field in DecisionRow._fields]
+        block = RowBlock(Block(DecisionRow, columns), array("q"), 0)
+        self._growing_number = self._add_block(block, seqs)
+        self._growing, self._extend_functions = block, [column.extend for column in columns]
+        return block
+
+    def grow_columns(self, owner: ColumnOwner) -> None:
+        """Create the columns of an owner, which grow with the entries from now on."""
+        owner.columns = owner.create_columns(self.capacity)
+        self._owners.add(owner)
+
+    def _grow(self, count: int) -> None:
+        """Enlarge all columns by at least ``count`` free entries."""
+        old = self.capacity
+        new = max(SPARE_ENTRIES, 2 * old, old + count)
+        self.windows = copy_to_larger(self.windows, Windows.zeros(new))
+        for owner in self._owners:
+            owner.columns = copy_to_larger(owner.columns, owner.create_columns(new))
+        # Large enough for all entries, so that releasing them never allocates.
+        free = np.empty(new, np.int32)
+        free[: new - old] = np.arange(old, new)
+        free[new - old : new - old + self._free_count] = self._free[: self._free_count]
+        self._free, self._free_count = free, self._free_count + new - old
+
+    def _release(self) -> None:
+        """Make the entries of closed decisions free; drop their clicks, and blocks without open decisions."""
+        for entries in self._closed_entries:
+            self._free[self._free_count : self._free_count + len(entries)] = entries
+            self._free_count += len(entries)
+            numbers = self.windows.block[entries].tolist()
+            # Most often all numbers are the same.
+            for number in set(numbers):
+                block = self._blocks[number]
+                block.open_count -= numbers.count(number)
+                if not block.open_count:
+                    self._drop_block(number)
+            for entry in entries.tolist() if self.clicks else ():
+                self.clicks.pop(entry, None)
+        self._closed_entries.clear()
+
+    def _drop_block(self, number: int) -> None:
+        """Remove a block, its entries and its place in the index."""
+        block = self._blocks.pop(number)
+        if block is self._growing:
+            self._growing = None
+        if block.in_order:
+            index = bisect_left(self._numbers, number)
+            del self._numbers[index], self._first_seqs[index]
+        else:
+            for seq in block.rows.column("seq"):
+                del self._out_of_order_entries[seq]
+
+    def forget_ids(self, entries: Ints) -> None:
+        """Drop the ids of closed decisions and of their feedback; rows, windows and clicks stay."""
+        (ids,) = self.get_columns(entries, "id")
+        # Ids are unique in a placement.
+        for id in ids:
+            del self.by_id[id]
+        for entry in entries.tolist() if self.named_feedback else ():
+            self.named_feedback.pop(entry, None)
+
+    def mark_free(self, entries: Ints) -> None:
+        """Mark the entries of closed decisions, which become free when the next decisions are added."""
+        self._closed_entries.append(entries)
+
+    # Snapshots -------------------------------------------------------------------------------
+
+    def export(self, entries: Ints, extra_columns: ExtraColumns) -> Iterator[list[list[Any]]]:
+        """Return an iterator over pieces of open decisions, each a list of columns for JSON.
+
+        Columns of rows come first, then columns of windows and feedback, then ``extra_columns``. All are
+        copied at the call, so that later changes do not affect the iterator.
+        """
+        windows, blocks = self.windows, {number: block.rows for number, block in self._blocks.items()}
+        contents: list[Any] = [None] * len(entries)
+        if self.named_feedback:
+            saved_contents = map(self.named_feedback.get, entries.tolist())
+            contents = [content and dict(content) for content in saved_contents]
+        # Columns are copied now, which is fast; rows are looked up later, when they are written.
+        columns: list[Any] = [
+            windows.block[entries],
+            windows.place[entries],
+            windows.deadline[entries],
+            windows.active[entries],
+            self._get_feedback(entries),
+            windows.examined[entries],
+            windows.settled[entries],
+            windows.answers[entries],
+            contents,
+            *extra_columns(entries),
+        ]
+        return _iterate_pieces(blocks, columns, len(entries))
+
+    def _get_feedback(self, entries: Ints) -> Floats | list[Any]:
+        """Return the clicks or the reward of each decision so far; NaN, or None in a list, without any."""
+        rewards: Floats = self.windows.reward[entries]
+        if not self.clicks:
+            return rewards
+        pairs = zip(entries.tolist(), nan_to_none(rewards), strict=True)
+        return [self.clicks.get(entry, reward) for entry, reward in pairs]
+
+    def restore(self, saved: Sequence[list[Any]], *, named: bool) -> tuple[Ints, Block[DecisionRow]]:
+        """Assign entries to the decisions of a snapshot, with their windows and feedback.
+
+        Returns the entries and the rows of the decisions. ``saved`` is a piece of :meth:`export`; its extra
+        columns are ignored. Feedback ids are restored only if ``named``.
+        """
+        block: Block[DecisionRow] = Block(DecisionRow, saved[:ROW_COLUMNS])
+        deadlines, active, rewards, examined, settled, answers, ids = saved[ROW_COLUMNS:WINDOW_COLUMNS]
+        last = self._blocks[self._numbers[-1]].rows.column("seq")[-1] if self._numbers else 0
+        in_order = bool((np.diff(block.column("seq"), prepend=last) > 0).all())
+        entries, windows = self.add(block, 0, in_order=in_order), self.windows
+        windows.deadline[entries], windows.active[entries] = deadlines, active
+        windows.examined[entries], windows.settled[entries] = examined, settled
+        windows.answers[entries] = answers
+        if list in set(map(type, rewards)):
+            for entry, reward in zip(entries.tolist(), rewards, strict=True):
+                if reward is not None:
+                    self.set_feedback(entry, reward)
+        else:
+            # NumPy converts None to NaN.
+            windows.reward[entries] = np.array(rewards, np.float64)
+        for entry, contents in zip(entries.tolist(), ids, strict=True) if named and any(ids) else ():
+            if contents:
+                self.named_feedback[entry] = {id: tuple(content) for id, content in contents.items()}
+        return entries, block
+
+
+def _collect_columns(
+    blocks: Mapping[int, Block[DecisionRow]],
+    numbers: list[int],
+    row_indices: list[int],
+    fields: Iterable[str],
+) -> list[list[Any]]:
+    """Return a list of values for each field of the rows with these block numbers and indices in blocks."""
+    lists = []
+    for field in fields:
+        columns = {number: blocks[number].column(field) for number in set(numbers)}
+        pairs = zip(numbers, row_indices, strict=True)
+        lists.append([columns[number][row_index] for number, row_index in pairs])
+    return lists
+
+
+def _iterate_pieces(
+    blocks: dict[int, Block[DecisionRow]], columns: Sequence[Any], count: int
+) -> Iterator[list[list[Any]]]:
+    """Yield columns in pieces, as lists; the first two, block and index, become the columns of the rows."""
+    for first in range(0, count, PIECE_ROWS):
+        numbers, row_indices, *rest = (_as_python(column[first : first + PIECE_ROWS]) for column in columns)
+        yield [*_collect_columns(blocks, numbers, row_indices, DecisionRow._fields), *rest]
+
+
+def _as_python(column: Any) -> list[Any]:
+    """Convert a column to a list of Python values; NaN becomes None."""
+    if isinstance(column, list):
+        return column
+    values: list[Any] = nan_to_none(column) if column.dtype.kind == "f" else column.tolist()
+    return values

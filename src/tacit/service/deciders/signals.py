@@ -55,8 +55,7 @@ class PlacementSignals(Aspect):
             return None
         if not self.stream.follows_sessions:
             raise InvalidValue("session", id, "leave it out: no signal here is 'reformulation'")
-        digest = hashlib.blake2b(id.encode(), digest_size=SESSION_BYTES)
-        return json.dumps({"session": digest.hexdigest()})
+        return json.dumps({"session": hashlib.blake2b(id.encode(), digest_size=SESSION_BYTES).hexdigest()})
 
     def read(self, impressions: Block[Impression], offers: Sequence[Ints], time: int) -> list[Impression]:
         """Return impressions with the signals at ``time`` put before their contexts.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from tacit.service.log import rows
 from tacit.service.log.change_events import LoggedChange, read_policy_versions
 from tacit.service.log.removal import forget_user
 from tacit.service.log.requests import AppendChange, ChangePlacement, Export, Request
-from tacit.service.log.search_records import Subject
+from tacit.service.log.search_records import Subject, remove_unit
 from tacit.service.log.sql import Store
 from tacit.service.log.store import BlankedRows, End, sum_blanked_rows
 from tacit.service.placements.arm_changes import check_configured_arms, get_config_change
@@ -188,14 +189,14 @@ class ConfigurationLogger:
     async def _log_settings(self) -> None:
         """Log and store the settings of each placement that differ from its stored settings.
 
-        Warns if a configured mode differs from the current one, which it cannot change. If the store fails,
-        it warns and continues with the next placement.
+        Warns if a configured mode differs from the current one, which stays, or if the store fails.
         """
-        for name, placement in list(self._engine.placements.items()):
-            config = self._engine.config.placements[name]
-            now, mode = encode_settings(config), config.mode
-            try:
-                before = await self._writer.call_store(self._engine.store.configuration, placement.id)
+        store, new = self._engine.store, {}
+        try:
+            stored = await self._writer.call_store(store.configurations)
+            for name, placement in list(self._engine.placements.items()):
+                config, before = self._engine.config.placements[name], stored.get(name)
+                now, mode = encode_settings(config), config.mode
                 if before == now:
                     continue
                 if before is not None:
@@ -207,9 +208,11 @@ class ConfigurationLogger:
                         )  # fmt: skip
                     what = rows.encode_json(changed), rows.CONFIGURATION, rows.CONFIGURATION
                     await self._writer.ask(AppendChange(name, *what))
-                await self._writer.call_store(self._engine.store.store_configuration, placement.id, now)
-            except NotDurable as error:
-                logger.warning("placement %s: its configuration was not noted: %s", name, error)
+                new[name] = now
+            if new:
+                await self._writer.call_store(store.store_configurations, new)
+        except NotDurable as error:
+            logger.warning("configuration: it was not noted: %s", error)
 
     @property
     def _is_leader(self) -> bool:
@@ -324,10 +327,12 @@ class SubjectEraser:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
+                # What the log without this user would give.
+                salt, number = placement.reader.hash_key
+                units = subject.hash_units(salt, number, placement.seed)
+                placement.windows.open.apply_to_field("asked", partial(remove_unit, units=units))
                 if placement.sticky is not None:
-                    # What the log without this user would give.
-                    salt, number = placement.reader.hash_key
-                    placement.sticky.forget(subject.hash_units(salt, number, placement.seed))
+                    placement.sticky.forget(units)
                 placement.apply_change(rows.ChangeRow(pending.seq, placement.id, end.time, rows.FORGET, ""))
                 pending.touch([name])
         return done
@@ -421,5 +426,4 @@ class ShardExchange:
         if target.shared is not None:
             news = target.shared.filter_update(learned)
             if news.parts:
-                value = rows.encode_json(news)
-                await self._writer.ask(AppendChange(placement, value, rows.MERGE))
+                await self._writer.ask(AppendChange(placement, rows.encode_json(news), rows.MERGE))

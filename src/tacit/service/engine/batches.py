@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from tacit.errors import InvalidValue
 from tacit.learning.decisions import split_by_size
 from tacit.service.engine.writer import MOST_NUMBERS, Writer
+from tacit.service.log.blocks import Block
 from tacit.service.log.requests import CheckDecisions, Decide, Impression
 from tacit.service.log.rows import DecisionRow
 from tacit.service.placements.placement import Placement
@@ -42,18 +43,19 @@ class Batches:
         TacitError
             As ``Engine.decide_many``.
         """
-        sizes = placement.reader.count_candidates(impressions)
+        block: Block[Impression] = Block.from_rows(Impression, impressions)
+        sizes = placement.reader.count_candidates(block)
         self._check_candidates(sizes)
         steps = list(split_by_size(sizes, placement.reader.candidate_size, MOST_NUMBERS))
         if len(steps) == 1:
-            rows: Sequence[DecisionRow] = await self._writer.ask(Decide(placement.name, impressions))
+            rows: Sequence[DecisionRow] = await self._writer.ask(Decide(placement.name, block))
             return rows
         decided: list[DecisionRow] = []
         # One batch at a time: other requests wait for one step, not for a step of each batch.
         async with self._turn:
-            await self._writer.ask(CheckDecisions(placement.name, impressions))
+            await self._writer.ask(CheckDecisions(placement.name, block))
             for step in steps:
-                decided += await self._writer.ask(Decide(placement.name, impressions[step]))
+                decided += await self._writer.ask(Decide(placement.name, block[step]))
                 # For buffered placements, the writer answers without yielding to the event loop.
                 await asyncio.sleep(0)
         return decided

@@ -36,14 +36,13 @@ from tacit.service.engine.segments import SegmentReports
 from tacit.service.engine.service import NO_REBUILD_IN_SHARDS, Verbs
 from tacit.service.engine.upkeep import DAY, check_clock
 from tacit.service.engine.verdicts import NOT_IN_SHARDS, PATIENCE, ReadVerdict, Verdicts
-from tacit.service.engine.writer import Commits, Waiter, Writer
+from tacit.service.engine.writer import Commits, Writer
 from tacit.service.kind import check_path
 from tacit.service.log.change_events import LoggedChange
 from tacit.service.log.ids import LogClock, LogTime, Shard, as_text, wall_time
 from tacit.service.log.requests import (
     AppendChange,
     ChangePlacement,
-    Decide,
     FeedbackRequest,
     Impression,
     Record,
@@ -130,9 +129,9 @@ class Engine(Verbs):
         self.shard = shard
         self.store = store
         self.clock = clock or LogClock()
-        store.check_indexes()
         begun = monotonic()
-        self.placements = self._load_placements(list(config.placements))
+        with store.check_indexes():
+            self.placements = self._load_placements(list(config.placements))
         self._recovery_seconds = monotonic() - begun
         seq, end = store.end()
         # A snapshot's time may be later than the last row. New rows must not be earlier than it: their
@@ -154,6 +153,8 @@ class Engine(Verbs):
             lambda: self.configuration_logger.log_changes(),
             lambda: self.config.store.archive,
         )
+        # Usual requests are checked already: they wait in the writer's queue at once.
+        self.begin = self.writer.begin
         self._batches = Batches(self.writer, lambda: self.config.server.batch_candidates)
         self._rebuilder = Rebuilder(self, self.writer)
         self.writer.upkeep.spared = self._rebuilder.running
@@ -280,30 +281,9 @@ class Engine(Verbs):
         NotDurable
             If the feedback could not be made durable.
         """
-        outcomes: list[str | TacitError] = await self.writer.ask(
-            self._check_record(Record(placement, feedback))
-        )
+        checked = check_feedback(feedback, self.placement(placement))
+        outcomes: list[str | TacitError] = await self.writer.ask(Record(placement, checked))
         return outcomes
-
-    def begin(self, request: Decide | Record, reply: Waiter) -> None:
-        """Queue a request without waiting; its result or error is set in ``reply``, as in a future.
-
-        A request to a buffered placement is applied at once.
-
-        Raises
-        ------
-        UnknownName, InvalidValue, NotDurable
-            If the request cannot be queued. The placement of a ``Decide`` request must exist.
-        """
-        self.writer.begin(self._check_record(request) if isinstance(request, Record) else request, reply)
-
-    def _check_record(self, request: Record) -> Record:
-        """Return a request to record feedback with its feedback checked.
-
-        Raise UnknownName or InvalidValue.
-        """
-        placement = self.placement(request.placement)
-        return Record(request.placement, check_feedback(request.feedback, placement))
 
     async def find_decisions(self, placement: str, ids: Sequence[str]) -> dict[str, DecisionRow]:
         """Return the decisions of a placement that have these ids, by id; unknown ids are left out.

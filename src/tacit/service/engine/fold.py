@@ -28,18 +28,19 @@ from typing import Any
 import msgspec
 
 from tacit.errors import ConfigError, InvalidValue
+from tacit.lazy_imports import pause_collector
 from tacit.policies import Policy, policy_to_spec
 from tacit.policies.context import schema_text
 from tacit.policies.spec import is_compatible, policy_from_stored
 from tacit.service.config.file import encode_settings, get_policy_name, start_learner
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.errors import Damaged, StoreError
-from tacit.service.log.blocks import Block
+from tacit.service.log.blocks import Block, split_distinct
 from tacit.service.log.change_events import PolicyVersion, find_start, read_policy_versions
 from tacit.service.log.ids import DecisionIdGenerator, Shard
 from tacit.service.log.removal import find_old_rows
 from tacit.service.log.rows import ChangeRow, DecisionRow, Event, FeedbackRow, split_into_blocks
-from tacit.service.log.sql import Store
+from tacit.service.log.sql import Store, add_placements
 from tacit.service.log.store import BASES, FEEDBACK_RULE, Snapshot, StoredPlacement
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import draft_start, make_base_error, open_placement
@@ -58,6 +59,7 @@ def load_placement(
     *,
     snapshot: bool = True,
     as_if: PolicyVersion | None = None,
+    end: int | None = None,
 ) -> Placement:
     """Return a placement at its latest snapshot, before the later rows are folded.
 
@@ -75,6 +77,8 @@ def load_placement(
         Whether to begin at the latest snapshot, or at the beginning of the log.
     as_if : PolicyVersion, optional
         A policy version that is not in the log yet.
+    end : int, optional
+        The log's last row; by default it is looked up.
 
     Raises
     ------
@@ -83,19 +87,21 @@ def load_placement(
     StoreError
         If the store fails, or the base of the log is damaged.
     """
-    stored = store.placement(name, to_spec(config.policy), new_seed if config.seed is None else config.seed)
+    spec = to_spec(config.policy)
+    stored = store.placement(name, spec, new_seed if config.seed is None else config.seed)
     changes = store.changes(stored.id)
     # The last policy version holds, whatever is configured: a start must not undo a rebuild.
     versions = read_policy_versions(changes)
     if as_if is not None:
         versions.append(as_if)
     version = versions[-1] if versions else None
-    noted = store.configuration(stored.id)
+    is_unchanged = stored.spec == spec and not versions
+    noted = None if is_unchanged else store.configurations(name)[name]
     config = with_stored_policy(name, config, stored, [version.policy for version in versions], noted)
     if version is not None:
-        spec = {**version.policy, FEEDBACK_RULE: stored.feedback_rule}
-        stored = stored._replace(policy=version.number, spec=json.dumps(spec))
-    end = store.end().seq
+        rebuilt = {**version.policy, FEEDBACK_RULE: stored.feedback_rule}
+        stored = stored._replace(policy=version.number, spec=json.dumps(rebuilt))
+    end = store.end().seq if end is None else end
     latest = _load_latest(name, stored, store, end) if snapshot else None
     try:
         base = store.snapshots.load_base(stored.id)
@@ -109,7 +115,11 @@ def load_placement(
         )
     origin = None
     if version is not None and version.origin is not None and (snapshot or base or as_if):
-        origin = store.snapshots.load_state(stored.id, version.origin)
+        try:
+            origin = store.snapshots.load_state(stored.id, version.origin)
+        except Damaged as error:
+            remedy = f"this state is {error}; roll back to another one, or restore a backup"
+            raise InvalidValue("to", version.state, remedy) from error
     placement = open_placement(name, config, stored, latest, base, version, origin)
     start_file = find_start(changes)
     if start_file is not None and base is None:
@@ -121,6 +131,7 @@ def load_placement(
     return placement
 
 
+@pause_collector()
 def load_placements(
     names: Sequence[str], configs: Mapping[str, PlacementConfig], store: Store, shard: Shard | None
 ) -> dict[str, Placement]:
@@ -140,16 +151,26 @@ def load_placements(
     """
     for name in names:
         store_start_learner(name, configs[name], store, secrets.randbits(63))
-    placements = {}
-    for name in names:
-        try:
-            placements[name] = load_placement(name, configs[name], store, secrets.randbits(63))
-        except MemoryError as error:
-            arms = configs[name].policy.arm_count
-            raise ConfigError(
-                f"placements.{name}: what its policy learns of {arms:,} arms has no room in memory; "
-                "give fewer arms or numbers, or another policy"
-            ) from error
+    known, end = store.placements(), store.end().seq
+    store.configurations()  # refuses damaged configurations, even unused ones
+    new = {name: configs[name] for name in names if name not in known}
+    loaded: dict[str, Placement] = {}
+    for group in ([name for name in names if name in known], new):
+        if group is new and new:
+            # Stored together, after everything that may be refused.
+            seeds = (secrets.randbits(63) if c.seed is None else c.seed for c in new.values())
+            specs = (to_spec(config.policy) for config in new.values())
+            add_placements(store, list(zip(new, specs, seeds, strict=True)))
+        for name in group:
+            try:
+                loaded[name] = load_placement(name, configs[name], store, 0, end=end)
+            except MemoryError as error:
+                arms = configs[name].policy.arm_count
+                raise ConfigError(
+                    f"placements.{name}: what its policy learns of {arms:,} arms has no room in memory; "
+                    "give fewer arms or numbers, or another policy"
+                ) from error
+    placements = {name: loaded[name] for name in names}
     fold({placement.id: placement for placement in placements.values()}, store)
     if shard is not None:
         for name, placement in placements.items():
@@ -243,8 +264,7 @@ def fold(placements: Mapping[int, Placement], store: Store) -> None:
     if not placements:
         return
     end = store.end()
-    behind = min(placement.snapshot_seq for placement in placements.values())
-    apply_rows(placements, store.events(behind))
+    apply_rows(placements, store.events(min(placement.snapshot_seq for placement in placements.values())))
     for placement in placements.values():
         # Windows close by the time of the log's last row, which may be another placement's.
         placement.learning.advance(end.time)
@@ -295,9 +315,11 @@ def _apply_part(placement: Placement, rows: Block[Any]) -> None:
     placement.learning.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
         placement.learning.learn_turns()
-        placement.recall.recall(rows)
+        placement.learning.recall(rows)
     elif rows.kind is FeedbackRow:
-        placement.learning.apply_feedback(rows)
+        # The compiled loop takes each decision once: a second row for it depends on the outcome of the first.
+        for part in split_distinct(rows, "decision"):
+            placement.learning.apply_feedback(part)
     else:
         for change in rows:
             placement.apply_change(change)
@@ -367,6 +389,9 @@ def with_stored_policy(
             f"placements.{name}.seed: the store holds draws of seed {stored.seed}, not "
             f"{config.seed}; leave it out, or give the placement a new name"
         )
+    if not (config.recommended or config.rebuild or is_compatible(config.policy, policies[-1])):
+        labels = name, policies[-1].label, config.policy.label
+        logger.info("placements.%s.policy: %s, set by a request, goes on, not the configured %s", *labels)
     return msgspec.structs.replace(config, policy=policies[-1], seed=stored.seed)
 
 

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue, TacitError
 from tacit.service.engine.pending_rows import Key, Outcome, PendingLog
-from tacit.service.errors import InConflict, RepeatedFeedback, UnknownDecision
-from tacit.service.log.blocks import Block, column_values, split_distinct
+from tacit.service.errors import InConflict, Overloaded, RepeatedFeedback, UnknownDecision
+from tacit.service.log.blocks import Block, split_distinct
 from tacit.service.log.requests import (
     AppendChange,
     ChangePlacement,
@@ -80,7 +80,7 @@ def record(
     now : int
         Time of the log.
     """
-    parts: dict[str, list[Sequence[FeedbackRequest]]] = {}
+    parts: dict[str, list[Block[FeedbackRequest]]] = {}
     for request in requests.values():
         parts.setdefault(request.placement, []).append(request.feedback)
     outcomes = {}
@@ -96,30 +96,31 @@ def record(
     }
 
 
+@dataclass
 class _Recorder:
     """Records the feedback of a group of requests for one placement."""
 
-    def __init__(
-        self,
-        pending: PendingLog,
-        placement: Placement,
-        stored_decisions: Mapping[Key, DecisionWithFeedback],
-        now: int,
-    ) -> None:
-        self._pending, self._placement = pending, placement
-        self._stored_decisions, self._now = stored_decisions, now
+    pending: PendingLog
+    placement: Placement
+    stored_decisions: Mapping[Key, DecisionWithFeedback]
+    now: int
 
     def record(self, feedback: Block[FeedbackRequest]) -> list[Outcome]:
         """Log and learn feedback on distinct decisions; return the outcome of each piece, in order.
 
         Refused feedback is neither logged nor learned; its outcome is the error, or "duplicate".
         """
-        placement = self._placement
-        entries = self._find_open_entries(feedback)
-        if entries is not None:
-            seqs = placement.windows.open.get_seqs(entries)
-            rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
-            return list(placement.learning.apply_feedback(rows, entries))
+        placement, open = self.placement, self.placement.windows.open
+        # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
+        # with earlier feedback.
+        plain = placement.shows.single and set(feedback.column("kind")) == {REWARD}
+        if plain and not self.pending.uncommitted and not any(feedback.column("id")):
+            indices = list(map(open.find, feedback.column("decision")))
+            entries = None if None in indices else np.array(indices, np.int64)
+            if entries is not None and (open.windows.answers[entries] < MOST_FEEDBACK).all():
+                seqs = open.windows.seq[entries].tolist()
+                rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
+                return list(placement.learning.apply_feedback(rows, entries))
         # All pieces are checked before the first is learned: refused ones get no row and no number.
         results = [self._check(piece) for piece in feedback]
         places = [i for i, outcome in enumerate(results) if isinstance(outcome, tuple)]
@@ -127,7 +128,7 @@ class _Recorder:
         seqs, clicks, open_entries = map(list, zip(*accepted, strict=True)) if accepted else ([], [], [])
         rows = self._log_feedback(feedback.take(places), seqs, clicks)
         for i, row in (
-            zip(places, rows, strict=True) if self._stored_decisions or self._pending.has_uncommitted else ()
+            zip(places, rows, strict=True) if self.stored_decisions or self.pending.uncommitted else ()
         ):
             # The decision is closed: later feedback of the same group must see this row.
             before = self._find_closed(feedback[i].decision)
@@ -137,23 +138,6 @@ class _Recorder:
         outcomes = iter(placement.learning.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
 
-    def _find_open_entries(self, feedback: Block[FeedbackRequest]) -> Ints | None:
-        """Return the entries of the decisions if feedback needs no check of single pieces; None otherwise.
-
-        This holds if all pieces are rewards without ids, for open decisions that may have more feedback.
-        """
-        # Nearly all traffic is rewards without ids for open decisions. They need no row-by-row comparison
-        # with earlier feedback.
-        plain = self._placement.kind.showing.single and set(feedback.column("kind")) == {REWARD}
-        if self._pending.has_uncommitted or not plain or any(feedback.column("id")):
-            return None
-        windows = self._placement.windows.open
-        indices = list(map(windows.find, feedback.column("decision")))
-        if None in indices:
-            return None
-        entries = np.array(indices, np.int64)
-        return entries if windows.has_less_feedback(entries, MOST_FEEDBACK) else None
-
     def _log_feedback(
         self, feedback: Block[FeedbackRequest], seqs: list[int], clicks: list[str | None]
     ) -> Block[FeedbackRow]:
@@ -161,42 +145,41 @@ class _Recorder:
 
         ``seqs`` are the sequence numbers of its decisions, ``clicks`` the clicked positions as JSON.
         """
-        count, first = len(feedback), self._pending.seq + 1
+        count, first = len(feedback), self.pending.seq + 1
         # A store may lose the sign of a zero.
         rewards = [0.0 if reward == 0.0 else reward for reward in feedback.column("reward")]
         rows: Block[FeedbackRow] = Block(
             FeedbackRow,
             (
                 list(range(first, first + count)),
-                [self._placement.id] * count,
+                [self.placement.id] * count,
                 seqs,
                 feedback.column("id"),
-                [self._now] * count,
+                [self.now] * count,
                 feedback.column("kind"),
                 rewards,
                 clicks,
                 feedback.column("metrics"),
             ),
         )
-        self._pending.log_feedback(rows)
+        self.pending.log_rows(self.placement.name, rows)
         return rows
 
     def _find_closed(self, id: str) -> DecisionWithFeedback | None:
         """Return a closed or uncommitted decision with its feedback; None if neither log has it."""
-        return self._stored_decisions.get((self._placement.id, id)) or self._pending.find_uncommitted(
-            self._placement, id
-        )
+        key = self.placement.id, id
+        return self.stored_decisions.get(key) or self.pending.uncommitted.get(key)
 
     def _check(self, feedback: FeedbackRequest) -> Accepted | Outcome:
         """Check a piece of feedback; return its decision, clicks and entry, or its outcome if it is refused.
 
         That outcome is an error, or "duplicate". Changes nothing.
         """
-        placement, windows, id = self._placement, self._placement.windows.open, feedback.decision
+        placement, windows, id = self.placement, self.placement.windows.open, feedback.decision
         entry = windows.find(id)
         if entry is not None:
-            decision, contents = windows.get_row(entry), windows.get_named_feedback(entry)
-            times = windows.count_feedback(entry)
+            decision, contents = windows.get_row(entry), windows.named_feedback.get(entry, {})
+            times = int(windows.windows.answers[entry])
         else:
             before = self._find_closed(id)
             if before is None:
@@ -266,36 +249,50 @@ def decide(
     for i, request in requests.items():
         batch = batches.get(request.placement)
         if batch is None:
-            batch = batches[request.placement] = _Batch(pending, request.placement, stored_decisions)
+            placement = pending.placements[request.placement]
+            batch = batches[request.placement] = _Batch(pending, placement, stored_decisions)
         try:
             answers[i] = batch.add(request.impressions)
         except TacitError as error:
             answers[i] = error
-    for batch in batches.values():
-        batch.choose(now)
+    for name, batch in batches.items():
+        if batch.size:
+            batch.placement.learning.learn_turns()
+            impressions: Block[Impression] = Block.concatenate(Impression, batch.parts)
+            batch.rows = rows = batch.placement.decide(impressions, pending.seq + 1, now)
+            pending.log_rows(name, rows)
     return {
-        i: answer if isinstance(answer, TacitError) else batches[requests[i].placement].decisions(answer)
+        i: answer if isinstance(answer, TacitError) else batches[requests[i].placement].get_decisions(answer)
         for i, answer in answers.items()
     }
 
 
+@dataclass
 class _Batch:
-    """The impressions of a group for one placement, and their decisions."""
+    """The impressions of a group for one placement, and their decisions.
 
-    def __init__(
-        self, pending: PendingLog, name: str, stored_decisions: Mapping[Key, DecisionWithFeedback]
-    ) -> None:
-        self._pending, self._name, self._stored_decisions = pending, name, stored_decisions
-        self._placement = pending.placements[name]
-        self._parts: list[Sequence[Impression]] = []
-        self._size = 0
-        self._new_keys: set[str] = set()
-        # By the clients' ids: the index in the group, and the impression.
-        self._by_id: dict[str, tuple[int, Impression]] = {}
-        self._rows: Sequence[DecisionRow] = []
-        self._row_list: list[DecisionRow] | None = None
+    Attributes
+    ----------
+    parts : list of Block
+        The impressions of each request.
+    size : int
+        Their number.
+    rows : sequence of DecisionRow
+        The decisions, once they are made.
+    """
 
-    def add(self, impressions: Sequence[Impression]) -> Answers:
+    pending: PendingLog
+    placement: Placement
+    stored_decisions: Mapping[Key, DecisionWithFeedback]
+    parts: list[Block[Impression]] = field(default_factory=list)
+    size: int = 0
+    rows: Sequence[DecisionRow] = ()
+    _new_keys: set[str] = field(default_factory=set)
+    # By the clients' ids: the index in the group, and the impression.
+    _by_id: dict[str, tuple[int, Impression]] = field(default_factory=dict)
+    _row_list: list[DecisionRow] | None = None
+
+    def add(self, impressions: Block[Impression]) -> Answers:
         """Add a request's impressions to the batch.
 
         Return for each its earlier decision, or its index in the batch.
@@ -311,53 +308,48 @@ class _Batch:
         Overloaded
             If the limit of open decisions is reached.
         """
+        ids, by_id = impressions.column("id"), {}
+        answers: Answers = range(self.size, self.size + len(ids))
+        new, places = impressions, range(len(ids))
         # Without clients' ids no decision can be a repetition: the block is added unchanged.
-        ids = column_values(impressions, "id")
-        if ids.count(None) == len(ids):
-            start = self._size
-            self._parts.append(self._check(impressions, range(len(impressions))))
-            self._size += len(impressions)
-            return range(start, self._size)
+        if ids.count(None) < len(ids):
+            answers, new, places, by_id = self._separate_repeats(impressions)
+        placement, pending, reader = self.placement, self.pending, self.placement.reader
+        # The request was checked on arrival; arms may have been retired since, in this group or before.
+        if placement.lifecycle.full_offers:
+            reader.check_offer(new)
+        if new and pending.open_count + self.size + len(new) > pending.most_open:
+            raise Overloaded(
+                f"service: {pending.open_count:,} decisions are open, and server.open_decisions allows "
+                f"{pending.most_open:,}; try again when windows have closed"
+            )
+        candidates = reader.look_up_candidates(new, places) if placement.kind.by_features else new
+        if reader.key_limit is not None:
+            self._new_keys |= reader.find_new_keys(new.column("key"), self._new_keys, placement.learners)
+        # After all checks: an error must leave nothing of this request behind.
+        self._by_id |= by_id
+        self.parts.append(candidates)
+        self.size += len(new)
+        return answers
+
+    def _separate_repeats(self, impressions: Block[Impression]) -> tuple[Any, ...]:
+        """Separate new impressions from repeated ones.
+
+        Returns the answer to each impression, the new impressions, their positions, and a dict of those that
+        have ids.
+        """
         answers: list[DecisionRow | int] = []
-        new: list[Impression] = []
         places: list[int] = []
         by_id: dict[str, tuple[int, Impression]] = {}
         for place, impression in enumerate(impressions):
             answer = self._find_earlier(impression, by_id, place, places)
             if answer is None:
-                answer = self._size + len(new)
-                new.append(impression)
+                answer = self.size + len(places)
                 places.append(place)
                 if impression.id is not None:
                     by_id[impression.id] = answer, impression
             answers.append(answer)
-        checked = self._check(new, places)
-        # After all checks: an error must leave nothing of this request behind.
-        self._by_id |= by_id
-        self._parts.append(checked)
-        self._size += len(checked)
-        return answers
-
-    def _check(self, impressions: Sequence[Impression], places: Sequence[int]) -> Sequence[Impression]:
-        """Check impressions again, because arms and limits may have changed since they came; return them.
-
-        Candidates of the catalogue are looked up. New keys are noted, to count towards the limit of keys.
-        """
-        placement = self._placement
-        # The request was checked on arrival; arms may have been retired since, in this group or before.
-        if placement.lifecycle.full_offers:
-            placement.reader.check_offer(impressions)
-        pending = self._pending
-        if impressions and pending.open_count + self._size + len(impressions) > pending.most_open:
-            pending.refuse_room()
-        complete_impressions = impressions
-        if placement.kind.by_features:
-            complete_impressions = placement.reader.look_up_candidates(impressions, places)
-        if placement.reader.key_limit is not None:
-            self._new_keys |= placement.reader.find_new_keys(
-                column_values(impressions, "key"), self._new_keys, placement.learners
-            )
-        return complete_impressions
+        return answers, impressions.take(places), places, by_id
 
     def _find_earlier(
         self,
@@ -377,21 +369,21 @@ class _Batch:
         id = impression.id
         if id is None:
             return None
-        row = self._pending.find_decision(self._placement, id)
-        if row is None and (self._placement.id, id) in self._stored_decisions:
-            row = self._stored_decisions[self._placement.id, id].decision
+        row = self.pending.find_decision(self.placement, id)
+        if row is None and (self.placement.id, id) in self.stored_decisions:
+            row = self.stored_decisions[self.placement.id, id].decision
         answer: DecisionRow | int
         if row is not None:
-            same, answer = self._placement.reader.is_same_request(impression, row), row
+            same, answer = self.placement.reader.is_same_request(impression, row), row
         # Two requests with the same id in one group: the second gets the decision of the first.
         elif id in by_id or id in self._by_id:
             answer, earlier = by_id.get(id) or self._by_id[id]
-            same = self._placement.reader.is_same_impression(impression, earlier)
+            same = self.placement.reader.is_same_impression(impression, earlier)
         else:
             return None
         if not same:
             if row is None and id in by_id:
-                before = places[by_id[id][0] - self._size]
+                before = places[by_id[id][0] - self.size]
                 raise InConflict(
                     f"decisions[{place}].decision_id: {id!r} stands for another decision at "
                     f"decisions[{before}] of this batch; give each an id of its own"
@@ -402,25 +394,12 @@ class _Batch:
             )
         return answer
 
-    def choose(self, now: int) -> None:
-        """Decide for all added impressions, and append the decisions' rows to the pending log.
-
-        Before that, the policy learns the earlier decisions that are due in the learning order.
-        """
-        if self._size:
-            several = len(self._parts) > 1
-            impressions = Block.concatenate(Impression, self._parts) if several else self._parts[0]
-            self._placement.learning.learn_turns()
-            rows = self._placement.decide(impressions, self._pending.seq + 1, now)
-            self._pending.log_decisions(self._name, rows)
-            self._rows = rows
-
-    def decisions(self, answers: Answers) -> Sequence[DecisionRow]:
-        """Return the decisions for an answer of :meth:`add`; call it after :meth:`choose`."""
-        if len(answers) == self._size and isinstance(answers, range):
-            return self._rows
+    def get_decisions(self, answers: Answers) -> Sequence[DecisionRow]:
+        """Return the decisions for an answer of :meth:`add`; call it once they are made."""
+        if len(answers) == self.size and isinstance(answers, range):
+            return self.rows
         if self._row_list is None:
-            self._row_list = list(self._rows)
+            self._row_list = list(self.rows)
         rows = self._row_list
         if isinstance(answers, range):
             return rows[answers.start : answers.stop]
@@ -481,11 +460,13 @@ def apply(
         results[i] = _check(pending, request, stored_decisions)
     # 5. Exports, which include the rewards that this group learned.
     for i, export in kinds.pop(Export, {}).items():
-        results[i] = now, _export_learning(pending.placements[export.placement], export.everything)
+        shared = pending.placements[export.placement].shared
+        results[i] = now, {} if shared is None else shared.export_update(export.everything)
     # 6. Guardrails act: arms that proved harmful are not shown from the next group on.
     for name in touched:
-        if pending.placements[name].guardrail is not None:
-            _apply_guardrail(pending, name, now)
+        placement = pending.placements[name]
+        for change_kind, value in plan_guardrail_changes(placement) if placement.guardrail else ():
+            _append_change(pending, AppendChange(name, value, change_kind, GUARDRAIL), now)
     if closing and pending.seq == before:
         # No other row records the time at which these windows closed.
         pending.log_change(None, now, TICK, "")
@@ -507,9 +488,9 @@ def _add_closing_decisions(
         windows = placement.windows.open
         for id in ids:
             entry = windows.find(id)
-            if entry is not None and windows.get_deadline(entry) <= now:
-                row, contents = windows.get_row(entry), windows.get_named_feedback(entry)
-                times = windows.count_feedback(entry)
+            if entry is not None and windows.windows.deadline[entry] <= now:
+                row, contents = windows.get_row(entry), windows.named_feedback.get(entry, {})
+                times = int(windows.windows.answers[entry])
                 nameless = [(None, (REWARD, None, None))] * times
                 feedback = [
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)
@@ -523,7 +504,7 @@ def _check(
 ) -> TacitError | None:
     """Return the error that a request to decide would get, without deciding; None if it would get none."""
     try:
-        _Batch(pending, request.placement, stored_decisions).add(request.impressions)
+        _Batch(pending, pending.placements[request.placement], stored_decisions).add(request.impressions)
     except TacitError as error:
         return error
     return None
@@ -535,14 +516,6 @@ def _append_change(pending: PendingLog, request: AppendChange, now: int) -> None
     _, value, kind, who = request
     if placement.is_change(kind, value):
         placement.apply_change(pending.log_change(placement.id, now, kind, value, who))
-
-
-def _apply_guardrail(pending: PendingLog, name: str, now: int) -> None:
-    """Log and apply the changes that a placement's guardrail plans, if degradation is proved."""
-    placement = pending.placements[name]
-    assert placement.guardrail is not None
-    for kind, value in plan_guardrail_changes(placement):
-        _append_change(pending, AppendChange(name, value, kind, GUARDRAIL), now)
 
 
 def _change_placement(pending: PendingLog, request: ChangePlacement, now: int) -> Any:
@@ -563,10 +536,3 @@ STEPS: dict[type, Callable[[PendingLog, Any, int], Any]] = {
     ChangePlacement: _change_placement,
 }
 """Functions that apply requests for changes, before anything is decided, in this order."""
-
-
-def _export_learning(placement: Placement, everything: bool) -> dict[str, Any]:
-    """Return what a shard has learned since its last export, or all of it; {} if nothing is shared."""
-    if placement.shared is None:
-        return {}
-    return placement.shared.export_update(everything)

@@ -1,7 +1,7 @@
 """The pending log: placements, and their rows that are not committed yet."""
 
 # Rows take three steps to the log; until the last one, placements are ahead of the log:
-# 1. ``log_decisions``, ``log_feedback``, ``log_change``: rows get the next numbers and are added to ``tail``.
+# 1. ``log_rows``, ``log_change``: rows get the next numbers and are added to ``tail``.
 # 2. ``begin_commit``: the rows of ``tail`` are now ``in_flight``; new rows are added to a new ``tail``.
 # 3. ``end_commit``: the rows are in the log; or the commit failed, and ``broken`` names the placements that
 #    learned from lost rows.
@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 from tacit.errors import TacitError
 from tacit.service.config.schema import BUFFERED
-from tacit.service.errors import Overloaded
-from tacit.service.log.blocks import Block, column_values
+from tacit.service.log.blocks import Block
 from tacit.service.log.ids import LogTime
 from tacit.service.log.requests import CheckDecisions, Decide, Record, Request
 from tacit.service.log.rows import ChangeRow, DecisionRow, DecisionWithFeedback, FeedbackRow, Rows
@@ -27,6 +27,14 @@ Key = tuple[int, str]
 Outcome = str | TacitError
 FOREVER = 2**63
 NO_ROWS = Rows([], [], [])
+
+
+class PendingBlocks(NamedTuple):
+    """Rows of the log by kind, decisions and feedback in blocks; all lists can grow."""
+
+    decisions: list[Sequence[DecisionRow]]
+    feedback: list[Sequence[FeedbackRow]]
+    changes: list[ChangeRow]
 
 
 class PendingLog:
@@ -42,7 +50,7 @@ class PendingLog:
 
     Attributes
     ----------
-    tail : Rows
+    tail : PendingBlocks
         Rows whose commit has not begun.
     in_flight : Rows
         Rows that are being committed.
@@ -66,11 +74,11 @@ class PendingLog:
         self.placements = placements
         self.seq = seq
         self.time = time
-        self.tail, self.waiting = Rows.empty(), 0
+        self.tail, self.waiting = PendingBlocks([], [], []), 0
         self.in_flight = NO_ROWS
         self.broken: set[str] = set()
         self.frozen = False
-        self._uncommitted: dict[Key, DecisionWithFeedback] = {}
+        self.uncommitted: dict[Key, DecisionWithFeedback] = {}
         # A heap of the next due times of placements, each as of the last change of the placement.
         self._dues: list[tuple[int, str]] = []
         self._earliest: dict[str, int] = {}
@@ -93,20 +101,17 @@ class PendingLog:
 
     def touch(self, names: Iterable[str]) -> None:
         """Update the due times and open counts of changed placements, and mark them for the next upkeep."""
+        self.touched.update(names)
         for name in names:
-            self.touched.add(name)
-            windows = self.placements[name].windows
-            self._push_due(name, windows.next_deadline)
-            count = len(windows.open)
+            placement = self.placements[name]
+            placement.version += 1
+            due, count = placement.windows.next_deadline, len(placement.windows.open.by_id)
+            # The heap may have an earlier one of it.
+            if due is not None and due < self._earliest.get(name, FOREVER):
+                self._earliest[name] = due
+                heappush(self._dues, (due, name))
             self.open_count += count - self._open.get(name, 0)
             self._open[name] = count
-
-    def refuse_room(self) -> None:
-        """Raise Overloaded, because the limit of open decisions is reached."""
-        raise Overloaded(
-            f"service: {self.open_count:,} decisions are open, and server.open_decisions allows "
-            f"{self.most_open:,}; try again when windows have closed"
-        )
 
     @property
     def due(self) -> int | None:
@@ -119,21 +124,14 @@ class PendingLog:
         while self._dues:
             time, name = self._dues[0]
             placement = self.placements.get(name)
-            if placement is not None and placement.windows.next_deadline == time:
+            due = None if placement is None else placement.windows.next_deadline
+            if due == time:
                 return time
             self._pop_due()
-            if placement is not None:
-                self._push_due(name, placement.windows.next_deadline)
+            if due is not None and due < self._earliest.get(name, FOREVER):
+                self._earliest[name] = due
+                heappush(self._dues, (due, name))
         return None
-
-    def _push_due(self, name: str, due: int | None) -> None:
-        """Add a placement's due time to the heap.
-
-        Nothing if it is None, or the heap has an earlier one of it.
-        """
-        if due is not None and due < self._earliest.get(name, FOREVER):
-            self._earliest[name] = due
-            heappush(self._dues, (due, name))
 
     def _pop_due(self) -> str:
         """Remove the earliest due time from the heap, and return its placement's name."""
@@ -185,21 +183,20 @@ class PendingLog:
     def list_unknown(self, requests: Sequence[Request]) -> list[Key]:
         """Return the decisions that requests name and memory lacks, as pairs of placement number and id."""
         unknown: dict[Key, None] = {}
-        for request in requests:
-            ids = _list_ids(request)
-            if not ids:
-                continue
-            placement = self.placements[request.placement]
+        for placement, ids in self.iterate_named_ids(requests):
             find = placement.windows.open.find
             if None in map(find, ids):
                 keys = [(placement.id, id) for id in ids if find(id) is None]
-                unknown.update((key, None) for key in keys if key not in self._uncommitted)
+                unknown.update((key, None) for key in keys if key not in self.uncommitted)
         return list(unknown)
 
     def iterate_named_ids(self, requests: Sequence[Request]) -> Iterator[tuple[Placement, list[str]]]:
         """Yield, for each request that names decisions, its placement and the ids of these decisions."""
         for request in requests:
-            ids = _list_ids(request)
+            if isinstance(request, Decide | CheckDecisions):
+                ids = [id for id in request.impressions.column("id") if id is not None]
+            else:
+                ids = request.feedback.column("decision") if isinstance(request, Record) else []
             if ids:
                 yield self.placements[request.placement], ids
 
@@ -209,43 +206,24 @@ class PendingLog:
         if entry is not None:
             return placement.windows.open.get_row(entry)
         # A short window may have closed before its decision was committed.
-        uncommitted = self._uncommitted.get((placement.id, id))
+        uncommitted = self.uncommitted.get((placement.id, id))
         return None if uncommitted is None else uncommitted.decision
-
-    def find_uncommitted(self, placement: Placement, id: str) -> DecisionWithFeedback | None:
-        """Return a decision that is not committed, with its feedback; None for other ids."""
-        return self._uncommitted.get((placement.id, id))
-
-    @property
-    def has_uncommitted(self) -> bool:
-        """True if buffered placements have decisions that are not committed."""
-        return bool(self._uncommitted)
-
-    def count_numbers(self, request: Request) -> int:
-        """Return how many numbers of candidates' features a request to decide has; 0 for other requests."""
-        placement = self.placements.get(request.placement)
-        if placement is None or not isinstance(request, Decide):
-            return 0
-        return placement.reader.candidate_size * sum(placement.reader.count_candidates(request.impressions))
 
     # Logging ---------------------------------------------------------------------------------
 
-    def log_decisions(self, placement: str, rows: Block[DecisionRow]) -> None:
-        """Append the rows of decisions, which must have the next sequence numbers, to ``tail``.
+    def log_rows(self, placement: str, rows: Block[Any]) -> None:
+        """Append decisions or feedback, which must have the next sequence numbers, to ``tail``.
 
         Decisions of a buffered placement can be found by id until they are committed.
         """
         self.seq += len(rows)
         self.waiting += len(rows)
-        self.tail.decisions.extend(rows)
+        if rows.kind is FeedbackRow:
+            self.tail.feedback.append(rows)
+            return
+        self.tail.decisions.append(rows)
         if placement in self.buffering:
-            self._uncommitted.update(((row.placement, row.id), DecisionWithFeedback(row, [])) for row in rows)
-
-    def log_feedback(self, rows: Block[FeedbackRow]) -> None:
-        """Append the rows of feedback, which must have the next sequence numbers, to ``tail``."""
-        self.seq += len(rows)
-        self.waiting += len(rows)
-        self.tail.feedback.extend(rows)
+            self.uncommitted.update(((row.placement, row.id), DecisionWithFeedback(row, [])) for row in rows)
 
     def log_change(
         self, placement: int | None, time: int, kind: str, value: str, who: str | None = None
@@ -261,8 +239,9 @@ class PendingLog:
 
     def begin_commit(self) -> int:
         """Move the pending rows from ``tail`` to ``in_flight``, to be committed, and return their number."""
-        count = self.waiting
-        self.in_flight, self.tail, self.waiting = self.tail, Rows.empty(), 0
+        count, (decisions, feedback, changes) = self.waiting, self.tail
+        joined = Block.concatenate(DecisionRow, decisions), Block.concatenate(FeedbackRow, feedback)
+        self.in_flight, self.tail, self.waiting = Rows(*joined, changes), PendingBlocks([], [], []), 0
         return count
 
     def end_commit(self, *, failed: bool) -> None:
@@ -272,7 +251,7 @@ class PendingLog:
         dropped, and the names of these placements are added to ``broken``.
         """
         written, self.in_flight = self.in_flight, NO_ROWS
-        if not failed and not self._uncommitted:
+        if not failed and not self.uncommitted:
             return
         # Requests to buffered placements were answered: their rows must reach the log eventually. Requests
         # to others were not, so their rows are dropped and the placements loaded again.
@@ -280,20 +259,17 @@ class PendingLog:
         if failed:
             self.broken |= {unbuffered[row.placement] for row in written.all() if row.placement in unbuffered}
             buffered_rows = written.select(lambda row: row.placement not in unbuffered)
-            self.tail = buffered_rows.concatenate(self.tail)
-            self.waiting = self.tail.size
-        for row in written.decisions if self._uncommitted else ():
+            decisions, feedback, changes = self.tail
+            earlier = [buffered_rows.decisions], [buffered_rows.feedback]
+            self.tail = PendingBlocks(
+                earlier[0] + decisions, earlier[1] + feedback, buffered_rows.changes + changes
+            )
+            self.waiting += buffered_rows.size
+        for row in written.decisions if self.uncommitted else ():
             if not failed or row.placement in unbuffered:
-                self._uncommitted.pop((row.placement, row.id), None)
+                self.uncommitted.pop((row.placement, row.id), None)
 
     def mark_all_broken(self) -> None:
         """Mark all placements as broken and drop pending rows, after a group failed at an unknown step."""
         self.broken |= set(self.placements)
-        self.tail, self.waiting = Rows.empty(), 0
-
-
-def _list_ids(request: Request) -> list[str]:
-    """Return the ids of the decisions that a request names."""
-    if isinstance(request, Decide | CheckDecisions):
-        return [id for id in column_values(request.impressions, "id") if id is not None]
-    return column_values(request.feedback, "decision") if isinstance(request, Record) else []
+        self.tail, self.waiting = PendingBlocks([], [], []), 0

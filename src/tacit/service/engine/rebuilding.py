@@ -226,8 +226,7 @@ class Rebuilder:
         """
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
-        policy = policy_from_stored(version.policy)
-        learner = Learner(policy, 0, propensities=config.propensities)
+        learner = Learner(policy_from_stored(version.policy), 0, propensities=config.propensities)
         # Compiled in threads, so that no request waits for the compiler.
         await asyncio.to_thread(learner.compile)
         await self._compile_control(name, learner)

@@ -48,10 +48,6 @@ class Verbs:
             return await self.decide_many(*request)
         return await self.record_many(*request)
 
-    def durability(self, placement: str) -> str:
-        """Return the durability of a placement: ``committed`` or ``buffered``."""
-        return self.config.placements[placement].durability
-
     async def decide(
         self,
         placement: str,

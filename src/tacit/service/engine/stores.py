@@ -28,7 +28,7 @@ def open_store(config: StoreConfig) -> Store:
             store.close()
             raise StoreError(
                 f"store.schema: {config.schema} is dealt out to {layout.shards} shards; serve it "
-                "with --ray, or give another schema"
+                "with --ray, or each with --shard NUMBER/SHARDS, or give another schema"
             )
         return store
     try:

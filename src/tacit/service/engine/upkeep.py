@@ -366,15 +366,15 @@ class Upkeep:
         # One at a time: memory holds at most one copy of a learned state.
         return not self._pending.waiting and self._writing is None
 
-    async def step(self, archive: str | None) -> None:
+    async def step(self, archive: Callable[[], str | None]) -> None:
         """Begin to write the most overdue snapshot, or drop some old rows; nothing while rows are pending.
 
         Placements whose snapshot is not due leave ``touched``.
 
         Parameters
         ----------
-        archive : str or None
-            Folder to which rows are written before they are dropped.
+        archive : function
+            Returns the folder to which rows are written before they are dropped, if any.
         """
         pending = self._pending
         touched = map(pending.placements.get, pending.touched)
@@ -385,7 +385,7 @@ class Upkeep:
             await self._begin(most_overdue, self._save_snapshot)
         # The time of the last group, which is not later than the current time, is precise enough here.
         if pending.time.last >= self._retention.next and self._idle:
-            await self._drop_old(archive)
+            await self._drop_old(archive())
 
     async def save_all(self) -> None:
         """Write a snapshot of every placement that has learned since its last one, and wait for each."""

@@ -20,7 +20,8 @@ from tacit.service.log.blocks import split_distinct
 from tacit.service.log.ids import as_datetime
 from tacit.service.log.rows import DecisionRow, Event, FeedbackRow, split_into_blocks
 from tacit.service.placements.duels import DuelOptions, export_duel
-from tacit.service.projections.attribution import TrainingBatch, attribute_clicks
+from tacit.service.projections.attribution import attribute_clicks
+from tacit.service.projections.learning_order import TrainingBatch
 from tacit.uplift.boundary import ANY_TIME
 from tacit.uplift.sentences import pending_sentence
 
@@ -122,7 +123,7 @@ class DuelLog:
 
     def _store_closed(self, rewards: TrainingBatch) -> None:
         """Store closed windows as searches, by sequence number of the decision, until they are counted."""
-        rows = self._windows.open.get_rows(rewards.entries)
+        rows = map(self._windows.open.get_row, rewards.entries.tolist())
         for row, feedback in zip(rows, rewards.values, strict=True):
             self._closed[row.seq] = self._make_search(row, feedback)
 
@@ -188,7 +189,7 @@ MOST_CACHED = 10
 TOO_EARLY = "Too early:"
 NO_DUEL = f"{TOO_EARLY} no two rankers have dueled."
 NOT_READ = "The log is being read; ask again."
-NOT_IN_SHARDS = "in shards each has a part of the log; export the logs of all, and give them to tacit duel"
+NOT_IN_SHARDS = "no verdict is read in shards: run tacit log export for each, and give all logs to tacit duel"
 
 
 class ReadVerdict(NamedTuple):

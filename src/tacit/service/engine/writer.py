@@ -6,7 +6,7 @@ All changes of placements go through the writer, one group after the other. One 
 2. the waiting requests form a group, of at most 1024 requests or 2²⁰ numbers of candidates (``_take_group``);
 3. the group is applied in memory, and its rows become pending (:mod:`tacit.service.engine.group`);
 4. the rows are appended in one commit, by the store's thread or, if that is faster, in the event loop's
-   (``_append``);
+   (``_commit``);
 5. requests are answered: before the commit if their placement is ``buffered``, else after it;
 6. upkeep and other steps that need all rows in the log run (``_run_steps``).
 
@@ -33,7 +33,7 @@ from tacit.service.engine.pending_rows import PendingLog
 from tacit.service.engine.upkeep import Upkeep, Worker
 from tacit.service.errors import Damaged, NotDurable, Refused, StoreError
 from tacit.service.log.ids import Shard
-from tacit.service.log.requests import Request
+from tacit.service.log.requests import Decide, Request
 from tacit.service.log.rows import Event, Rows
 from tacit.service.log.sql import Store
 from tacit.service.placements.placement import Placement
@@ -229,8 +229,7 @@ class Writer:
         if self.failure is None:
             await self.upkeep.save_all()
         elif self.pending.waiting:
-            lost = self.pending.waiting
-            logger.error("%d rows could not be made durable before the end", lost)
+            logger.error("%d rows could not be made durable before the end", self.pending.waiting)
         await self.upkeep.wait_for_snapshot()
         self.worker.stop()
 
@@ -333,15 +332,16 @@ class Writer:
             # Let requests that arrive at the same time join the group; a single request does not wait.
             if len(self._waiting) != 1:
                 await asyncio.sleep(0)
-            group, began = self._take_group(), clocks.monotonic()
+            began = clocks.monotonic()
+            group: list[_Waiting] = []
             try:
-                group = self._select_ready(group)
+                self._take_group(group)
                 if self.failure is not None:
                     await self._heal()
                 # Without this condition, a step would serve an empty group, and close windows at its time.
                 if group or pending.waiting or not self._steps:
                     await self._serve(group)
-                    await self.upkeep.step(self._archive())
+                    await self.upkeep.step(self._archive)
                 if self._steps:
                     await self._run_steps()
             # After any error, no request of the group may be confirmed, and the writer must go on.
@@ -355,19 +355,34 @@ class Writer:
             if idle and not self.stopping:
                 self._arrived.clear()
 
-    def _take_group(self) -> list[_Waiting]:
-        """Remove the requests of the next group from the queue, and return them.
+    def _take_group(self, group: list[_Waiting]) -> None:
+        """Move the next requests from the queue to ``group``, and answer requests that need no store.
 
-        The group ends at 1024 requests, or before the request that exceeds :data:`MOST_NUMBERS`.
+        The group ends at 1024 requests, or before the request that exceeds :data:`MOST_NUMBERS`. Requests to
+        unknown placements get UnknownName as their error; requests to buffered placements are applied at once
+        if memory has the decisions that they name.
         """
-        group: list[_Waiting] = []
-        numbers, waiting = 0, self._waiting
+        pending, waiting, numbers = self.pending, self._waiting, 0
         while waiting and len(group) < LARGEST_GROUP:
-            numbers += self.pending.count_numbers(waiting[0][0])
-            if group and numbers > MOST_NUMBERS:
-                break
+            request, reply = waiting[0]
+            placement = pending.placements.get(request.placement)
+            # A request that is alone may have any number.
+            if placement is not None and isinstance(request, Decide) and (group or len(waiting) > 1):
+                reader = placement.reader
+                numbers += reader.candidate_size * sum(reader.count_candidates(request.impressions))
+                if group and numbers > MOST_NUMBERS:
+                    return
             group.append(waiting.popleft())
-        return group
+            if placement is None:
+                set_reply(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
+            elif pending.buffering and pending.can_answer_early(request):
+                # It arrived while the placements were frozen.
+                with undo_on_error(pending.mark_all_broken):
+                    (result,) = apply(pending, [request], {})
+                set_reply(reply, result)
+            else:
+                continue
+            group.pop()
 
     async def _wait_for_work(self) -> None:
         """Wait until requests or steps arrive, a window closes, upkeep is due, or a store is tried again."""
@@ -383,57 +398,54 @@ class Writer:
         else:
             due, now = self.pending.due, self.pending.time.get_time()
             timeout = None if due is None else max((due - now) / 1e6, TICK_SECONDS)
-        if timeout is not None:
-            self._set_alarm(timeout)
-        await self._arrived.wait()
-
-    def _set_alarm(self, seconds: float) -> None:
-        """Set the alarm to wake the loop within some seconds, unless it is set to an earlier time."""
         loop = asyncio.get_running_loop()
-        if self._alarm is not None:
-            if self._alarm.when() <= loop.time() + seconds:
-                return
-            self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._wake_by_alarm)
+        # An alarm that is set to an earlier time serves as well.
+        if timeout is not None and (self._alarm is None or self._alarm.when() > loop.time() + timeout):
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_later(timeout, self._wake_by_alarm)
+        await self._arrived.wait()
 
     def _wake_by_alarm(self) -> None:
         """Clear the alarm, which has gone off, and wake the loop."""
         self._alarm = None
         self.wake()
 
-    def _select_ready(self, group: Sequence[_Waiting]) -> list[_Waiting]:
-        """Return the requests of a group that need the store; answer the others.
-
-        Requests to unknown placements get UnknownName as their error; requests to buffered placements are
-        applied at once if memory has the decisions that they name.
-        """
-        pending, ready = self.pending, []
-        for request, reply in group:
-            if request.placement not in pending.placements:
-                set_reply(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
-            elif pending.buffering and pending.can_answer_early(request):
-                # It arrived while the placements were frozen.
-                with undo_on_error(pending.mark_all_broken):
-                    (result,) = apply(pending, [request], {})
-                set_reply(reply, result)
-            else:
-                ready.append((request, reply))
-        return ready
-
     async def _serve(self, group: Sequence[_Waiting]) -> None:
-        """Serve a group and answer its requests.
+        """Look up unknown decisions, apply a group, commit its rows, and answer its requests.
 
-        If the store refuses a row, serve each half of the group again.
-
-        In the end the refused request is alone, and only it gets an error.
+        Requests to buffered placements are answered before the commit. If the store refuses a row, each half
+        of the group is served again: in the end the refused request is alone, and only it gets an error. If
+        applying fails, all placements are marked as broken, and are loaded from the store again.
         """
+        pending = self.pending
+        requests = [request for request, _ in group]
         # Rows of earlier groups may be pending, too: then the refused row may be one of those.
-        alone = len(group) == 1 and not self.pending.waiting
+        alone = len(group) == 1 and not pending.waiting
         try:
-            await self._serve_together(group)
+            unknown = pending.list_unknown(requests)
+            stored_decisions = await self.worker.do(self._store.find, unknown) if unknown else {}
+            try:
+                results = apply(pending, requests, stored_decisions)
+            except BaseException:
+                # A failed group may be half applied: then all placements are loaded from the log again.
+                pending.mark_all_broken()
+                raise
+            answers = list(zip(group, results, strict=True))
+            # Before the commit, as the durability ``buffered`` means.
+            for (request, reply), result in answers if pending.buffering else ():
+                if request.placement in pending.buffering:
+                    set_reply(reply, result)
+            if pending.waiting:
+                await self._commit()
+            elif group:
+                # An answer may confirm earlier rows, which must still be there.
+                await self.worker.do(self._store.check)
+            for (_, reply), result in answers:
+                set_reply(reply, result)
         except (Refused, Damaged) as error:
             await self._mend()
-            if self.pending.waiting:
+            if pending.waiting:
                 await self._commit()
             # Requests that were answered before the commit keep their answers.
             unanswered = [(request, reply) for request, reply in group if not reply.done()]
@@ -447,63 +459,35 @@ class Writer:
             for part in filter(None, (unanswered[:half], unanswered[half:])):
                 await self._serve(part)
 
-    async def _serve_together(self, group: Sequence[_Waiting]) -> None:
-        """Look up unknown decisions, apply a group, commit its rows, and answer its requests.
-
-        Requests to buffered placements are answered before the commit. If applying fails, all placements are
-        marked as broken, and are loaded from the store again.
-        """
-        pending = self.pending
-        requests = [request for request, _ in group]
-        unknown = pending.list_unknown(requests)
-        stored_decisions = await self.worker.do(self._store.find, unknown) if unknown else {}
-        # A failed group may be half applied: then all placements are loaded from the log again.
-        with undo_on_error(pending.mark_all_broken):
-            results = apply(pending, requests, stored_decisions)
-        answers = list(zip(group, results, strict=True))
-        # Before the commit, as the durability ``buffered`` means.
-        for (request, reply), result in answers if pending.buffering else ():
-            if request.placement in pending.buffering:
-                set_reply(reply, result)
-        if pending.waiting:
-            await self._commit()
-        elif group:
-            # An answer may confirm earlier rows, which must still be there.
-            await self.worker.do(self._store.check)
-        for (_, reply), result in answers:
-            set_reply(reply, result)
-
     async def _commit(self) -> None:
         """Commit the pending rows and record the commit.
 
-        If it fails, its rows are kept or dropped, and it raises.
-        """
-        pending = self.pending
-        rows = pending.begin_commit()
-        with undo_on_error(pending.end_commit, failed=True):
-            began = clocks.perf_counter()
-            with self.commits.span(rows):
-                self._append_seconds = await self._append(pending.in_flight, rows)
-            self.commits.record_commit(rows, clocks.perf_counter() - began, pending.time.clock())
-        pending.end_commit(failed=False)
-
-    async def _append(self, rows: Rows, size: int) -> float:
-        """Append rows to the store durably; return the seconds that this took, without switches of threads.
-
         Small appends to a store in a file run in the event loop's thread, larger ones in the store's thread.
+        If the commit fails, its rows are kept or dropped, and it raises.
         """
-        local, began = self._local, clocks.perf_counter()
-        if local is not None and not self.worker.calls:
-            # A quick commit takes less time than to wake the other thread.
-            most = LONE_SECONDS if size <= LONE else QUICK_SECONDS
-            if size <= SMALL_GROUP and 0.0 < self._append_seconds < most:
-                local.append(rows)
-                return clocks.perf_counter() - began
-            if size <= SPLIT_ROWS:
-                # In the other thread, each row would wait for the interpreter's lock.
-                local.insert(rows)
-                return clocks.perf_counter() - began + await self.worker.do(_time_call, local.commit)
-        return await self.worker.do(_time_call, self._store.append, rows)
+        pending, local, worker, clock = self.pending, self._local, self.worker, clocks.perf_counter
+        count, failed, began = pending.begin_commit(), True, clock()
+        try:
+            with self.commits.span(count):
+                # A quick commit takes less time than to wake the other thread.
+                most = LONE_SECONDS if count <= LONE else QUICK_SECONDS
+                if local is None or worker.calls or count > SPLIT_ROWS:
+                    seconds = await worker.do(_time_call, self._store.append, pending.in_flight)
+                else:
+                    # In the other thread, each row would wait for the interpreter's lock.
+                    local.insert(pending.in_flight)
+                    seconds = clock() - began
+                    if count > SMALL_GROUP or not 0.0 < self._append_seconds < most:
+                        seconds += await worker.do(_time_call, local.commit)
+                    else:
+                        local.commit()
+                        seconds = clock() - began
+                # Without switches of threads.
+                self._append_seconds = seconds
+            self.commits.record_commit(count, clock() - began, pending.time.clock())
+            failed = False
+        finally:
+            pending.end_commit(failed=failed)
 
     async def _run_steps(self) -> None:
         """Run queued steps until one leaves pending rows; answer each with None or its error."""

@@ -188,22 +188,25 @@ def make_example(placement: Placement) -> dict[str, Any]:
 
 def read_impression(placement: Placement, request: wire.Impression) -> Impression:
     """Validate a decision request and convert it to an impression; raise an error if it is invalid."""
-    if placement.reader.reads_only_keys and request == wire.Impression(request.key):
-        return placement.reader.read_key(request.key)
+    reader, key, known_keys = placement.reader, request.key, placement.policy.learner.lanes.lane_of_key
+    if reader.reads_only_keys and key in known_keys and request == wire.Impression(key):
+        return Impression(key, None, None)
     *fields, segment, unknown = msgspec.structs.astuple(request)
-    decision_request = DecisionRequest(*fields)
-    return placement.reader.read(decision_request._replace(segment=segment, unknown=unknown))
+    return reader.read(DecisionRequest._make([*fields, None, None, segment, unknown]))
 
 
 def read_impressions(
     form: Form, placement: Placement, requests: Sequence[wire.Impression]
 ) -> Sequence[Impression]:
-    """Validate many decision requests and convert them to impressions; in columns if they have only keys."""
-    keys = [request.key for request in requests]
-    if list(map(wire.Impression, keys)) == requests:
-        # If a key is invalid, reading one by one raises an error that names it.
+    """Validate many decision requests and convert them to impressions.
+
+    This is done in columns if they have only keys and users.
+    """
+    keys, users = [request.key for request in requests], [request.user for request in requests]
+    if [wire.Impression(key, user=user) for key, user in zip(keys, users, strict=True)] == requests:
+        # If a value is invalid, reading one by one raises an error that names it.
         with contextlib.suppress(TacitError):
-            return placement.reader.read_keys(keys)
+            return placement.reader.read_keys(keys, users)
     return SINGLE_FORM.read_many(SINGLE_FORM, placement, requests)
 
 

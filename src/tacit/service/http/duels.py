@@ -20,7 +20,7 @@ from tacit.service.http import arms
 from tacit.service.http.arms import Form
 from tacit.service.kind import ExportTable, Kind
 from tacit.service.log.requests import DecisionRequest, Impression
-from tacit.service.log.rows import DecisionRow
+from tacit.service.log.rows import DecisionRow, decode_json
 from tacit.service.page.kind_views import DuelView
 from tacit.service.placements.duels import KEY, DuelOptions, export_duel
 from tacit.service.placements.placement import DUEL_PARTS, Placement
@@ -139,30 +139,26 @@ def _make_schema(options: DuelOptions) -> Any:
     """Return the Arrow schema of exported duels, with a column for each segment."""
     import pyarrow as pa
 
-    columns = dict.fromkeys((*COLUMNS, *options.segments), pa.string())
-    return pa.schema(columns | {"outcome": pa.float64()})
+    return pa.schema(dict.fromkeys((*COLUMNS, *options.segments), pa.string()) | {"outcome": pa.float64()})
 
 
 def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
     """Validate a decision request of a search and convert it to an impression."""
-    optional_fields = None, request.context, request.decision_id, request.deferred
-    decision_request = DecisionRequest(
-        request.key, *optional_fields, session=request.session, user=request.user
-    )
-    decision_request = decision_request._replace(rankings=request.rankings, segments=request.segments)
-    return placement.reader.read(decision_request)
+    fields = request.key, None, request.context, request.decision_id, request.deferred
+    names = request.session, request.user, request.rankings, request.segments
+    return placement.reader.read(DecisionRequest(*fields, None, None, *names))
 
 
 def write_answer(placement: Placement, row: DecisionRow, durability: Any) -> wire_lists.Dueled:
     """Return the answer to a search from its row of the log: the pair and, if any, the interleaved list."""
-    decision = json.loads(row.shown or "")
+    decision = decode_json(row.shown)
     fields: dict[str, Any] = {}
     if "interleaved" in decision:
         interleaved = decision["interleaved"]
         fields |= {"items": interleaved["items"], "teams": interleaved["memory"].get("teams")}
         fields["probability"] = interleaved["probability"]
     if row.would is not None:
-        left_ranker, right_ranker = json.loads(str(row.would))
+        left_ranker, right_ranker = decode_json(str(row.would))
         fields["would"] = wire_lists.WouldDuel(left_ranker, right_ranker, row.would_propensity)
     left_ranker, right_ranker = decision["pair"]
     return wire_lists.Dueled(

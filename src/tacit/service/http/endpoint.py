@@ -35,7 +35,7 @@ CALLER = "tacit.caller"
 """Key of an ASGI scope for the caller."""
 
 LATER = (b"retry-after", b"5")
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
 class Endpoint:
@@ -194,7 +194,7 @@ def make_answer(result: Any) -> Answer:
         return result
     if isinstance(result, bytes):
         return Answer(200, messages.BYTES, result)
-    return Answer(200, JSON, b"" if result is None else _encode(result))
+    return Answer(200, JSON, b"" if result is None else encode(result))
 
 
 # ---- Server-sent events that tell an open page to refresh

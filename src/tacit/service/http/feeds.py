@@ -172,8 +172,7 @@ class Hooks:
         hook = self._hooks.get(name)
         if hook is None or hook.map != config.map:
             hook = self._hooks[name] = _PushedFeed(config.map)
-        sender = ANYBODY if signed else caller
-        batch = _EventBatch(self._engine, hook.mapper, sender)
+        batch = _EventBatch(self._engine, hook.mapper, ANYBODY if signed else caller)
         for first in range(0, len(events), AT_ONCE):
             await batch.record_events(events[first : first + AT_ONCE])
             # If no event was recorded, nothing above gave other tasks their turn.

@@ -164,8 +164,7 @@ async def read_body(receive: Receive, limit: int) -> bytes | None:
         size += len(part)
         if size <= limit:
             body += part
-    complete = message["type"] == "http.request"
-    return body if complete and size <= limit else None
+    return body if message["type"] == "http.request" and size <= limit else None
 
 
 def decode_body(decode: Callable[[bytes], Body], body: bytes, kind: Any = Any) -> Body:

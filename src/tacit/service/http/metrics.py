@@ -10,19 +10,18 @@ import asyncio
 import platform
 import time
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import ReferenceType, ref
 
 from prometheus_client import ProcessCollector, generate_latest
-from prometheus_client.core import HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from tacit import __version__
-from tacit.core.arrays import byte_count
 from tacit.service.config.keys import ANYBODY, Caller
 from tacit.service.projections.lift_report import make_lift_report
 from tacit.service.projections.series import ARMS, estimate_uniform_reward
@@ -38,9 +37,11 @@ from tacit.service.placements.placement import Placement
 
 # ---- Counts of requests and commits, and the state of the engine
 
-COUNTER, GAUGE = "counter", "gauge"
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+REQUEST = "tacit_request_seconds"
 Sample = tuple[list[str], float | None]
 """Values of labels, and the sample's value, or None for no sample."""
+
 format_value = lru_cache(4096)(floatToGoString)
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
@@ -60,17 +61,17 @@ class Metrics:
         self, engine: Engine, connections: Connections | None = None, feeds: Feeds | None = None
     ) -> None:
         self._lock, self._lifts = asyncio.Lock(), LiftMetrics(engine)
-        requests, commits = _RequestCollector(), _CommitCollector()
+        durations = Durations()
         sources: list[Any] = [
-            partial(_collect_engine, engine),
+            partial(_collect_engine, engine, PlacementTexts(OF_PLACEMENT), PlacementTexts(OF_LEARNED)),
             self._lifts.collect,
             ProcessCollector(registry=None),
         ]
         sources += [] if connections is None else [partial(_collect_connections, connections)]
         sources += [] if feeds is None else [partial(_collect_feeds, feeds)]
-        self._sources = [*sources, requests, commits]
-        self.count_request = requests.count_request
-        engine.commits.on_commit = commits.count_commit
+        self._sources = [*sources, durations.collect]
+        self.count_request = durations.count_request
+        engine.commits.on_commit = durations.count_commit
 
     async def text(self, caller: Caller = ANYBODY) -> bytes:
         """Return the metrics that a caller may see, in Prometheus' text format.
@@ -81,6 +82,11 @@ class Metrics:
         async with self._lock:
             self._lifts.copy_stale()
             return await asyncio.to_thread(lambda: b"".join(self._iterate_texts(caller)))
+
+    async def prepare(self) -> None:
+        """Write the metrics of all placements, except their lifts, for the first request, in a thread."""
+        async with self._lock:
+            await asyncio.to_thread(lambda: list(self._sources[0]()))
 
     def _iterate_texts(self, caller: Caller) -> Iterator[bytes]:
         """Yield the text of each metric that a caller may see."""
@@ -97,34 +103,98 @@ class Family(NamedTuple):
     Attributes
     ----------
     kind, name, help : str
-    labels : list of str
-    samples : list of Sample
+    texts : list of (str or None, str)
+        Pairs of a placement's name, or None, and its samples in Prometheus' text format.
     """
 
     kind: str
     name: str
     help: str
-    labels: list[str]
-    samples: Sequence[Sample]
+    texts: Sequence[tuple[str | None, str]]
+
+    @classmethod
+    def from_samples(
+        cls, kind: str, name: str, help: str, labels: Sequence[str], samples: Sequence[Sample]
+    ) -> Family:
+        """Return a family of samples, written one by one."""
+        lines = _write(kind, name, labels, samples)
+        named = labels[:1] == ["placement"]
+        return cls(kind, name, help, lines if named else [(None, line) for _, line in lines])
 
     def write(self, caller: Caller = ANYBODY) -> str:
         """Return the samples that a caller may see in Prometheus' text format; nothing if it may see none."""
-        samples = [(values, float(value)) for values, value in self.samples if value is not None]
-        if caller.placements is not None:
-            names_placement = self.labels[:1] == ["placement"]
-            samples = [sample for sample in samples if names_placement and caller.reaches(sample[0][0])]
-            if not samples:
+        if caller.placements is None:
+            text = "".join([text for _, text in self.texts])
+        else:
+            text = "".join(text for name, text in self.texts if name is not None and caller.reaches(name))
+            if not text:
                 return ""
-        name = f"{self.name}_total" if self.kind == COUNTER else self.name
-        # Labels in the order of their names.
-        order = sorted(range(len(self.labels)), key=self.labels.__getitem__)
-        pairs = ",".join(f'{self.labels[i]}="%s"' for i in order)
-        form = f"{name}{{{pairs}}} %s\n" if order else f"{name} %s\n"
-        lines = [f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n"]
-        for values, value in samples:
-            texts = [_escape(values[i]) for i in order]
-            lines.append(form % (*texts, format_value(value)))
-        return "".join(lines)
+        name = _name(self.kind, self.name)
+        return f"# HELP {name} {self.help}\n# TYPE {name} {self.kind}\n{text}"
+
+
+def _name(kind: str, name: str) -> str:
+    """Return the name of a metric's samples."""
+    return f"{name}_total" if kind == COUNTER else name
+
+
+def _write(kind: str, name: str, labels: Sequence[str], samples: Iterable[Sample]) -> list[tuple[str, str]]:
+    """Return samples in Prometheus' text format, each after the value of its first label, "" without labels.
+
+    Samples without a value are left out.
+    """
+    order, form = _make_form(_name(kind, name), tuple(labels))
+    return [
+        (
+            values[0] if values else "",
+            form % (*[_escape(values[i]) for i in order], format_value(float(value))),
+        )
+        for values, value in samples
+        if value is not None
+    ]
+
+
+@cache
+def _make_form(name: str, labels: tuple[str, ...]) -> tuple[list[int], str]:
+    """Return the indices of labels in the order of their names, and the form of a sample's line."""
+    order = sorted(range(len(labels)), key=labels.__getitem__)
+    pairs = ",".join(f'{labels[i]}="%s"' for i in order)
+    return order, f"{name}{{{pairs}}} %s\n" if order else f"{name} %s\n"
+
+
+class PlacementTexts:
+    """The metrics of placements as text; a placement's text is written again only after it has changed.
+
+    Parameters
+    ----------
+    table : Table
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._entries: dict[str, tuple[ReferenceType[Placement], int, list[str]]] = {}
+
+    def collect(self, placements: Mapping[str, Placement]) -> Iterator[Family]:
+        """Yield a metric family for each row of the table."""
+        old, self._entries = self._entries, {}
+        changed = []
+        for name, placement in placements.items():
+            # Read first: what changes meanwhile is written again the next time.
+            version, entry = placement.version, old.get(name)
+            if entry is None or entry[1] != version or entry[0]() is not placement:
+                changed.append(([name], placement))
+                entry = ref(placement), version, []
+            self._entries[name] = entry
+        for row in self._table:
+            lines = {name: "" for (name,), _ in changed}
+            for name, line in _write(*row[:2], *_read_samples(row, ["placement"], changed)):
+                lines[name] += line
+            for name, text in lines.items():
+                self._entries[name][2].append(text)
+        for i, (kind, metric, help, *_) in enumerate(self._table):
+            yield Family(
+                kind, metric, help, [(name, texts[i]) for name, (_, _, texts) in self._entries.items()]
+            )
 
 
 @lru_cache(4096)
@@ -136,69 +206,59 @@ def _escape(text: str) -> str:
 class _Histogram:
     """A histogram: counts by upper bound, and a sum. Only one thread counts, so it needs no lock."""
 
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds, self._counts, self._sum = bounds, [0.0] * (len(bounds) + 1), 0.0
+    def __init__(self, name: str, bounds: Sequence[float]) -> None:
+        self._name, self._bounds, self._counts, self._sum = name, bounds, [0.0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
         """Add a value to the count of its bucket and to the sum."""
         self._counts[bisect_left(self._bounds, value)] += 1.0
         self._sum += value
 
-    def add_samples(self, family: HistogramMetricFamily, labels: Sequence[str]) -> None:
-        """Add the cumulative buckets and the sum to a metric family, under these values of its labels."""
-        bounds = [*map(floatToGoString, self._bounds), "+Inf"]
-        family.add_metric(labels, list(zip(bounds, accumulate(self._counts), strict=True)), self._sum)
+    def write(self, labels: str = "") -> str:
+        """Return the cumulative counts, their number and the sum in Prometheus' text format.
+
+        ``labels`` is text such as ``path="/v1",status="200"``.
+        """
+        bounds, counts = [*map(floatToGoString, self._bounds), "+Inf"], list(accumulate(self._counts))
+        pairs, whole = (f",{labels}", f"{{{labels}}}") if labels else ("", "")
+        form = f'{self._name}_bucket{{le="%s"{pairs}}} %s\n'
+        buckets = "".join(form % bucket for bucket in zip(bounds, counts, strict=True))
+        total = f"{self._name}_sum{whole} {format_value(self._sum)}\n"
+        return f"{buckets}{self._name}_count{whole} {counts[-1]}\n{total}"
 
 
-class _RequestCollector(Collector):
-    """Histograms of the durations of requests, by path and status."""
+class Durations:
+    """Histograms of requests, by path and status, and of commits."""
 
     def __init__(self) -> None:
-        self._times: dict[tuple[str, int], _Histogram] = {}
+        self._requests = defaultdict[tuple[str, int], _Histogram](partial(_Histogram, REQUEST, SECONDS))
+        self._seconds = _Histogram("tacit_commit_seconds", SECONDS)
+        self._rows = _Histogram("tacit_commit_rows", ROWS)
 
     def count_request(self, path: str, status: int, seconds: float) -> None:
         """Add a request's duration in seconds to the histogram of its path and status."""
-        times = self._times.get((path, status))
-        if times is None:
-            times = self._times[path, status] = _Histogram(SECONDS)
-        times.observe(seconds)
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the histogram of request times by path and status."""
-        family = HistogramMetricFamily(
-            "tacit_request_seconds", "Time from a request to its answer.", labels=("path", "status")
-        )
-        for (path, status), times in list(self._times.items()):
-            times.add_samples(family, [path, str(status)])
-        yield family
-
-
-class _CommitCollector(Collector):
-    """Histograms of the durations and the rows of commits."""
-
-    def __init__(self) -> None:
-        self._seconds, self._rows = _Histogram(SECONDS), _Histogram(ROWS)
+        self._requests[path, status].observe(seconds)
 
     def count_commit(self, rows: int, seconds: float) -> None:
         """Add a commit to the histograms of durations in seconds and of rows."""
         self._seconds.observe(seconds)
         self._rows.observe(rows)
 
-    def collect(self) -> Iterable[Metric]:
-        """Yield the histograms of durations and of rows of commits."""
-        for name, what, counts in (
-            ("tacit_commit_seconds", "Time of a commit.", self._seconds),
-            ("tacit_commit_rows", "Rows of a commit.", self._rows),
-        ):
-            family = HistogramMetricFamily(name, what)
-            counts.add_samples(family, [])
-            yield family
+    def collect(self) -> Iterator[Family]:
+        """Yield the histograms of the durations of requests and commits, and of the rows of commits."""
+        requests = [
+            (None, times.write(f'path="{_escape(path)}",status="{status}"'))
+            for (path, status), times in list(self._requests.items())
+        ]
+        yield Family(HISTOGRAM, REQUEST, "Time from a request to its answer.", requests)
+        yield Family(HISTOGRAM, "tacit_commit_seconds", "Time of a commit.", [(None, self._seconds.write())])
+        yield Family(HISTOGRAM, "tacit_commit_rows", "Rows of a commit.", [(None, self._rows.write())])
 
 
 def _collect_connections(connections: Connections) -> Iterator[Family]:
     """Yield the number of open connections, and the counts of ended ones by reason."""
-    yield Family(GAUGE, "tacit_connections", "Open connections.", [], [([], connections.live)])
-    yield Family(
+    yield Family.from_samples(GAUGE, "tacit_connections", "Open connections.", [], [([], connections.live)])
+    yield Family.from_samples(
         COUNTER, "tacit_connections_ended",
         "Connections that the service refused or ended, by the limit.", ["reason"],
         [([reason], count) for reason, count in connections.ended.items()],
@@ -211,7 +271,9 @@ def _collect_feeds(feeds: Feeds) -> Iterator[Family]:
     return _collect_table(OF_FEED, ["feed", "key"], named)
 
 
-def _collect_engine(engine: Engine) -> Iterator[Family]:
+def _collect_engine(
+    engine: Engine, of_placement: PlacementTexts, of_learned: PlacementTexts
+) -> Iterator[Family]:
     """Yield the metrics of the engine, its placements and, if it has any, its shards.
 
     With shards, metrics of the learning state are left out, because it is in the shards' processes.
@@ -226,18 +288,18 @@ def _collect_engine(engine: Engine) -> Iterator[Family]:
         ("tacit_recovery_seconds", "Time that reading the store took at the start.", health.recovery_seconds),
         ("tacit_clock_ahead_seconds", "Of this machine's clock to the log.", health.wall_ahead),
     ):
-        yield Family(GAUGE, name, help, [], [([], value)])
-    yield Family(
+        yield Family.from_samples(GAUGE, name, help, [], [([], value)])
+    yield Family.from_samples(
         GAUGE, "tacit_build", "1 for the version that runs.", ["version", "python"],
         [([__version__, platform.python_version()], 1.0)],
     )  # fmt: skip
     placements = dict(engine.placements)
-    yield from _collect_table(OF_PLACEMENT, ["placement"], _label_by_name(placements))
+    yield from of_placement.collect(placements)
+    yield from _collect_table(OF_REQUESTS, ["placement"], _label_by_name(placements))
     # With shards, the state of learning is in their processes.
-    learned = {} if engine.shards() else placements
-    yield from _collect_table(OF_LEARNED, ["placement"], _label_by_name(learned))
+    yield from of_learned.collect({} if engine.shards() else placements)
     now = engine.clock()
-    yield Family(
+    yield Family.from_samples(
         GAUGE, "tacit_snapshot_age_seconds", "Time since the latest snapshot was written.",
         ["placement"],
         [
@@ -246,7 +308,7 @@ def _collect_engine(engine: Engine) -> Iterator[Family]:
             if placement.snapshot_time is not None
         ],
     )  # fmt: skip
-    yield Family(
+    yield Family.from_samples(
         GAUGE, "tacit_mode", "1 for the mode.", ["placement", "mode"],
         [([placement_name, placement.mode], 1.0) for placement_name, placement in placements.items()],
     )  # fmt: skip
@@ -259,7 +321,7 @@ def _collect_shards(
 ) -> Iterator[Family]:
     """Yield the health of each shard, and for each placement the age of the sums shared between shards."""
     yield from _collect_table(OF_SHARD, ["shard"], [([str(shard.number)], shard) for shard in shards])
-    yield Family(
+    yield Family.from_samples(
         GAUGE, "tacit_shared_seconds", "How old what shards know of each other is, at most.",
         ["placement"], [([placement], engine.sharing_seconds(placement)) for placement in placements],
     )  # fmt: skip
@@ -278,16 +340,19 @@ def _collect_table(
     ``labelled`` has pairs of the values of ``labels`` and an object. A row with an additional label has
     several samples of an object, one for each value of that label.
     """
-    for kind, name, help, extra_label, read in table:
-        if extra_label:
-            samples = [
-                ([*label_values, key], value)
-                for label_values, thing in labelled
-                for key, value in read(thing)
-            ]
-        else:
-            samples = [(label_values, read(thing)) for label_values, thing in labelled]
-        yield Family(kind, name, help, [*labels, extra_label] if extra_label else labels, samples)
+    for row in table:
+        yield Family.from_samples(*row[:3], *_read_samples(row, labels, labelled))
+
+
+def _read_samples(
+    row: TableRow, labels: list[str], labelled: Sequence[tuple[list[str], Any]]
+) -> tuple[list[str], list[Sample]]:
+    """Return all labels of a metric, and the samples of objects; other values are as for the table."""
+    *_, label, read = row
+    if label:
+        pairs = [([*values, key], value) for values, thing in labelled for key, value in read(thing)]
+        return [*labels, label], pairs
+    return labels, [(values, read(thing)) for values, thing in labelled]
 
 
 def _read_uniform_reward(placement: Placement) -> float | None:
@@ -311,7 +376,8 @@ def _read_order(placement: Placement, read: Callable[[LearningOrder, int], float
     return None if order is None else read(order, now)
 
 
-Table = tuple[tuple[Any, str, str, str, Callable[[Any], Any]], ...]
+TableRow = tuple[str, str, str, str, Callable[[Any], Any]]
+Table = tuple[TableRow, ...]
 """Rows of kind, name, help, an additional label or "", and a function that reads the value of an object.
 
 With an additional label, the function returns pairs of a label's value and a metric's value.
@@ -326,12 +392,15 @@ OF_PLACEMENT: Table = (
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", "", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", "", _read_uniform_reward),
-    (COUNTER, "tacit_feedback", "Feedback by what became of it.", "outcome",
+    (COUNTER, "tacit_feedback", "Feedback by the answer it got; window-closed: decisions.", "outcome",
      lambda placement: placement.outcomes.copy().items()),
+)  # fmt: skip
+OF_REQUESTS: Table = (
     (COUNTER, "tacit_context_others",
      "Values in contexts, since the start, that are none of those declared for their field.", "field",
      _count_undeclared),
 )  # fmt: skip
+"""Counts that also change when a request is refused, which does not change the placement."""
 OF_LEARNED: Table = (
     (GAUGE, "tacit_unlearned_decisions", "Decisions that wait for their turn to be learned.", "",
      lambda placement: _read_order(placement, lambda order, now: order.waiting_count)),
@@ -345,7 +414,7 @@ OF_LEARNED: Table = (
     (GAUGE, "tacit_unlearned_seconds", "For how long the first decision waits that is not yet learned.", "",
      lambda placement: _read_order(placement, lambda order, now: order.get_waiting_time(now) / 1e6)),
     (GAUGE, "tacit_state_bytes", "What the policy's state takes in memory.", "",
-     lambda placement: byte_count(placement.learner.state)),
+     attrgetter("learner.lanes.bytes")),
     (GAUGE, "tacit_open_windows_bytes", "What decisions whose windows are open take in memory, nearly.", "",
      attrgetter("open_bytes")),
 )  # fmt: skip
@@ -410,7 +479,9 @@ class LiftMetrics:
         names = sorted(name for name, placement in placements.items() if placement.holdout is not None)[:MOST]
         now = self._now()
         self._cached = {name: entry for name, entry in self._cached.items() if name in names}
-        stale = sorted((n for n in names if now - self._read_time(n) >= FRESH), key=self._read_time)
+        # Minus infinity if it was never computed.
+        times = {name: getattr(self._cached.get(name), "time", float("-inf")) for name in names}
+        stale = sorted((name for name in names if now - times[name] >= FRESH), key=times.__getitem__)
         self._stale = {name: placements[name].read_copy() for name in stale[:AT_ONCE]}
 
     def collect(self) -> Iterable[Family]:
@@ -424,14 +495,6 @@ class LiftMetrics:
             self._cached[name] = _CachedReport(now, make_lift_report(placement, self._engine.clock()))
         self._stale = {}
         return {name: self._cached[name].report for name in sorted(self._cached)}
-
-    def _read_time(self, name: str) -> float:
-        """Return when a placement's cached report was computed, in monotonic seconds.
-
-        Minus infinity if never.
-        """
-        entry = self._cached.get(name)
-        return float("-inf") if entry is None else entry.time
 
 
 def _label_ends(bounds: Bounds | None) -> list[tuple[str, float | None]]:
@@ -452,4 +515,6 @@ OF_LIFT: Table = (
      lambda report: [(srm.what, srm.evidence) for srm in report.srm]),
     (GAUGE, "tacit_metric_harm", "1 where learning harms a metric that is watched.", "metric",
      lambda report: [(metric.name, metric.safety == "harm") for metric in report.metrics]),
+    (GAUGE, "tacit_metric_silent", "1 where no amount of a metric has come for 100 decisions or more.",
+     "metric", lambda report: [(metric.name, metric.silent) for metric in report.metrics]),
 )  # fmt: skip

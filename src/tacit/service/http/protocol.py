@@ -548,7 +548,8 @@ class Protocol(HttpToolsProtocol):
         else:
             # As uvicorn does, except for its keep-alive timer.
             self.server_state.total_requests += 1
-            self.flow.resume_reading()
+            if self.flow.read_paused:
+                self.flow.resume_reading()
         if self._unparsed and not self.pipeline and not self.transport.is_closing():
             data = self._unparsed
             self._keep_unparsed(b"")

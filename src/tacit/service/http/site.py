@@ -82,8 +82,7 @@ async def _list_placements(site: Site, call: RouteCall) -> wire.Placements:
 
 def _summarize_shard(shard: ShardHealth) -> wire.ShardSummary:
     """Return a shard's summary; its number of rows is None if its health is unknown."""
-    events = None if shard.health is None else shard.health.events
-    return wire.ShardSummary(*shard[:-1], events)
+    return wire.ShardSummary(*shard[:-1], None if shard.health is None else shard.health.events)
 
 
 def _summarize_placement(
@@ -148,13 +147,11 @@ async def _record_events(site: Site, call: RouteCall) -> wire.EventsTaken | Answ
 async def _read_feed_offsets(site: Site, call: RouteCall) -> wire.FedNow:
     """Return the offsets at which a feed resumes, merged over all placements that the caller reaches."""
     feed = check_id("feed", call.id)
-    aspects = [
-        p.feed_offsets for name, p in site.engine.merged.placements.items() if call.caller.reaches(name)
-    ]
+    placements = site.engine.merged.placements.items()
+    aspects = [placement.feed_offsets for name, placement in placements if call.caller.reaches(name)]
     # Stores written by version 0.3 log offsets under the feed's name alone, without the key.
-    return wire.FedNow(
-        merge_offsets(feed, aspects) | merge_offsets(make_feed_name(feed, call.key_name), aspects)
-    )
+    name = make_feed_name(feed, call.key_name)
+    return wire.FedNow(merge_offsets(feed, aspects) | merge_offsets(name, aspects))
 
 
 async def _check_alive(site: Site, call: RouteCall) -> wire.Status:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from heapq import nsmallest
 from itertools import repeat
 from typing import Any
@@ -36,7 +37,7 @@ from tacit.service.http.route import (
     make_split_route,
 )
 from tacit.service.kind import KINDS, check_path, get_kind
-from tacit.service.log.blocks import column_values
+from tacit.service.log.blocks import Block, column_values
 from tacit.service.log.ids import as_text
 from tacit.service.log.requests import (
     Clicked,
@@ -46,6 +47,7 @@ from tacit.service.log.requests import (
     FeedbackRequest,
     Impression,
     Record,
+    check_feedback,
     check_id,
     encode_metrics,
     make_reward_requests,
@@ -95,13 +97,14 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
 
         def answer(rows: Sequence[Any]) -> Any:
             """Return the answer for the decision's row, with a warning if the request may be a mistake."""
-            single_answer = form.write(placement, rows[0], engine.config.placements[name].durability)
-            time = rows[0].time
-            if not placement.reader.can_warn and time >= start:
+            (row,) = rows
+            single_answer = form.write(placement, row, placement.config.durability)
+            if not placement.reader.can_warn and row.time >= start:
                 return single_answer
-            return _add_warning(placement, start, call.request, time, single_answer)
+            return _add_warning(placement, start, call.request, row.time, single_answer)
 
-        return Decide(name, [form.read(placement, call.request)]), answer
+        impression = form.read(placement, call.request)
+        return Decide(name, Block(Impression, [[value] for value in impression])), answer
 
     async def decide_many(engine: Engine, call: RouteCall) -> Any:
         """Validate requests, decide them in one commit, and return the answers.
@@ -119,7 +122,7 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
             prefixes = (f"decision_id: {request.decision_id!r} " for request in call.request.decisions)
             places = [f"decisions[{i}]." for i, id in enumerate(prefixes) if str(error).startswith(id)]
             raise InConflict("".join([*places[:1], str(error)])) from error
-        answers = form.write_many(form, placement, rows, engine.durability(call.placement))
+        answers = form.write_many(form, placement, rows, placement.config.durability)
         times = column_values(rows, "time")
         if placement.reader.can_warn or min(times, default=start) < start:
             parts = zip(call.request.decisions, times, answers, strict=True)
@@ -150,7 +153,7 @@ def _explain_reuse(placement: Placement, id: str, time: int) -> str | None:
     """
     windows = placement.windows
     entry = windows.open.find(id)
-    if entry is not None and windows.open.count_feedback(entry):
+    if entry is not None and windows.open.windows.answers[entry]:
         state = "has its feedback"
     elif entry is None and windows.time - time > windows.rule.window + RETRY_PERIOD:
         state = "its window is over"
@@ -184,7 +187,8 @@ def make_feedback_handlers(
 
     def record(engine: Engine, call: RouteCall) -> tuple[Record, Callable[[Any], wire.Recorded]]:
         """Return the engine's request for one piece of feedback, and a function that makes the answer."""
-        name, feedback = call.placement, read(call.request)
+        name = call.placement
+        checked = check_feedback([read(call.request)], engine.placement(name))
 
         def answer(outcomes: Sequence[str | TacitError]) -> wire.Recorded:
             """Return the answer, with a warning if the feedback is probably a mistake.
@@ -193,11 +197,9 @@ def make_feedback_handlers(
             """
             if isinstance(outcomes[0], TacitError):
                 raise outcomes[0]
-            warning = _find_warning(engine.placement(name), call.request, outcomes[0])
-            placement = engine.placement(name)
-            return _make_answer(placement, feedback.decision, outcomes[0], engine.durability(name), warning)
+            return _make_answer(engine.placement(name), call.request, outcomes[0])
 
-        return Record(name, [feedback]), answer
+        return Record(name, checked), answer
 
     async def record_many(engine: Engine, call: RouteCall) -> wire.ManyFeedback[wire.Recorded]:
         """Record many pieces of feedback and return the outcome of each; an invalid value refuses all."""
@@ -210,11 +212,7 @@ def make_feedback_handlers(
             outcomes = await engine.record_many(call.placement, feedback)
         except InvalidValue as error:
             raise _locate_error(error, requests) from error
-        ids = [request.decision_id for request in requests]
-        durability = repeat(engine.durability(call.placement))
-        placement = engine.placement(call.placement)
-        warnings = map(_find_warning, repeat(placement), requests, outcomes)
-        answers = map(_make_answer, repeat(placement), ids, outcomes, durability, warnings)
+        answers = map(_make_answer, repeat(engine.placement(call.placement)), requests, outcomes)
         return wire.ManyFeedback[wire.Recorded](list(answers))
 
     return record, record_many
@@ -280,37 +278,31 @@ def _explain_unlearned(placement: Placement, request: Any, outcome: str) -> str 
         if amount:
             what = f"metrics.{learned}: {amount:g} is not learned, as an amount came before"
             return f"{what}; aggregation = 'sum' learns all that a decision earns"
-        if reward is not None and reward > placement.windows.open.get_reward(entry):
+        if reward is not None and reward > placement.windows.open.windows.reward[entry]:
             remedy = "send none until it is known, or give aggregation = 'max'"
             return f"reward: {reward:g} is not learned, as a lower one came first; {remedy}"
     return None
 
 
-def _make_answer(
-    placement: Placement, id: str, outcome: str | TacitError, durability: Any, warning: str | None
-) -> wire.Recorded:
+def _make_answer(placement: Placement, request: Any, outcome: str | TacitError) -> wire.Recorded:
     """Return the answer to one piece of feedback, with its outcome; the outcome of an error is its kind.
 
-    If the outcome is pending, the answer has the seconds until the window ends.
+    It has a warning if the feedback is probably a mistake, and if the outcome is pending, the seconds until
+    the window ends.
     """
+    id, delay, windows = request.decision_id, None, placement.windows
+    warning = _find_warning(placement, request, outcome)
     if isinstance(outcome, TacitError):
         outcome = convert_error(outcome).kind
-    delay = _compute_learning_delay(placement, id) if outcome == attribution.PENDING else None
-    return wire.Recorded(
-        id, outcome in (attribution.LEARNED, attribution.CORRECTED), outcome, durability, warning, delay
-    )
-
-
-def _compute_learning_delay(placement: Placement, id: str) -> float | None:
-    """Return the seconds until the window of an open decision ends; None if the decision is not open."""
-    windows = placement.windows
-    entry = windows.open.find(id)
-    return None if entry is None else max(0, windows.open.get_deadline(entry) - windows.time) / 1e6
+    if outcome == attribution.PENDING and (entry := windows.open.find(id)) is not None:
+        delay = max(0, int(windows.open.windows.deadline[entry]) - windows.time) / 1e6
+    is_learned = outcome in (attribution.LEARNED, attribution.CORRECTED)
+    return wire.Recorded(id, is_learned, outcome, placement.config.durability, warning, delay)
 
 
 def _read_reward(request: wire.Feedback) -> FeedbackRequest:
     """Convert a reward with its metrics to a request to the engine."""
-    metrics = encode_metrics(request.metrics)
+    metrics = encode_metrics(request.metrics) if request.metrics else None
     return FeedbackRequest(request.decision_id, REWARD, request.reward, request.feedback_id, metrics=metrics)
 
 
@@ -325,18 +317,13 @@ def _read_rewards(requests: Sequence[wire.Feedback]) -> Sequence[FeedbackRequest
     return block.with_column("metrics", list(map(encode_metrics, metrics)))
 
 
-def _read_examination(request: wire.Event) -> FeedbackRequest:
-    """Convert the report that a decision was looked at to a request to the engine."""
-    return FeedbackRequest(request.decision_id, EXAMINED, None, request.feedback_id)
-
-
-def _read_activation(request: wire.Event) -> FeedbackRequest:
-    """Convert the activation of a deferred decision to a request to the engine."""
-    return FeedbackRequest(request.decision_id, ACTIVATE, None, request.feedback_id)
+def _read_event(kind: str, request: wire.Event) -> FeedbackRequest:
+    """Convert the report that a decision was looked at, or activated, to a request to the engine."""
+    return FeedbackRequest(request.decision_id, kind, None, request.feedback_id)
 
 
 _record_feedback, _record_feedback_batch = make_feedback_handlers(_read_reward, _read_rewards)
-_record_examination, _record_examinations = make_feedback_handlers(_read_examination)
+_record_examination, _record_examinations = make_feedback_handlers(partial(_read_event, EXAMINED))
 
 
 # ---- Client-side decisions: send the learner's state, log decisions that clients made
@@ -441,8 +428,7 @@ async def _get_standings(engine: Engine, call: RouteCall) -> wire_lists.Standing
     key, report = placement.results.report(query.key, query.confidence)
     # Many keys, and intervals of many rankers, take long; a thread keeps decisions from waiting.
     keys = await run_in_threadpool(_list_busiest_keys, placement)
-    content = await run_in_threadpool(report.as_dict)
-    return wire_lists.Standings(key, keys, content)
+    return wire_lists.Standings(key, keys, await run_in_threadpool(report.as_dict))
 
 
 def _list_busiest_keys(placement: Any) -> list[wire_lists.DuelsOfKey]:
@@ -519,13 +505,8 @@ async def _log_feed_offsets(engine: Engine, call: RouteCall) -> object:
 
 async def _get_history(engine: Engine, call: RouteCall) -> wire_control.History:
     """Return the latest changes of a placement, newest first, at most ``limit`` of the query."""
-    changes = await engine.history(call.placement)
-    return wire_control.History(
-        [
-            wire_control.Change(as_text(change.time), change.who, change.what, change.detail)
-            for change in changes[: -call.request.limit - 1 : -1]
-        ]
-    )
+    changes = (await engine.history(call.placement))[: -call.request.limit - 1 : -1]
+    return wire_control.History([wire_control.Change(as_text(each.time), *each[1:]) for each in changes])
 
 
 async def _get_items(engine: Engine, call: RouteCall) -> wire.ItemsNow:
@@ -559,14 +540,7 @@ async def _rollback(engine: Engine, call: RouteCall) -> wire_control.Rebuilt:
 def _describe_rebuild(replacement: Replacement) -> wire_control.Rebuilt:
     """Return the answer about a finished rebuild or rollback: policy, state, rows, decisions, seconds."""
     version = replacement.policy_version
-    return wire_control.Rebuilt(
-        version.policy,
-        version.left,
-        replacement.rows,
-        replacement.decisions,
-        replacement.seconds,
-        version.approximate,
-    )
+    return wire_control.Rebuilt(version.policy, version.left, *replacement[1:], version.approximate)
 
 
 # ---- The routes
@@ -585,7 +559,7 @@ ROUTES = (
     make_route(verbs.FEEDBACK_MANY, _record_feedback_batch),
     make_split_route(verbs.EXAMINED, _record_examination),
     make_route(verbs.EXAMINED_MANY, _record_examinations),
-    make_split_route(verbs.ACTIVATE, make_feedback_handlers(_read_activation)[0]),
+    make_split_route(verbs.ACTIVATE, make_feedback_handlers(partial(_read_event, ACTIVATE))[0]),
     make_split_route(verbs.CLICKS, _record_clicks),
     make_route(verbs.CLICKS_MANY, _record_clicks_batch),
     make_route(verbs.VERDICT, _get_verdict),

@@ -100,7 +100,9 @@ def blank_archived_rows(
         units = subject.hash_units(stored.salt, stored.id, stored.seed)
         counts = BlankedRows(
             _blank_column(folder / name, "decisions", "asked", partial(_blank_units, units)),
-            _blank_column(folder / name, "records", "content", partial(_blank_subject, subject)),
+            _blank_column(
+                folder / name, "records", "content", lambda text: subject.blank_record(text) or text
+            ),
         )
         if any(counts):
             done[name] = counts
@@ -110,11 +112,6 @@ def blank_archived_rows(
 def _blank_units(units: Sequence[str], asked: str | None) -> str | None:
     """Return a decision's ``asked`` field without its user's hash, if the hash is one of ``units``."""
     return remove_unit(asked) if SearchFields.read(asked).unit in units else asked
-
-
-def _blank_subject(subject: Subject, content: str) -> str:
-    """Return a record without the subject's data; unchanged if it has none."""
-    return subject.blank_record(content) or content
 
 
 def _blank_column(folder: Path, kind: str, column: str, blank: Callable[[Any], Any]) -> int:
@@ -193,7 +190,8 @@ def backup(path: str | Path, target: str | Path) -> int:
             os.fsync(file.fileno())
         os.replace(part, target)
     except (apsw.Error, OSError) as error:
-        raise StoreError(f"{target}: the backup cannot be written: {error}") from error
+        why = f"{getattr(error, 'strerror', None) or error}; give another path, or make its folder"
+        raise StoreError(f"{target}: the backup cannot be written: {why}") from error
     finally:
         part.unlink(missing_ok=True)
     return target.stat().st_size

@@ -33,8 +33,8 @@ class Block(Sequence[Row], Generic[Row]):
     >>> block = Block(End, [[1, 2, 3], [100, 100, 200]])
     >>> block[1], block.column("time")
     (End(seq=2, time=100), [100, 100, 200])
-    >>> list(Block.from_rows(End, [End(4, 300)]).tuples())
-    [(4, 300)]
+    >>> list(Block.from_rows(End, [End(4, 300)]))
+    [End(seq=4, time=300)]
     """
 
     __slots__ = ("columns", "kind")
@@ -48,26 +48,23 @@ class Block(Sequence[Row], Generic[Row]):
         """Return rows as a block of columns; a block is returned unchanged."""
         if type(rows) is Block:
             return rows
-        columns = list(map(list, zip(*rows, strict=True)))
-        return cls(kind, columns or [[] for _ in kind._fields])
+        return cls(kind, list(map(list, zip(*rows, strict=True))) or [[] for _ in kind._fields])
 
     @classmethod
     def concatenate(cls, kind: Any, parts: Sequence[Sequence[Row]]) -> Block[Row]:
         """Return a block of the rows of all parts, in order."""
-        if len(parts) == 1:
-            return cls.from_rows(kind, parts[0])
-        if not parts or any(type(part) is not Block for part in parts):
+        if any(type(part) is not Block for part in parts):
             return cls.from_rows(kind, chain.from_iterable(parts))
+        if len(parts) == 1:
+            return parts[0]  # type: ignore[return-value]
         columns = zip(*(part.columns for part in parts), strict=True)  # type: ignore[attr-defined]
-        return cls(kind, [list(chain.from_iterable(lists)) for lists in columns])
+        return cls(
+            kind, [list(chain.from_iterable(lists)) for lists in columns] or [[] for _ in kind._fields]
+        )
 
     def column(self, field: str) -> list[Any]:
         """Return the values of a field, one for each row."""
         return self.columns[_field_indices(self.kind)[field]]
-
-    def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows as plain tuples."""
-        return zip(*self.columns, strict=True)
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -100,56 +97,6 @@ class Block(Sequence[Row], Generic[Row]):
         pick, distinct = itemgetter(*places), {id(column): column for column in self.columns}
         taken = {number: list(pick(column)) for number, column in distinct.items()}
         return Block(self.kind, [taken[id(column)] for column in self.columns])
-
-
-class BlockList(Sequence[Row], Generic[Row]):
-    """A sequence of rows that grows by whole blocks.
-
-    Examples
-    --------
-    >>> from tacit.service.log.store import End
-    >>> run = BlockList()
-    >>> run.extend([End(1, 100)])
-    >>> run.extend(Block(End, [[2, 3], [100, 200]]))
-    >>> len(run), [row.seq for row in run], run[1].seq
-    (3, [1, 2, 3], 2)
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[Sequence[Row]] = []
-        self._rows = 0
-
-    def extend(self, rows: Iterable[Row]) -> None:
-        """Append rows to the end; a block is stored as it is, without a copy."""
-        part = rows if isinstance(rows, Block) else list(rows)
-        self._parts.append(part)
-        self._rows += len(part)
-
-    def append(self, row: Row) -> None:
-        """Append one row to the end."""
-        self.extend([row])
-
-    def tuples(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows as tuples, plain or named."""
-        return chain.from_iterable(map(tuples, self._parts))
-
-    def __len__(self) -> int:
-        return self._rows
-
-    def __iter__(self) -> Iterator[Row]:
-        return chain.from_iterable(self._parts)
-
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        return list(self)[index]
-
-
-def tuples(rows: Iterable[Row]) -> Iterable[tuple[Any, ...]]:
-    """Return rows as tuples; a block's rows are plain tuples, which are created faster."""
-    return rows.tuples() if isinstance(rows, Block | BlockList) else rows
 
 
 def split_distinct(rows: Block[Row], field: str) -> Iterator[Block[Row]]:

@@ -134,8 +134,7 @@ def read_policy_versions(changes: list[rows.ChangeRow]) -> list[PolicyVersion]:
 
 def read_policy_version(change: rows.ChangeRow) -> PolicyVersion:
     """Return the policy version in a change event of kind POLICY, with the event's row number."""
-    version = msgspec.json.decode(change.value, type=PolicyVersion)
-    return msgspec.structs.replace(version, seq=change.seq)
+    return msgspec.structs.replace(msgspec.json.decode(change.value, type=PolicyVersion), seq=change.seq)
 
 
 def name_state(time: int, policy: Mapping[str, Any]) -> str:

@@ -67,7 +67,8 @@ class OwnedFile:
             except BlockingIOError:
                 raise self._make_use_error() from None
             except OSError as error:
-                raise StoreError(f"store.path: {path} cannot be written: {error.strerror}") from error
+                what = f"store.path: {path} cannot be written: {error.strerror}"
+                raise StoreError(f"{what}; let the service's user own it, or give another path") from error
             release = cleanup.pop_all().close
         self.close = weakref.finalize(self, release)
 

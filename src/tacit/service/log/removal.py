@@ -70,10 +70,8 @@ def drop_rows(store: Store, old: OldRows) -> None:
             ("decisions", old.rows.decisions),
             ("marks", old.rows.changes),
         ):
-            delete = f"DELETE FROM {table} WHERE seq = ?"
-            store.run_many(writer, delete, [(row.seq,) for row in rows])
-        keys = [(row.placement, row.kind, row.id) for row in old.records]
-        store.run_many(writer, DROP_RECORD, keys)
+            store.run_many(writer, f"DELETE FROM {table} WHERE seq = ?", [(row.seq,) for row in rows])
+        store.run_many(writer, DROP_RECORD, [(row.placement, row.kind, row.id) for row in old.records])
 
 
 # ---- The data of a user
@@ -141,17 +139,14 @@ def _forget_records(store: Store, writer: Any, subject: Subject, placement: int)
 
     The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
     """
-    name = log_rows.encode_json(subject.name)
-    pattern = re.sub(r"([%_!])", r"!\1", name)
+    pattern = re.sub(r"([%_!])", r"!\1", log_rows.encode_json(subject.name))
     blank = []
     for number, *row in store.run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):
         record = log_rows.RecordRow._make(row)
         content = subject.blank_record(record.content)
         if content is not None:
-            blanked_record = record._replace(content=content)
-            blank.append((content, log_rows.row_checksum(blanked_record), number))
-    change = "UPDATE records SET content = ?, checksum = ? WHERE number = ?"
-    store.run_many(writer, change, blank)
+            blank.append((content, log_rows.row_checksum(record._replace(content=content)), number))
+    store.run_many(writer, "UPDATE records SET content = ?, checksum = ? WHERE number = ?", blank)
     return len(blank)
 
 

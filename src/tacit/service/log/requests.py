@@ -17,7 +17,6 @@ from tacit.core import checks
 from tacit.errors import AssumptionWarning, InvalidValue
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm
-from tacit.service.log import blocks
 from tacit.service.log.blocks import Block
 from tacit.service.log.rows import CLICKS, MODE, REWARD, DecisionRow, encode_json
 from tacit.service.log.search_records import remove_unit
@@ -324,21 +323,21 @@ class Decide(NamedTuple):
     """Request to decide for all impressions, or for none if one cannot be decided."""
 
     placement: str
-    impressions: Sequence[Impression]
+    impressions: Block[Impression]
 
 
 class CheckDecisions(NamedTuple):
     """Request to check that all impressions can be decided, without deciding."""
 
     placement: str
-    impressions: Sequence[Impression]
+    impressions: Block[Impression]
 
 
 class Record(NamedTuple):
     """Request to record feedback."""
 
     placement: str
-    feedback: Sequence[FeedbackRequest]
+    feedback: Block[FeedbackRequest]
 
 
 class AppendChange(NamedTuple):
@@ -368,8 +367,8 @@ class Export(NamedTuple):
 Request = Decide | CheckDecisions | Record | AppendChange | ChangePlacement | Export
 
 
-def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Sequence[FeedbackRequest]:
-    """Check the rewards, metrics and ids of feedback, and return it; a block stays a block.
+def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Block[FeedbackRequest]:
+    """Check the rewards, metrics and ids of feedback, and return it as a block.
 
     If the placement learns a metric, each reward is set to the value of the metric's amount, or to None if
     the log holds the amount alone. A doubtful amount gives a warning, once for each metric.
@@ -387,29 +386,29 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Seque
     """
     config = placement.config
     lowest, learned = config.rule.lowest, config.learned
-    for content in blocks.column_values(feedback, "metrics"):
-        if content is not None:
-            _check_metrics(content, placement)
+    block: Block[FeedbackRequest] = Block.from_rows(FeedbackRequest, feedback)
+    for content in filter(None, block.column("metrics")):
+        _check_metrics(content, placement)
     if learned is not None:
         metric = config.metrics[learned]
-        feedback = [_set_metric_reward(piece, learned, metric) for piece in feedback]
-        if metric.attribution:
-            return list(map(_check_feedback_id, feedback))
-    if type(feedback) is not Block:
-        return [_check_piece(piece, lowest) for piece in feedback]
-    for id in feedback.column("id"):
+        pieces = [_set_metric_reward(piece, learned, metric) for piece in block]
+        block = Block.from_rows(FeedbackRequest, pieces)
+    for id in block.column("id"):
         if id is not None:
             check_id("feedback_id", id)
-    kinds, rewards = feedback.column("kind"), feedback.column("reward")
+    kinds, rewards = block.column("kind"), block.column("reward")
+    # If the amounts of a decision are added up first, the log holds amounts and no rewards.
+    if learned is not None and config.metrics[learned].attribution:
+        return block
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
         reward_array = np.array(rewards)
         if ((reward_array >= lowest) & (reward_array <= 1.0)).all():
-            return feedback
+            return block
     checked = [
         _check_reward(reward, lowest) if kind == REWARD else reward
         for kind, reward in zip(kinds, rewards, strict=True)
     ]
-    return feedback.with_column("reward", checked)
+    return block.with_column("reward", checked)
 
 
 def _set_metric_reward(feedback: FeedbackRequest, name: str, metric: Any) -> FeedbackRequest:
@@ -445,32 +444,15 @@ def _check_metrics(content: str, placement: Any) -> None:
             watched = f"the placement watches {', '.join(metrics) or 'none'}"
             remedy = f"{watched}; leave it out, or configure metrics.{name}"
             raise InvalidValue(f"metrics.{name}", amount, remedy)
+        least = metrics[name].least
         # JSON has no infinity.
-        if isinstance(amount, int | float) and amount < metrics[name].least:
-            remedy = (
-                f"give a number from {metrics[name].least:g} on; what is given back is a metric of its own"
-            )
+        if isinstance(amount, int | float) and amount < least:
+            remedy = f"give a number from {least:g} on; what is given back is a metric of its own"
             raise InvalidValue(f"metrics.{name}", amount, f'{remedy}, with better = "less"')
-        checks.number(f"metrics.{name}", amount, metrics[name].least, metrics[name].most)
+        checks.number(f"metrics.{name}", amount, least, metrics[name].most)
         if name not in placement.warned and (doubt := metrics[name].find_warning(name, amount)):
             placement.warned.add(name)
             warnings.warn(f"{placement.name}: {doubt}", AssumptionWarning, stacklevel=2)
-
-
-def _check_feedback_id(feedback: FeedbackRequest) -> FeedbackRequest:
-    """Return feedback if its id is valid or missing; raise InvalidValue otherwise."""
-    if feedback.id is not None:
-        check_id("feedback_id", feedback.id)
-    return feedback
-
-
-def _check_piece(feedback: FeedbackRequest, lowest: float) -> FeedbackRequest:
-    """Return feedback with its reward as a float; raise InvalidValue if its id or reward is invalid."""
-    _check_feedback_id(feedback)
-    if feedback.kind != REWARD:
-        return feedback
-    reward = _check_reward(feedback.reward, lowest)
-    return feedback if reward is feedback.reward else feedback._replace(reward=reward)
 
 
 LEARNED = '; to learn a metric in its place, configure reward = "METRIC"'
@@ -482,6 +464,6 @@ def _check_reward(reward: float | None, lowest: float) -> float:
         return reward
     if reward is None:
         raise InvalidValue(
-            "reward", None, f"give a number from {lowest:g} to 1, beside metrics, too{LEARNED}"
+            "reward", None, f"give a number from {lowest:g} to 1 (a click is 1), also with metrics{LEARNED}"
         )
     return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]

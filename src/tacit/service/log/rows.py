@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +21,7 @@ import msgspec
 from tacit.core.arrays import Floats
 from tacit.learning.decisions import NO_VALUES, Arm, Decision
 from tacit.learning.learner import Learner
-from tacit.service.log.blocks import Block, BlockList, tuples
+from tacit.service.log.blocks import Block
 from tacit.service.log.ids import as_datetime
 
 # ---- A shown list, as the log stores it
@@ -72,7 +71,7 @@ def decode_list(shown: str | None) -> ShownList:
     >>> decode_list('["b","a"]')
     ShownList(arms=['b', 'a'], prefix_propensities=[], position_propensities=[])
     """
-    parts = json.loads(shown or "")
+    parts = decode_json(shown)
     if isinstance(parts, list):
         return ShownList(parts, [], [])
     return ShownList(parts["slate"], parts["prefixes"], parts["places"])
@@ -318,20 +317,17 @@ def row_checksum(row: tuple[Any, ...]) -> int:
 def with_checksums(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return rows as plain tuples with their checksum as an additional last field."""
     # A function call per row would cost as much as the checksum.
-    return [(*row, crc32(_canonical(row))) for row in tuples(rows)]
+    # A block's rows are plain tuples here, which are created faster than named ones.
+    plain_rows = zip(*rows.columns, strict=True) if type(rows) is Block else rows
+    return [(*row, crc32(_canonical(row))) for row in plain_rows]
 
 
 class Rows(NamedTuple):
     """Consecutive rows of the log by kind, each kind in ascending order."""
 
-    decisions: BlockList[DecisionRow] | list[DecisionRow]
-    feedback: BlockList[FeedbackRow] | list[FeedbackRow]
+    decisions: Block[DecisionRow] | list[DecisionRow]
+    feedback: Block[FeedbackRow] | list[FeedbackRow]
     changes: list[ChangeRow]
-
-    @classmethod
-    def empty(cls) -> Rows:
-        """Return an empty, growable collection of rows."""
-        return cls(BlockList(), BlockList(), [])
 
     @property
     def size(self) -> int:
@@ -347,15 +343,6 @@ class Rows(NamedTuple):
     def select(self, predicate: Callable[[Any], bool]) -> Rows:
         """Return new rows: the rows of each kind for which ``predicate`` is true."""
         return Rows(*(list(filter(predicate, rows)) for rows in self))  # type: ignore[arg-type]
-
-    def concatenate(self, more: Rows) -> Rows:
-        """Return new rows: these, followed by ``more``, for each kind."""
-        result = Rows.empty()
-        for rows in (self, more):
-            result.decisions.extend(rows.decisions)
-            result.feedback.extend(rows.feedback)
-            result.changes.extend(rows.changes)
-        return result
 
 
 def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
@@ -421,7 +408,7 @@ def make_click_row(row: DecisionRow, name: str, policy: Any) -> dict[str, Any]:
         "decision_id": row.id,
         "placement": name,
         "key": row.key,
-        "arms": [str(arm) for arm in (arms if row.offered is None else json.loads(row.offered))],
+        "arms": [str(arm) for arm in (arms if row.offered is None else decode_json(row.offered))],
         "context": decode_json(row.context),
         "policy": policy.label,
     }
@@ -446,7 +433,7 @@ def encode_json(value: Any) -> str:
 
 def decode_json(text: str | None) -> Any:
     """Return the value of a JSON column; None for a missing one."""
-    return None if text is None else json.loads(text)
+    return None if text is None else msgspec.json.decode(text)
 
 
 def drop_unread_context(learner: Learner, decision: Decision) -> Decision:

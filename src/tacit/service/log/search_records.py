@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -71,8 +71,7 @@ def hash_rankings(rankings: Mapping[str, Any]) -> str:
     >>> hash_rankings({"old": ["a", "b"]}) == hash_rankings({"old": ["b", "a"]})
     False
     """
-    content = msgspec.json.encode(rankings)
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).hexdigest()
+    return hashlib.blake2b(msgspec.json.encode(rankings), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def hash_unit(salt: str, placement: int, user: str | None, session: str | None) -> str | None:
@@ -97,8 +96,7 @@ def hash_unit(salt: str, placement: int, user: str | None, session: str | None) 
 def hash_unit_until_0_2(seed: int, kind: str, id: str) -> str:
     """Return the hash of a user or session in rows of versions up to 0.2, in stores that 0.3 has opened."""
     key, content = seed.to_bytes(SEED_BYTES, "little"), f"{kind}\0{id}".encode()
-    hashed = hashlib.blake2b(content, digest_size=UNIT_BYTES, key=key, person=b"unit")
-    return hashed.hexdigest()
+    return hashlib.blake2b(content, digest_size=UNIT_BYTES, key=key, person=b"unit").hexdigest()
 
 
 class Subject(NamedTuple):
@@ -140,14 +138,16 @@ class Subject(NamedTuple):
         ).decode()
 
 
-def remove_unit(asked: str | None) -> str | None:
-    """Return a decision's ``asked`` field without the hash of the user or session.
+def remove_unit(asked: str | None, units: Collection[str] = ("",)) -> str | None:
+    """Return a decision's ``asked`` field without the hash of the user or session, if it is one of ``units``.
+
+    By default any hash is removed.
 
     Examples
     --------
     >>> remove_unit('{"rankings":"ab12","unit":"ff"}')
     'ab12'
     """
-    if asked is None or '"unit":' not in asked:
+    if asked is None or '"unit":' not in asked or not any(unit in asked for unit in units):
         return asked
     return msgspec.structs.replace(SearchFields.read(asked), unit=None).text

@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -114,8 +114,8 @@ PLACEMENT = (
 )
 ADD_POLICY = "INSERT INTO policies (hash, spec, version) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 POLICY_OF = "SELECT id FROM policies WHERE hash = ?"
-CONFIGURE = "UPDATE placements SET configuration = ? WHERE id = ?"
-CONFIGURED = "SELECT configuration FROM placements WHERE id = ?"
+CONFIGURE = "UPDATE placements SET configuration = ? WHERE name = ?"
+CONFIGURED = "SELECT name, configuration FROM placements"
 
 UNREADABLE = UnicodeDecodeError, msgspec.DecodeError
 NOT_WRITTEN, RESTORE = "is not what was written", "restore a backup"
@@ -185,8 +185,8 @@ class SqlDatabase(ABC):
         """Return a message for each damage of the database, including damaged indexes."""
 
     @abstractmethod
-    def check_indexes(self) -> None:
-        """Check the indexes within the time limit of a start; raise Damaged if one is damaged."""
+    def check_indexes(self) -> contextlib.AbstractContextManager[None]:
+        """During a ``with`` block, check the indexes within a time limit; raise Damaged if one is damaged."""
 
     @abstractmethod
     def check(self) -> None:
@@ -259,11 +259,10 @@ class Store(SqlDatabase):
         ``spec`` is its policy as JSON. For an existing placement, both are ignored. Raises Damaged if the
         stored policy is damaged or missing.
         """
-        digest = hashlib.sha256(spec.encode()).hexdigest()
-        with self.transaction() as writer:
-            self.run(writer, NEW_POLICY, (digest, spec, __version__, name))
-            self.run(writer, NEW_PLACEMENT, (name, seed, digest))
-            row = self.run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
+        with self.reading() as connection:
+            row = self.run(connection, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
+        if row is None:
+            row = add_placements(self, [(name, spec, seed)])
         if row is None:
             raise Damaged(f"{self.location}: the policy of placement {name!r} is not there; {RESTORE}")
         return _parse_placement(self, row)
@@ -284,24 +283,24 @@ class Store(SqlDatabase):
             number: int = self.select_one(writer, POLICY_OF, digest)
         return number
 
-    def store_configuration(self, placement: int, configuration: str) -> None:
-        """Store the configuration of a placement, as JSON, in place of the one before."""
+    def store_configurations(self, configurations: Mapping[str, str]) -> None:
+        """Store the configurations of placements, as JSON, in place of the ones before, all or none."""
         with self.transaction() as writer:
-            self.run(writer, CONFIGURE, (configuration, placement))
+            self.run_many(writer, CONFIGURE, [(text, name) for name, text in configurations.items()])
 
     # Read ------------------------------------------------------------------------------------
 
-    def configuration(self, placement: int) -> str | None:
-        """Return the last stored configuration of a placement as JSON; None if none is stored.
+    def configurations(self, *placement: str) -> dict[str, str | None]:
+        """Return the last stored configurations, as JSON or None, by placement: of one, or of all.
 
-        Raises Damaged if it is not a configuration.
+        Raises Damaged if one is not a configuration.
         """
         with self.reading() as connection:
-            settings: str | None = self.select_one(connection, CONFIGURED, placement)
-        if settings is not None and not _is_configuration(settings):
-            raise Damaged(
-                f"{self.location}: how placement {placement} was configured {NOT_WRITTEN}; {RESTORE}"
-            )
+            rows = self.run(connection, f"{CONFIGURED}{' WHERE name = ?' * len(placement)}", placement)
+            settings: dict[str, str | None] = dict(rows.fetchall())
+        for name, text in settings.items():
+            if text is not None and not _is_configuration(text):
+                raise Damaged(f"{self.location}: how {name} was configured {NOT_WRITTEN}; {RESTORE}")
         return settings
 
     def changes(self, placement: int) -> list[log_rows.ChangeRow]:
@@ -395,6 +394,16 @@ def check_version(location: str, version: int, newest: int) -> None:
         raise StoreError(f"{location} is of version {version}, this tacit reads up to {newest}; update tacit")
     if version < newest:
         raise StoreError(f"{location} is of version {version} and {BEFORE_0_3}")
+
+
+def add_placements(store: Store, placements: Sequence[tuple[str, str, int]]) -> Any:
+    """Create placements of given names, policies and seeds in one commit; return the last row, or None."""
+    with store.transaction() as writer:
+        for name, spec, seed in placements:
+            digest = hashlib.sha256(spec.encode()).hexdigest()
+            store.run(writer, NEW_POLICY, (digest, spec, __version__, name))
+            store.run(writer, NEW_PLACEMENT, (name, seed, digest))
+        return store.run(writer, f"{PLACEMENT} WHERE p.name = ?", (name,)).fetchone()
 
 
 def add_records(store: Store, records: Sequence[log_rows.RecordRow]) -> list[str | None]:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ class SqliteStore(sql.Store):
                 cleanup.callback(self._writer.close)
                 self._prepare()
                 self._file.protect_side_files()
-                self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
+                self._reader = self._open_reader()
                 cleanup.callback(self._reader.close)
             self._cleanup = cleanup.pop_all()
 
@@ -206,8 +207,7 @@ class SqliteStore(sql.Store):
                 writer.execute("UPDATE store SET version = ?", (VERSION,))
                 writer.pragma("application_id", APPLICATION_ID)
             self._clean = not tables or bool(writer.execute("SELECT clean FROM store").get)
-            statement = "UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch"
-            epoch = writer.execute(statement).get
+            epoch = writer.execute("UPDATE store SET epoch = epoch + 1, clean = 0 RETURNING epoch").get
             self.salt = sql.ensure_salt(self, writer)
         self.epoch = epoch
 
@@ -254,7 +254,7 @@ class SqliteStore(sql.Store):
         epoch, last = next(writer.execute(EPOCH_AND_LAST))
         if epoch != self.epoch:
             self._check_epoch(epoch)
-        parts = [with_checksums(part) if part else [] for part in rows]
+        parts = list(map(with_checksums, rows))
         seqs = [row[0] for part in parts for row in part]
         # A table's key prevents duplicates within the table; numbers above the last row are new in all.
         old = [seq for seq in seqs if seq <= last]
@@ -280,31 +280,47 @@ class SqliteStore(sql.Store):
         with self.reading() as connection:
             return _check_integrity(connection, "")
 
-    def check_indexes(self) -> None:
-        """Check the indexes; if none is damaged, note that :meth:`close` may mark the store clean.
+    @contextlib.contextmanager
+    def check_indexes(self) -> Iterator[None]:
+        """Check small tables, and during the ``with`` block in a thread the others; raise Damaged at its end.
 
-        Raise Damaged otherwise. Small tables are checked completely, the others up to a time limit:
-        :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. An incomplete check after an
-        unclean end is logged as a warning.
+        If none is damaged, :meth:`close` may mark the store clean. Small tables are checked completely, the
+        others up to a time limit: :data:`CHECK_SECONDS`, or :data:`CLEAN_SECONDS` after a clean end. An
+        incomplete check after an unclean end is logged as a warning.
         """
         with self.reading() as connection:
-            wrong = [text for table in SMALL_TABLES for text in _check_integrity(connection, f"({table})")]
-            until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
+            self._refuse_damage(connection, SMALL_TABLES)
+        with ThreadPoolExecutor(1) as threads:
+            checking = threads.submit(self._check_large_tables)
+            try:
+                yield
+            finally:
+                checking.result()
+        self._clean = True
+
+    def _check_large_tables(self) -> None:
+        """Check the tables of the log, by a connection of its own; raise Damaged if one is damaged."""
+        until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
+        with self._translate_errors(), contextlib.closing(self._open_reader()) as connection:
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
-                for table in sql.NUMBERS:
-                    wrong += _check_integrity(connection, f"({table})")
+                self._refuse_damage(connection, sql.NUMBERS)
             except apsw.InterruptError:
                 if not self._clean:
                     logger.warning(
                         "%s: its last end was not a clean one, and its indexes were looked at for "
                         "%g s alone; see them all with: tacit log verify", self.location, CHECK_SECONDS,
                     )  # fmt: skip
-            finally:
-                connection.set_progress_handler(None)
-        if wrong:
-            raise Damaged(f"{self.location}: {wrong[0]}; {REBUILD.format(self.path)}")
-        self._clean = True
+
+    def _refuse_damage(self, connection: apsw.Connection, tables: Iterable[str]) -> None:
+        """Check tables; raise Damaged with the first message about damage, if there is one."""
+        for table in tables:
+            for text in _check_integrity(connection, f"({table})"):
+                raise Damaged(f"{self.location}: {text}; {REBUILD.format(self.path)}")
+
+    def _open_reader(self) -> apsw.Connection:
+        """Return a new connection that cannot write."""
+        return apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
 
     def close(self) -> None:
         """Mark the store as cleanly closed if its indexes were checked, and release everything."""
@@ -355,7 +371,7 @@ class ReadSqlite(SqliteStore):
         if not self.path.is_file():
             raise NoStore(f"{self.location}: there is no store; give the path of one that was served")
         with contextlib.ExitStack() as cleanup, self._translate_errors():
-            self._reader = apsw.Connection(str(self.path), apsw.SQLITE_OPEN_READONLY)
+            self._reader = self._open_reader()
             cleanup.callback(self._reader.close)
             self._reader.set_busy_timeout(BUSY_MILLISECONDS)
             if self._reader.pragma("application_id") != APPLICATION_ID:

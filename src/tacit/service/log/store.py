@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -79,8 +78,7 @@ class Snapshot(NamedTuple):
     def draft(self) -> Draft:
         """Return the snapshot as a draft to be written, with one piece for each field that is not None."""
         whole = zip(self._fields[4:], self[4:], strict=True)
-        pieces = ((field, content) for field, content in whole if content is not None)
-        return Draft(*self[:4], pieces)
+        return Draft(*self[:4], ((field, content) for field, content in whole if content is not None))
 
 
 class Draft(NamedTuple):
@@ -157,16 +155,16 @@ def assemble_snapshot(
     Damaged
         If the checksum does not fit the pieces.
     """
-    buffers: dict[str, io.BytesIO] = {}
+    contents: dict[str, list[bytes]] = {}
     actual = Checksum(head)
     for piece in pieces:
         actual.add([piece])
-        buffers.setdefault(piece[0], io.BytesIO()).write(piece[1])
+        contents.setdefault(piece[0], []).append(piece[1])
     if checksum not in (None, actual.value()):
         raise Damaged("damaged: its checksum does not fit what is there")
-    contents = {field: buffer.getvalue() for field, buffer in buffers.items()}
-    fields = (contents.get("learner", b""), contents.get("shadow"))
-    return Snapshot._make([*head, *fields, contents.get("series", b""), contents.get("windows", b"")])
+    fields = {field: b"".join(content) for field, content in contents.items()}
+    learner, series, windows = (fields.get(field, b"") for field in ("learner", "series", "windows"))
+    return Snapshot._make([*head, learner, fields.get("shadow"), series, windows])
 
 
 class OldRows(NamedTuple):

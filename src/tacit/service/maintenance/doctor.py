@@ -18,6 +18,7 @@ import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,7 @@ from tacit.service.engine.stores import open_to_read
 from tacit.service.errors import Damaged, NoStore, StoreError
 from tacit.service.log.archive import blank_archived_rows
 from tacit.service.log.change_events import find_start
+from tacit.service.log.ids import as_text
 from tacit.service.log.removal import find_damaged_rows, forget_user
 from tacit.service.log.rows import FeedbackRow
 from tacit.service.log.search_records import Subject
@@ -48,6 +50,7 @@ from tacit.service.log.store import DAMAGE, BlankedRows, describe_rows, sum_blan
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import export_open_windows
 from tacit.service.projections.feedback_rule import compare_delays
+from tacit.uplift.sentences import SEND_CLICKS
 
 # ---- Users forgotten while no service runs, and found in backups
 
@@ -130,8 +133,8 @@ def verify(config: Config, store: Store) -> list[str]:
     try:
         if damaged := find_damaged_rows(store):
             wrong.append(f"{describe_rows(damaged)} are not what was written; {DAMAGE}")
-        for stored_placement in store.placements().values():
-            store.configuration(stored_placement.id)
+        store.placements()
+        store.configurations()
     except StoreError as error:
         wrong.append(str(error))
     if wrong:
@@ -141,10 +144,14 @@ def verify(config: Config, store: Store) -> list[str]:
         stored = store.placements().get(name)
         if stored is None:
             continue
-        try:
-            store.snapshots.load(stored.id)
-        except Damaged as error:
-            wrong.append(f"placement {name}: its snapshot is {error}")
+        stored_states = {"snapshot": partial(store.snapshots.load, stored.id)}
+        for seq, time in store.snapshots.list_states(stored.id):
+            stored_states[f"state of {as_text(time)}"] = partial(store.snapshots.load_state, stored.id, seq)
+        for what, load in stored_states.items():
+            try:
+                load()
+            except Damaged as error:
+                wrong.append(f"placement {name}: its {what} is {error}")
         from_snapshot = load_placement(name, placement_config, store, 0)
         logged_start = find_start(store.changes(stored.id))
         if logged_start is not None and logged_start != from_snapshot.start:
@@ -328,12 +335,8 @@ def _check_cache() -> Check:
         root.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=root).close()
     except OSError as error:
-        return Check(
-            "compiled cache",
-            False,
-            f"{root}: {error.strerror}; every start compiles anew",
-            "set TACIT_CACHE_DIR to a folder that can be written",
-        )
+        detail = f"{root}: {error.strerror}; every start compiles anew"
+        return Check("compiled cache", False, detail, "set TACIT_CACHE_DIR to a folder that can be written")
     return Check("compiled cache", True, str(root))
 
 
@@ -367,14 +370,11 @@ def _check_sqlite() -> Check:
     import apsw
 
     sqlite_version = apsw.sqlite_lib_version()
+    detail = f"{sqlite_version}, from apsw"
     if tuple(map(int, sqlite_version.split("."))) >= SOUND_SQLITE:
-        return Check("SQLite", True, f"{sqlite_version}, from apsw")
-    return Check(
-        "SQLite",
-        False,
-        f"{sqlite_version}, from apsw; before 3.51.3 a write-ahead log can corrupt its database",
-        "pip install --upgrade apsw",
-    )
+        return Check("SQLite", True, detail)
+    detail += "; before 3.51.3 a write-ahead log can corrupt its database"
+    return Check("SQLite", False, detail, "pip install --upgrade apsw")
 
 
 def _check_python_sqlite() -> Check:
@@ -411,11 +411,9 @@ def _check_store(config: StoreConfig) -> Check:
         with closing(open_to_read(config)) as store:
             rows, placements = store.end().seq, len(store.placements())
     except NoStore:
-        return (
-            _check_new_store(Path(config.path))
-            if config.url is None
-            else Check("store", True, f"the database answers; {place} begins at the first start")
-        )
+        if config.url is None:
+            return _check_new_store(Path(config.path))
+        return Check("store", True, f"the database answers; {place} begins at the first start")
     except (TacitError, OSError) as error:
         return Check("store", False, str(error), "mend it before the service is started, or give another")
     if config.url is None and not os.access(config.path, os.W_OK):
@@ -447,6 +445,8 @@ def _check_port(port: int) -> Check:
 PATIENCE = 10.0
 """Timeout of its answer in seconds."""
 WINDOW = "tacit_attribution_window_seconds"
+FEW = 100
+"""Fewest decisions without a reward of which it warns."""
 _SAMPLE = re.compile(r"^(tacit_\w+)\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -466,9 +466,8 @@ def check_service(url: str, key: str | None = None) -> list[Check]:
     try:
         text = _fetch_metrics(url, key)
     except HTTPError as error:
-        remedy = (
-            "give a key that may read, in TACIT_PLACEMENT_KEY" if error.code in (401, 403) else "see its log"
-        )
+        is_refused = error.code in (401, 403)
+        remedy = "give a key that may read, in TACIT_PLACEMENT_KEY" if is_refused else "see its log"
         return [Check("service", False, f"{url} answered {error.code}", remedy)]
     except (URLError, OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
@@ -476,23 +475,30 @@ def check_service(url: str, key: str | None = None) -> list[Check]:
     checks = [Check("service", True, f"answers at {url}")]
     matches = _SAMPLE.findall(text)
     samples = [(name, dict(_LABEL.findall(labels)), float(value)) for name, labels, value in matches]
-    windows = {tags["placement"]: seconds for name, tags, seconds in samples if name == WINDOW}
+    values = {(name, tags.get("placement")): value for name, tags, value in samples}
+    unlearned = {tags["placement"] for _, tags, count in samples if tags.get("outcome") == "noted" and count}
     for name, tags, number in samples:
         placement = f"placement {tags.get('placement')}"
         if name == "tacit_state_bytes":
             checks.append(Check(placement, True, f"what was learned takes {number:,.0f} bytes"))
         elif name == "tacit_open_windows_bytes":
-            checks.append(
-                Check(placement, True, f"decisions whose windows are open take {number:,.0f} bytes")
-            )
+            detail = f"decisions whose windows are open take {number:,.0f} bytes"
+            checks.append(Check(placement, True, detail))
         elif name == "tacit_click_delay_seconds":
-            report = compare_delays(tags["placement"], number, windows[tags["placement"]])
+            report = compare_delays(tags["placement"], number, values[WINDOW, tags["placement"]])
             checks.append(Check(placement, None if report.remedy else True, *report))
+        elif name == "tacit_decisions_total" and not values["tacit_rewards_total", tags["placement"]]:
+            closed = number - values["tacit_open_windows", tags["placement"]]
+            if closed >= FEW and tags["placement"] not in unlearned:
+                detail = f"none of {closed:,.0f} decisions has earned a reward above 0"
+                checks.append(Check(placement, None, detail, SEND_CLICKS))
+        elif name == "tacit_metric_silent" and number:
+            metric = tags["metric"]
+            remedy = f'send it with feedback: metrics = {{"{metric}": 5.9}}'
+            checks.append(Check(placement, None, f"no amount of {metric} has come", remedy))
         elif name == "tacit_context_others_total" and number:
             field = tags["field"]
-            detail = (
-                f"{number:,.0f} values of {field} were none of those declared; all of them count as other"
-            )
+            detail = f"{number:,.0f} values of {field} were none of those declared; all count as other"
             remedy = f'declare them in context.{field}, or let any be: {field} = "category"'
             checks.append(Check(placement, None, detail, remedy))
     return checks

@@ -150,8 +150,7 @@ def send_log(task: ExportTask, stopping: Callable[[], bool]) -> None:
         If the store cannot be read, or the topic not be written to.
     """
     path = None if task.export.properties is None else Path(task.export.properties)
-    properties = read_properties(path, os.environ)
-    outgoing = TopicWriter(parse_address(task.export.kafka), properties, stopping)
+    outgoing = TopicWriter(parse_address(task.export.kafka), read_properties(path, os.environ), stopping)
     with contextlib.closing(outgoing), contextlib.closing(open_to_read(task.store)) as store:
         follow(store, outgoing.send, outgoing.find_last_sent(), stopping)
 

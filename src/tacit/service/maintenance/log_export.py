@@ -48,6 +48,7 @@ from tacit.service.maintenance.item_logs import (
     list_item_placements,
     write_clicks,
 )
+from tacit.service.placements.snapshots import iterate_open_columns, pack_columns
 from tacit.service.projections.attribution import make_attribution
 
 # ---- Export: a folder of Parquet files with the rows and click logs
@@ -269,9 +270,9 @@ def _import_rows(store: Store, folder: Path) -> int:
     # Feedback refers to decisions, so all of these come first.
     for i, (name, file) in enumerate(zip(FILES, files, strict=True)):
         for batch in file.iter_batches(ROWS):
-            rows = Rows.empty()
-            rows[i].extend(_parse_row(name, values, ids, policies) for values in batch.to_pylist())  # type: ignore[attr-defined]
-            store.append(rows)
+            parts: list[list[Any]] = [[], [], []]
+            parts[i] = [_parse_row(name, values, ids, policies) for values in batch.to_pylist()]
+            store.append(Rows(*parts))
             count += batch.num_rows
     _import_bases(store, folder / "bases.parquet", ids, policies)
     return count + _import_records(store, folder / "records.parquet", ids)
@@ -292,9 +293,13 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
     """Write the exported bases to a store, with the new numbers of placements and policies."""
     for values in _open_parquet(path).read().to_pylist():
         base = Snapshot(**values)
-        windows = msgspec.json.decode(base.windows)
-        for row, *_ in windows["open"]:
-            row[PLACEMENT], row[MADE_BY] = ids[row[PLACEMENT]], policies[row[MADE_BY]]
+        windows: dict[str, Any] = msgspec.json.decode(base.windows, type=dict[str, msgspec.Raw])
+        for field in ("defaults", "open"):
+            pieces = list(iterate_open_columns(msgspec.json.decode(windows[field], type=list[msgspec.Raw])))
+            for columns in pieces:
+                for i, numbers in (PLACEMENT, ids), (MADE_BY, policies):
+                    columns[i] = [numbers[number] for number in columns[i]]
+            windows[field] = [piece for columns in pieces for piece in pack_columns(columns)]
         encoded = msgspec.json.encode(windows)
         save_snapshot(store.snapshots, base._replace(placement=ids[base.placement], windows=encoded), BASES)
 

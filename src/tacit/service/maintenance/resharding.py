@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.core import checks
 from tacit.errors import ConfigError
-from tacit.service.config.schema import Config, PlacementConfig
+from tacit.service.config.schema import Config
 from tacit.service.deciders.arm_lifecycle import parse_arms
 from tacit.service.engine import shard_layout
 from tacit.service.engine.fold import apply_rows, load_placement
@@ -116,7 +116,7 @@ class NewShard:
         self.store = store
         self.seq = 0
         self.placements: dict[str, StoredPlacement] = {}
-        self._rows = rows.Rows([], [], [])
+        self._parts: tuple[list[Any], ...] = [], [], []
         self._last_values: dict[tuple[int, str], str] = {}
 
     def add(self, row: Any) -> int:
@@ -126,13 +126,9 @@ class NewShard:
         """
         self.seq += 1
         row = row._replace(seq=self.seq)
-        if isinstance(row, rows.DecisionRow):
-            self._rows.decisions.append(row)
-        elif isinstance(row, rows.FeedbackRow):
-            self._rows.feedback.append(row)
-        else:
-            self._rows.changes.append(row)
-        if self._rows.size >= ROWS:
+        kinds = rows.DecisionRow, rows.FeedbackRow, rows.ChangeRow
+        self._parts[kinds.index(type(row))].append(row)
+        if sum(map(len, self._parts)) >= ROWS:
             self.flush()
         return self.seq
 
@@ -149,8 +145,8 @@ class NewShard:
 
     def flush(self) -> None:
         """Write the appended rows to the store, and drop them from memory."""
-        self.store.append(self._rows)
-        self._rows = rows.Rows([], [], [])
+        self.store.append(rows.Rows(*self._parts))
+        self._parts = [], [], []
 
 
 class Source:
@@ -308,18 +304,13 @@ def _distribute_records(source: Source, targets: list[NewShard]) -> None:
 def _write_decision(config: Config, source: Source, row: rows.DecisionRow, targets: list[NewShard]) -> None:
     """Append a decision to its new shard, with the shard's numbers; note its new number for its feedback."""
     name = source.names[row.placement]
-    number = find_shard(_find_partition(name, config.placements[name], row), len(targets))
+    is_spread = config.placements[name].spread
+    partition = find_id_partition(name, row.id) if is_spread else hash_partition(name, row.key)
+    number = find_shard(partition, len(targets))
     target = targets[number]
     stored = target.placements[name]
     seq = target.add(row._replace(placement=stored.id, policy=stored.policy))
     source.places[row.seq] = number << 48 | seq
-
-
-def _find_partition(name: str, config: PlacementConfig, row: rows.DecisionRow) -> int:
-    """Return the partition of a logged decision: its key's; of a spread placement its id's."""
-    if not config.spread:
-        return hash_partition(name, row.key)
-    return find_id_partition(name, row.id)
 
 
 def _write_updates(targets: list[NewShard], updates: Iterator[tuple[str, SharedUpdate]]) -> None:

@@ -479,5 +479,4 @@ def _label_times(span: Span) -> str:
 
 def _labels_overlap(at_edge: tuple[float, str], inside: tuple[float, str]) -> bool:
     """True if a label at an edge and its neighbour overlap; each is a pair of place and text."""
-    gap = abs(inside[0] - at_edge[0])
-    return gap < CHARACTER * (len(at_edge[1]) + len(inside[1]) / 2)
+    return abs(inside[0] - at_edge[0]) < CHARACTER * (len(at_edge[1]) + len(inside[1]) / 2)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -117,10 +118,8 @@ def _format_day(since: str | None) -> str:
 def compute_lift(placement: Placement, now: int, time_range: Range | None = None) -> LiftReport | None:
     """Return the lift report for a range of time; over all time if sums are not kept by time.
 
-    None for placements that show several arms and have no holdout.
+    None for placements that show several arms and never had a holdout.
     """
-    if not placement.kind.showing.single and placement.holdout is None:
-        return None
     if time_range is not None and not time_range.whole:
         ends = (datetime.fromtimestamp(time / 1e6, UTC).isoformat() for time in time_range.span)
         try:
@@ -128,7 +127,9 @@ def compute_lift(placement: Placement, now: int, time_range: Range | None = None
         except InvalidValue:
             # For propensities, and for holdouts of users or sessions, there are only sums over all time.
             pass
-    return make_lift_report(placement, now)
+    with suppress(InvalidValue):
+        return make_lift_report(placement, now)
+    return None
 
 
 def scale_lift(report: LiftReport) -> ScaledLift | None:

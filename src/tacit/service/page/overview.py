@@ -72,18 +72,21 @@ def _check_requests(placement: Placement, now: int) -> str:
 
 
 def _check_feedback(placement: Placement, now: int) -> str:
-    """Return a warning if no decision of at least ``FEW`` has had feedback; "" otherwise."""
+    """Return a warning if no decision of at least ``FEW`` has had feedback, or a reward; "" otherwise."""
     closed = placement.decisions - placement.pending
-    if _count_feedback(placement) or closed < FEW:
+    has_feedback = _count_feedback(placement)
+    # What a placement that does not learn is told of lists is not counted.
+    if closed < FEW or (has_feedback and (placement.series.rewards or not placement.feedback)):
         return ""
-    return f"No feedback has come for {closed:,} decisions: nothing can be learned from clicks."
+    what = "reward above 0" if has_feedback else "feedback"
+    return f"No {what} has come for {closed:,} decisions: nothing can be learned from clicks."
 
 
 def _check_constant_reward(placement: Placement, now: int) -> str:
     """Return a warning if nearly all decisions earn the greatest reward; "" otherwise."""
     rewards, decisions = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
-    if decisions < FEW or rewards < ALL * decisions or not single:
+    if decisions < FEW or rewards < ALL * decisions * placement.config.rule.highest or not single:
         return ""
     return (
         f"{100 * rewards / decisions:.0f} % of {decisions:,} decisions earned the most that there is, "
@@ -134,11 +137,7 @@ def _check_late_feedback(placement: Placement, now: int) -> str:
 
 def _check_guardrail(placement: Placement, now: int) -> str:
     """Return sentences about metric degradations that still need attention; "" if there are none."""
-    guardrail = placement.guardrail
-    if guardrail is None:
-        return ""
-    open_harms = (harm for harm in guardrail.degradations if _needs_attention(placement, harm))
-    return " ".join(describe_harm(guardrail, harm) for harm in open_harms)
+    return " ".join(list_harms(placement, are_open=True))
 
 
 def _needs_attention(placement: Placement, harm: Harm) -> bool:
@@ -148,16 +147,16 @@ def _needs_attention(placement: Placement, harm: Harm) -> bool:
     return harm.then == "tell" or placement.mode == CONTROL
 
 
-def list_ended_harms(placement: Placement) -> list[str]:
-    """Return a sentence for each degradation that needs no attention any more.
+def list_harms(placement: Placement, *, are_open: bool) -> list[str]:
+    """Return a sentence for each degradation that needs attention, or for each that needs none any more.
 
-    Its arm is not on offer any more, or the policy decides again.
+    Of the latter, the arm is not on offer any more, or the policy decides again.
     """
     guardrail = placement.guardrail
     if guardrail is None:
         return []
-    ended_harms = (harm for harm in guardrail.degradations if not _needs_attention(placement, harm))
-    return [describe_harm(guardrail, harm) for harm in ended_harms]
+    harms = (harm for harm in guardrail.degradations if _needs_attention(placement, harm) is are_open)
+    return [describe_harm(guardrail, harm) for harm in harms]
 
 
 def describe_harm(guardrail: Guardrail, harm: Harm) -> str:
@@ -273,10 +272,9 @@ class Row:
         self.verdict = placement.kind.view.get_verdict(placement) if report is None else report.verdict
         self.claim = "none" if report is None else report.claim
         self.without = "" if report is None else lifts.describe_control(report)
-        self.acted = list_ended_harms(placement)
-        self.wrong = ([] if report is None else lifts.list_alarms(report)) + list_problems(
-            placement, now, answered
-        )
+        self.acted = list_harms(placement, are_open=False)
+        alarms = [] if report is None else lifts.list_alarms(report)
+        self.wrong = alarms + list_problems(placement, now, answered)
 
     def _draw_sparkline(self, placement: Placement, now: int) -> None:
         """Set the row's rate, sparkline and labels from the rewards in the default range of time."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tacit.errors import ConfigError, InvalidValue, TacitError
 from tacit.learning.decisions import Arm
 from tacit.learning.lanes import Offer
-from tacit.service.config.file import check_field
+from tacit.service.config.file import check_field, find_similar_names
 from tacit.service.config.holdout import get_drawing_policy
 from tacit.service.config.lift_terms import parse_holdout
 from tacit.service.deciders.arm_lifecycle import LoggedArms, iterate_arms, to_logged
@@ -146,7 +146,10 @@ def _encode_arms(placement: Placement, request: wire.ArmsOf, time: int) -> str:
 def _get_status(placement: Placement, time: int) -> wire.ArmsNow:
     """Return the arms on offer, the retired ones and the suspended shares as the answer."""
     offer = placement.lifecycle.offer
-    return wire.ArmsNow(offer.arms, offer.retired, _find_suspended_shares(placement, offer.retired))
+    # Single letters may differ in case.
+    names = find_similar_names(arm for arm in map(str, offer.arms) if len(arm) > 1)
+    warning = f"arms: {names} differ by capitals or blanks alone; retire one" if names else None
+    return wire.ArmsNow(offer.arms, offer.retired, _find_suspended_shares(placement, offer.retired), warning)
 
 
 EFFECTS: dict[type, Effect] = {

@@ -41,8 +41,8 @@ from tacit.wire.site import FedOf, Status
 # ---- Pins
 
 
-def _plan_pin(placement: Placement, request: wire.PinOf, time: int) -> Pin:
-    """Return the pin that a request at a time of the log would set; changes nothing.
+def _encode_pin(placement: Placement, request: wire.PinOf, time: int) -> str:
+    """Return the change event's value for a request to pin arms; changes nothing.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def _plan_pin(placement: Placement, request: wire.PinOf, time: int) -> Pin:
     if until <= time:
         remedy = f"give a time after that of the service, which is {as_text(time)}"
         raise InvalidValue("until", as_text(until), remedy)
-    return Pin(_check_pinned_arms(placement, request.arms), until)
+    return encode_json(Pin(_check_pinned_arms(placement, request.arms), until))
 
 
 def _check_pinned_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
@@ -78,11 +78,6 @@ def _check_pinned_arms(placement: Placement, arms: Sequence[Arm]) -> list[Arm]:
     return [offered[str(arm)] for arm in arms]
 
 
-def _encode_pin(placement: Placement, request: wire.PinOf, time: int) -> str:
-    """Return the change event's value for a request to pin arms; changes nothing."""
-    return encode_json(_plan_pin(placement, request, time))
-
-
 def _encode_unpin(placement: Placement, request: wire.Unpin, time: int) -> str | None:
     """Return the change event's value that removes a pin, or None if no pin holds; changes nothing."""
     return None if placement.pins.get_pin(time) is None else encode_json(None)
@@ -91,7 +86,12 @@ def _encode_unpin(placement: Placement, request: wire.Unpin, time: int) -> str |
 def _get_pin_status(placement: Placement, time: int) -> wire.PinNow:
     """Return the pin that holds at the time, or none, as the answer to a request."""
     pin = placement.pins.get_pin(time)
-    return wire.PinNow(None if pin is None else wire.Pinned(pin.arms, as_text(pin.until)))
+    if pin is None:
+        return wire.PinNow(None)
+    count, most = len(pin.arms), placement.shows.max_pinned
+    full = min(most, len(placement.offer.arms) or most)
+    short = f"arms: lists of {count} are shown while this holds, not of {full}; pin {full} to fill them"
+    return wire.PinNow(wire.Pinned(pin.arms, as_text(pin.until), short if count < full else None))
 
 
 # ---- Modes
@@ -137,11 +137,6 @@ def _encode_mode(placement: Placement, request: wire.ModeOf, time: int) -> str:
     """Return the requested mode as the change event's value if the placement can have it; changes nothing."""
     check_mode(placement, request.mode)
     return request.mode
-
-
-def _get_mode_status(placement: Placement, time: int) -> wire.ModeNow:
-    """Return the current mode as the answer to a request."""
-    return wire.ModeNow(placement.mode)
 
 
 # ---- Items of a catalogue
@@ -210,7 +205,7 @@ def get_items_status(placement: Placement, time: int = 0) -> ItemsNow:
 
 
 EFFECTS: dict[type, Effect] = {
-    wire.ModeOf: Effect(rows.MODE, _encode_mode, _get_mode_status),
+    wire.ModeOf: Effect(rows.MODE, _encode_mode, lambda placement, time: wire.ModeNow(placement.mode)),
     wire.PinOf: Effect(rows.PIN, _encode_pin, _get_pin_status),
     wire.Unpin: Effect(rows.PIN, _encode_unpin, _get_pin_status),
     ItemsOf: Effect(rows.ITEMS, _encode_items, get_items_status),

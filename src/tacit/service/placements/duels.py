@@ -9,18 +9,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from tacit.core.arrays import Ints
 from tacit.errors import InvalidValue
 from tacit.evaluate.duels import DuelReport
 from tacit.interleaving import Credit, Interleaved, InterleavingMethod, credit_clicks
-from tacit.interleaving.base import check_ranking
+from tacit.interleaving.base import check_ranking, warn_of_mixed_ids
 from tacit.interleaving.rules import CLICK
 from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.service.config.holdout import HoldoutConfig
@@ -32,17 +31,19 @@ from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.ids import Draws
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import DecisionRow, encode_json
+from tacit.service.log.rows import DecisionRow, decode_json, encode_json
 from tacit.service.log.search_records import SearchFields, hash_rankings, hash_unit
 from tacit.service.placements.requests import RequestReader
 from tacit.service.placements.results import ArmRewards, Results
 from tacit.service.placements.shows import LogTexts, Shows
-from tacit.service.projections.attribution import HELD_OUT, TIED, Attribution, TrainingBatch
+from tacit.service.projections.attribution import HELD_OUT, TIED, Attribution
+from tacit.service.projections.learning_order import TrainingBatch
 
 KEY = "key"
 """The segment that is a search's key."""
 ALONE = "Alone"
 """The method of a control that shows one ranker's list."""
+Ranking = tuple[Arm, ...]
 
 
 class DuelOptions(msgspec.Struct, frozen=True):
@@ -142,31 +143,32 @@ class DuelReader(RequestReader):
         InvalidValue
             If the request does not fit the placement.
         """
-        rankings, search = request.rankings, self._check_search(request)
+        rankings, unit, segments = request.rankings, *self._check_search(request)
         if rankings is None:
             if self._control.assigner is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
-            return self._make_impression(request, None, search.text)
+            return self._make_impression(request, None, SearchFields(None, unit, segments).text)
+        ranker_names = self._shows.ranker_names
         for name in rankings:
             if name not in self._lifecycle.arm_indices:
-                raise InvalidValue("rankings", name, f"the rankers are {', '.join(self._shows.ranker_names)}")
-        for name in self._shows.ranker_names if not self._lifecycle.full_offers else ():
+                raise InvalidValue("rankings", name, f"the rankers are {', '.join(ranker_names)}")
+        for name in ranker_names if not self._lifecycle.full_offers else ():
             if name not in rankings:
                 raise InvalidValue(f"rankings.{name}", None, "give the list of every ranker")
         arm = self._control.holdout and self._control.holdout.arm
         if arm is not None and str(arm) not in rankings:
             raise InvalidValue(f"rankings.{arm}", None, "give its list, which the control shows")
-        names = [name for name in self._shows.ranker_names if name in rankings]
+        names = [name for name in ranker_names if name in rankings]
         lists = {name: check_ranking(f"rankings.{name}", rankings[name]) for name in names}
-        search = replace(search, rankings=hash_rankings(lists))
+        search = SearchFields(hash_rankings(lists), unit, segments)
         impression = self._make_impression(request, None, search.text, lists)
         return self._with_unit(impression, request.session, request.user)
 
-    def _check_search(self, request: requests.DecisionRequest) -> SearchFields:
-        """Check user, session and segments of a request; return the search's fields for the log.
+    def _check_search(self, request: requests.DecisionRequest) -> tuple[str | None, dict[str, str]]:
+        """Check user, session and segments of a request; return a hash of the former two, and the segments.
 
-        The user or session is in them only as a hash. Raises InvalidValue if one does not fit.
+        Raises InvalidValue if one does not fit.
         """
         for field in ("session", "user"):
             if (id := getattr(request, field)) is not None:
@@ -178,7 +180,7 @@ class DuelReader(RequestReader):
                 remedy = f"the placement takes {allowed}; name others in its segments"
                 raise InvalidValue(f"segments.{name}", value, remedy)
             requests.check_id(f"segments.{name}", value)
-        return SearchFields(None, hash_unit(*self.hash_key, request.user, request.session), segments)
+        return hash_unit(*self.hash_key, request.user, request.session), segments
 
     def check_offer(self, impressions: Sequence[Impression]) -> None:
         """Check again, when impressions are decided, that each with lists has one of a ranker on offer.
@@ -229,8 +231,6 @@ class DuelShows(Shows):
 
     def limit_offers(self, impressions: Block[Impression]) -> Block[Impression]:
         """Return impressions whose offer is limited to the rankers on offer whose lists they have."""
-        if not self.lifecycle.full_offers:
-            return impressions
         count, offers = len(self.lifecycle.offer.arm_indices), map(self.list_offer, impressions)
         pairs = zip(offers, impressions.column("arms"), strict=True)
         arms = [before if len(offered) == count else offered for offered, before in pairs]
@@ -257,28 +257,31 @@ class DuelShows(Shows):
 
         Return pair and interleaved list as JSON for the log.
         """
-        return list(map(self._interleave_as_json, impressions, decisions, ids, control))
+        pairs = [decision.pair for decision in decisions]
+        return list(map(self._interleave_as_json, impressions.column("details"), pairs, ids, control))
 
     def _interleave_as_json(
-        self, impression: Impression, decision: Decision, id: str, control: int | None
+        self, lists: Mapping[str, Ranking] | None, pair: tuple[Arm, Arm], id: str, control: int | None
     ) -> str:
         """Interleave the lists of a decision's two rankers; return pair and list as JSON for the log.
 
         The random draws depend on the decision's ``id``. A decision of the control group (``control``) shows
         one ranker's list alone. Without lists in the request the text has the pair only.
         """
-        content: dict[str, Any] = {"pair": decision.pair}
-        if impression.details is not None:
-            rankings = [impression.details[str(ranker)] for ranker in decision.pair]
+        content: dict[str, Any] = {"pair": pair}
+        if lists is not None:
+            rankings, length = (lists[str(pair[0])], lists[str(pair[1])]), self.options.method.length
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                items = tuple(rankings[0][: self.options.method.length])
+                items = tuple(rankings[0][:length])
                 interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
             else:
                 self._draws.begin(self._rng, id)
-                interleaved = self.options.method.interleave(rankings, self._rng)
+                warn_of_mixed_ids(rankings, stacklevel=2)
+                interleaved = self.options.method.draw_list(rankings, self._rng)
             content["interleaved"] = interleaved.as_dict()
-            if _is_same_list(rankings, self.options.method.length) and len(set(decision.pair)) > 1:
+            # Clicks cannot compare lists that are equal down to the shown length.
+            if pair[0] != pair[1] and rankings[0][:length] == rankings[1][:length]:
                 content["alike"] = True
         return encode_json(content)
 
@@ -288,7 +291,7 @@ class DuelShows(Shows):
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the left and the right ranker of a logged decision."""
-        first, second = json.loads(row.shown or "")["pair"]
+        first, second = decode_json(row.shown)["pair"]
         return first, second
 
     def get_actions(self, rows: Block[DecisionRow]) -> Ints:
@@ -328,7 +331,7 @@ class DuelResults(Results):
         """Names of the actions on an item that feedback may contain."""
         return self._options.worth.keys()
 
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+    def count(self, rows: Block[DecisionRow]) -> None:
         """Count both rankers of each decision in the series, without propensities."""
         indices = [
             self._lifecycle.arm_indices[ranker] for row in rows for ranker in self.shows.get_shown_arms(row)
@@ -370,10 +373,10 @@ class DuelResults(Results):
         The last batch is cached, as it is read several times.
         """
         open, duels = self.windows.open, self._duels
-        pairs = list(zip(open.get_seqs(rewards.entries), rewards.values, strict=True))
+        pairs = list(zip(open.windows.seq[rewards.entries].tolist(), rewards.values, strict=True))
         if any(seq not in duels or duels[seq][0] != feedback for seq, feedback in pairs):
-            rows = open.get_rows(rewards.entries)
-            read = list(map(read_duel, rows, rewards.values))
+            columns = open.get_columns(rewards.entries, "id", "key", "time", "control", "shown")
+            read = list(map(read_duel, *columns, rewards.values))
             self._duels = {seq: (feedback, duel) for (seq, feedback), duel in zip(pairs, read, strict=True)}
             return read
         return [duels[seq][1] for seq, _ in pairs]
@@ -384,20 +387,29 @@ class DuelResults(Results):
         None if the policy does not learn it: a control's decision, or a tie or a list without clicks that
         does not count. The coin for a tie is drawn by the decision's id, so it is always the same.
         """
-        if duel.row.control or (duel.credit.clicks == 0 and self._options.unclicked == "nothing"):
+        if duel.in_control or (duel.credit.clicks == 0 and self._options.unclicked == "nothing"):
             return None
-        self._ties.begin(self._rng, duel.row.id)
+        # Nothing is drawn of a certain outcome.
+        if duel.credit.chance in (0.0, 1.0):
+            return duel.credit.chance
+        self._ties.begin(self._rng, duel.id)
         return duel.credit.draw_outcome(self._rng, self._options.ties)
 
     def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
         """Set the outcomes of duels that the policy does not learn to "held-out" or "tied", in place."""
         for row_index, duel in zip(rewards.row_indices, self._list_duels(rewards), strict=True):
             if self._draw_outcome(duel) is None:
-                outcomes[row_index] = HELD_OUT if duel.row.control else TIED
+                outcomes[row_index] = HELD_OUT if duel.in_control else TIED
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Count duels and clicks of a batch in the tallies and the series."""
-        for duel in self._list_duels(rewards):
+        duels = self._list_duels(rewards)
+        times = [duel.time for duel in duels if duel.clicked]
+        if times:
+            count = len(times)
+            columns = [None] * count, [len(self._lifecycle.arm_indices)] * count, [1.0] * count
+            self.series.count_rewards(times, *columns, [0.0] * count, [None] * count)
+        for duel in duels:
             self._count_duel(duel)
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
@@ -405,22 +417,19 @@ class DuelResults(Results):
         return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
 
     def _count_duel(self, duel: Duel) -> None:
-        """Count a duel in its key's tally and in the total, its click in the series; update the leading key.
+        """Count a duel in its key's tally and in the total, and update the leading key.
 
         Decisions of the control are no duels; nor are lists without clicks if these count as nothing.
         """
-        row = duel.row
-        if duel.clicked:
-            self.series.count_reward(row.time, None, len(self._lifecycle.arm_indices), 1.0)
-        if row.control or (not duel.clicked and self._options.unclicked == "nothing"):
+        if duel.in_control or (not duel.clicked and self._options.unclicked == "nothing"):
             return
         first, second = duel.pair
-        tally = self._get_tally(row.key)
+        tally = self._get_tally(duel.key)
         before = tally.duels
         tally.add(self._lifecycle.arm_indices[first], self._lifecycle.arm_indices[second], duel.credit)
         self.duels += tally.duels - before
         if tally.duels > self._most:
-            self._most, self.leading = tally.duels, row.key
+            self._most, self.leading = tally.duels, duel.key
 
     def _get_tally(self, key: str) -> DuelTally:
         """Return the tally of a key, with room for all rankers; a new key gets an empty tally."""
@@ -482,7 +491,10 @@ class Duel(NamedTuple):
 
     Attributes
     ----------
-    row : DecisionRow
+    id, key, time
+        Of the decision.
+    in_control : bool
+        Whether it is of the control group.
     pair : sequence of str
         The left and the right ranker.
     credit : Credit
@@ -491,32 +503,34 @@ class Duel(NamedTuple):
         Whether it has a click that counts: for the control any, for duels one that gives credit.
     """
 
-    row: DecisionRow
+    id: str
+    key: str
+    time: int
+    in_control: bool
     pair: Sequence[str]
     credit: Credit
     clicked: bool
 
 
-def read_duel(row: DecisionRow, feedback: Any) -> Duel:
-    """Return a logged decision with the credit of its feedback, an outcome or a list of clicks, as a duel."""
-    content = json.loads(row.shown or "")
-    if row.control:
+def read_duel(id: str, key: str, time: int, control: int | None, shown: str, feedback: Any) -> Duel:
+    """Return a decision with the credit of its feedback, an outcome or a list of clicks, as a duel.
+
+    The other parameters are columns of the decision's row of the log.
+    """
+    content = decode_json(shown)
+    if control:
+        credit = Credit((0.0, 0.0), clicks=0, chance=0.5)
         clicked = bool(requests.select_clicks(feedback))
-        return Duel(row, content["pair"], Credit((0.0, 0.0), clicks=0, chance=0.5), clicked)
-    credit = compute_credit(content.get("interleaved"), feedback)
-    return Duel(row, content["pair"], credit, bool(credit.clicks))
+    else:
+        credit = compute_credit(content.get("interleaved"), feedback)
+        clicked = bool(credit.clicks)
+    return Duel(id, key, time, bool(control), content["pair"], credit, clicked)
 
 
 def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
     """Return the interleaved list of a logged decision as JSON data; None if it showed no list."""
-    interleaved: dict[str, Any] | None = json.loads(row.shown or "").get("interleaved")
+    interleaved: dict[str, Any] | None = decode_json(row.shown).get("interleaved")
     return interleaved
-
-
-def _is_same_list(rankings: Sequence[Sequence[Arm]], length: int) -> bool:
-    """True if two lists are equal down to the shown length, so that clicks cannot compare them."""
-    first, second = rankings
-    return first[:length] == second[:length]
 
 
 def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[Any]) -> Credit:
@@ -543,7 +557,7 @@ def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]
 
     Each segment is a field with its name. The rankings are None unless both are known to be equal.
     """
-    content, search = json.loads(row.shown or ""), SearchFields.read(row.asked)
+    content, search = decode_json(row.shown), SearchFields.read(row.asked)
     (first, second), interleaved = content["pair"], content.get("interleaved")
     # The log does not hold rankings; equal ones are known from the shown list.
     rankings = [interleaved["items"]] * 2 if "alike" in content else None

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -19,26 +18,25 @@ from tacit.core.arrays import Floats, Ints
 from tacit.errors import InvalidValue
 from tacit.learning.catalogue import AllIds, CandidateSet
 from tacit.learning.columns import find_catalogue
-from tacit.learning.decisions import Arm, Decision
+from tacit.learning.decisions import Arm, Decision, Decisions
 from tacit.learning.learner import Learner
 from tacit.policies.base import NO_FEATURES
 from tacit.service.config.file import check_item
 from tacit.service.deciders.items import (
     CandidateQuery,
-    as_array,
     format_shown_item,
-    has_catalogue,
     make_candidate_query,
     parse_shown_item,
+    read_vectors,
 )
 from tacit.service.log import requests
-from tacit.service.log.blocks import Block, column_values
+from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import DecisionRow, encode_json, encode_list
+from tacit.service.log.rows import DecisionRow, decode_json, encode_json, encode_list
 from tacit.service.placements.lists import ListResults, ListShows
 from tacit.service.placements.requests import RequestReader
-from tacit.service.placements.results import Results, get_weighable_propensities
-from tacit.service.placements.shows import LogTexts, Shows
+from tacit.service.placements.results import Results
+from tacit.service.placements.shows import LogTexts, OfferFeatures, Shows
 
 MAX_ARMS = 10_000
 ARM_NUMBERS = np.arange(MAX_ARMS)
@@ -82,15 +80,15 @@ class FeatureShows(Shows):
             return super().get_offered_indices(offered)
         return np.arange(len(offered))
 
-    def count_offered(self, row: DecisionRow) -> int:
-        """Return the number of arms on offer to a logged decision."""
-        items = self.parse_items(row)
+    def count_offered(self, offered: str | None, shown: str | None, asked: str | None) -> int:
+        """Return the number of arms on offer to a logged decision, from fields of its row."""
+        items = self.parse_items(shown)
         if items is not None:
             count: int = items.of
             return count
-        if row.offered is not None:
-            return len(json.loads(row.offered))
-        features = json.loads(row.asked or "")
+        if offered is not None:
+            return len(decode_json(offered))
+        features = decode_json(asked)
         return len(features["relevance"] or features["examination"])
 
     # Actions ---------------------------------------------------------------------------------
@@ -101,10 +99,8 @@ class FeatureShows(Shows):
         A column is None if the policy does not read it.
         """
         dims = self.config.policy.feature_dims
-        relevance, examination = (
-            [as_array(features[i]) for features in impressions.column("details")] if dims[i] else None
-            for i in range(2)
-        )
+        features = list(zip(*impressions.column("details"), strict=True)) or [(), ()]
+        relevance, examination = (read_vectors(features[i], dims[i]) if dims[i] else None for i in range(2))
         contexts = None
         if learner.policy.context_dim:
             contexts = [context or () for context in impressions.column("context")]
@@ -140,28 +136,35 @@ class FeatureShows(Shows):
         candidate_sets = _read_candidates(impressions)
         if candidate_sets.count(None) == len(candidate_sets):
             return [None] * len(ids)
-        pairs = zip(candidate_sets, decisions, strict=True)
+        slots = decisions.slots.tolist() if isinstance(decisions, Decisions) else [d.slot for d in decisions]
+        pairs = zip(candidate_sets, slots, strict=True)
         return [
-            None if candidates is None else format_shown_item(candidates, decision)
-            for candidates, decision in pairs
+            None if candidates is None else format_shown_item(candidates, slot) for candidates, slot in pairs
         ]
 
-    def parse_items(self, row: DecisionRow) -> Any:
+    def parse_items(self, shown: str | None) -> Any:
         """Return the catalogue item that a logged decision showed; None if the request had the features.
 
-        A placement that shows lists has several.
+        A placement that shows lists has several. ``shown`` is the field of the decision's row.
         """
-        return parse_shown_item(row.shown)
+        return parse_shown_item(shown)
 
-    def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
-        """Return decisions among catalogue items with the features of shown items only; others are unchanged.
+    def describe_offers(self, decisions: Sequence[Decision], texts: LogTexts) -> list[OfferFeatures]:
+        """Return the offers of decisions, among catalogue items with the features of shown items only.
 
         ``texts`` are the shown items as the log holds them; None without a catalogue.
         """
-        if not any(texts):
-            return decisions
+        if isinstance(decisions, Decisions) and decisions.actions.shape[1] == 1 and all(texts):
+            batch = decisions.batch
+            relevance = batch.relevance[batch.starts + decisions.slots]
+            pairs = zip((batch.stops - batch.starts).tolist(), relevance[:, None], strict=True)
+            return [(ARM_NUMBERS[:count], features, batch.examination) for count, features in pairs]
         pairs = zip(decisions, texts, strict=True)
-        return [_strip_features(decision) if text else decision for decision, text in pairs]
+        offers = super().describe_offers([each.lean() if text else each for each, text in pairs], texts)
+        return [
+            (ARM_NUMBERS[: len(arms)] if text else arms, relevance, examination)
+            for (arms, relevance, examination), text in zip(offers, texts, strict=True)
+        ]
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
         """Return the learner's decision for a row of the log, with the features of its arms.
@@ -169,14 +172,14 @@ class FeatureShows(Shows):
         Features come from the catalogue item in the row, or else from the logged request. ``epoch`` is the
         number of earlier restarts of the row's key.
         """
-        items = self.parse_items(row)
+        items = self.parse_items(row.shown)
         if items is not None:
             indexed = super().restore_decision(row._replace(arm=items.place, offered=None, shown=None), epoch)
             return indexed._replace(
                 shown=(row.arm,), offered=ARM_NUMBERS[: items.of], relevance=items.relevance
             )
         decision = super().restore_decision(row, epoch)
-        features = json.loads(row.asked or "")
+        features = decode_json(row.asked)
         relevance, examination = (
             to_matrix(features.get(field), dim)
             for field, dim in zip(("relevance", "examination"), self.config.policy.feature_dims, strict=True)
@@ -201,7 +204,7 @@ class FeatureReader(RequestReader):
             If the request does not fit the placement.
         """
         self._check_session(request.session)
-        if request.relevance is None and self._has_catalogue:
+        if request.relevance is None and self.has_catalogue:
             return self._check_catalogue_request(request)
         if request.segment is not None or request.unknown is not None:
             field, value = ("segment", request.segment) if request.segment else ("unknown", request.unknown)
@@ -220,7 +223,7 @@ class FeatureReader(RequestReader):
             )
         if arms is not None:
             arms = self._check_arms(arms, size)
-            if self._has_catalogue and request.relevance is not None:
+            if self.has_catalogue and request.relevance is not None:
                 self._policy.learner.items.warn_of_passed_vectors([arms])
         text = msgspec.json.encode(dict(zip(("relevance", "examination"), features, strict=True)))
         impression = self._make_impression(request, arms, text.decode(), features)
@@ -243,13 +246,11 @@ class FeatureReader(RequestReader):
             and row.offered is not None
         ):
             # Missing items were skipped: compare with the items that existed.
-            item_ids = set(json.loads(row.offered))
+            item_ids = set(decode_json(row.offered))
             impression = impression._replace(arms=[arm for arm in impression.arms or () if arm in item_ids])
         return super().is_same_request(impression, row)
 
-    def look_up_candidates(
-        self, impressions: Sequence[Impression], places: Sequence[int]
-    ) -> Sequence[Impression]:
+    def look_up_candidates(self, impressions: Block[Impression], places: Sequence[int]) -> Block[Impression]:
         """Return impressions in which candidates from the catalogue replace the candidate queries.
 
         With several impressions, errors name the position of the impression in its request (``places``).
@@ -259,44 +260,49 @@ class FeatureReader(RequestReader):
         InvalidValue, UnknownName
             If an impression has no candidates, or one is missing.
         """
-        if not self._has_catalogue or not any(
-            isinstance(item, CandidateQuery) for item in column_values(impressions, "details")
-        ):
+        details, arms = impressions.column("details"), impressions.column("arms")
+        if not self.has_catalogue or not any(isinstance(source, CandidateQuery) for source in details):
             return impressions
-        if len(impressions) == 1:
-            return [self._look_up(impressions[0])]
-        pairs = zip(places, impressions, strict=True)
-        return [check_item(f"decisions[{place}]", self._look_up, (item,)) for place, item in pairs]
+        pairs = zip(details, arms, strict=True)
+        if len(details) == 1:
+            sources = [self._look_up(*pair) for pair in pairs]
+        else:
+            sources = [
+                check_item(f"decisions[{place}]", self._look_up, pair)
+                for place, pair in zip(places, pairs, strict=True)
+            ]
+        details, arms = map(list, zip(*sources, strict=True))
+        return impressions.with_column("details", details).with_column("arms", arms)
 
-    def _look_up(self, impression: Impression) -> Impression:
-        """Return an impression with the candidates that its query finds; without a query unchanged.
+    def _look_up(self, source: Any, arms: Sequence[Arm] | None) -> tuple[Any, Sequence[Arm] | None]:
+        """Return details and arms of an impression, with the candidates that its query finds, if it has one.
 
         Raises
         ------
         InvalidValue, UnknownName
             If there is no catalogue, no candidate, or one is missing.
         """
-        if not isinstance(impression.details, CandidateQuery):
-            return impression
+        if not isinstance(source, CandidateQuery):
+            return source, arms
         if find_catalogue(self._policy.learner) is None:
             dim, _ = self._config.policy.feature_dims
             remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
             raise InvalidValue("relevance", None, remedy)
-        candidates = impression.details.find_candidates(self._policy.learner.items, impression.arms)
-        return impression._replace(arms=candidates.ids, details=(candidates, None))
+        candidates = source.find_candidates(self._policy.learner.items, arms)
+        return (candidates, None), candidates.ids
 
-    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+    def count_candidates(self, impressions: Block[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression; 0 for decisions of clients."""
-        return list(map(self._count_candidates, impressions))
+        return list(map(self._count_candidates, impressions.column("details"), impressions.column("arms")))
 
-    def _count_candidates(self, impression: Impression) -> int:
-        """Return the number of candidates of an impression; 0 for a client's decision."""
-        source = impression.details
+    def _count_candidates(self, source: Any, arms: Sequence[Arm] | None) -> int:
+        """Return the number of candidates of an impression, given its details and its arms."""
         if isinstance(source, CandidateQuery):
-            return source.count_candidates(self._policy.learner.items, impression.arms)
+            return source.count_candidates(self._policy.learner.items, arms)
         if isinstance(source, requests.ClientDecision):
             return 0
-        return max(len(rows) for rows in source if rows is not None)
+        relevance, examination = source
+        return len(examination if relevance is None else relevance)
 
     def _check_arms(self, arms: Sequence[Arm], size: int) -> list[Arm]:
         """Check that a request names ``size`` different arms, and return them as the placement names them.
@@ -314,23 +320,9 @@ class FeatureReader(RequestReader):
             raise InvalidValue("arms", arms, f"name each of the {size} arms with features, once")
         return offer
 
-    @property
-    def _has_catalogue(self) -> bool:
-        """True if the policy knows arms by relevance features alone.
-
-        Then the placement may have a catalogue.
-        """
-        return has_catalogue(self._config.policy)
-
 
 class FeatureResults(Results):
     """Counts impressions and rewards of arms described by features, which may come with requests."""
-
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count the shown arm of each decision in the series; as arm 0 if arms come with requests."""
-        indices = [self._lifecycle.arm_indices.get(arm, 0) for arm in rows.column("arm")]
-        offered = list(map(self.shows.count_offered, rows))
-        self.series.count_decisions(rows[0].time, indices, get_weighable_propensities(rows), offered)
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
         """Return for each open decision the index of its rewarded arm; None if arms come with requests."""
@@ -347,11 +339,6 @@ def _read_candidates(impressions: Block[Impression]) -> list[CandidateSet | None
         features[0] if isinstance(features[0], CandidateSet) else None
         for features in impressions.column("details")
     ]
-
-
-def _strip_features(decision: Decision) -> Decision:
-    """Return a decision with the features of its shown arms only, and numbers in place of names on offer."""
-    return decision.lean()._replace(offered=ARM_NUMBERS[: len(decision.offered)])
 
 
 def check_features(field: str, rows: Any, dim: int) -> list[list[float]] | None:
@@ -460,9 +447,9 @@ class ItemListShows(ListShows, FeatureShows):
             ShownItems(items, prefix_propensities, position_propensities, vectors, indices, len(candidates))
         )
 
-    def parse_items(self, row: DecisionRow) -> ShownItems | None:
+    def parse_items(self, shown: str | None) -> ShownItems | None:
         """Return the catalogue items that a logged decision listed; None if the request had the features."""
-        text = row.shown or ""
+        text = shown or ""
         return msgspec.json.decode(text, type=ShownItems) if '"vectors":' in text else None
 
     def restore_decision(self, row: DecisionRow, epoch: int) -> Decision:
@@ -471,7 +458,7 @@ class ItemListShows(ListShows, FeatureShows):
         Features come from the catalogue items in the row, or else from the logged request. ``epoch`` is the
         number of earlier restarts of the row's key.
         """
-        items = self.parse_items(row)
+        items = self.parse_items(row.shown)
         if items is None:
             return super().restore_decision(row, epoch).lean()
         by_place = row._replace(offered=None, shown=encode_json(items.at))
@@ -484,7 +471,7 @@ class ItemListShows(ListShows, FeatureShows):
 class ItemListResults(ListResults):
     """Counts listed items and clicks of all items together, because items come and go."""
 
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+    def count(self, rows: Block[DecisionRow]) -> None:
         """Count every listed item as an impression of arm 0 in the series."""
         count = sum(len(self.shows.get_shown_arms(row)) for row in rows)
         self.series.count_decisions(rows[0].time, [0] * count, [None] * count, [1] * count, len(rows))

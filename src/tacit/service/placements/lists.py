@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,11 @@ from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.log import requests
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import Impression
-from tacit.service.log.rows import DecisionRow, decode_list, encode_list
+from tacit.service.log.rows import DecisionRow, decode_json, decode_list, encode_list
 from tacit.service.placements.results import ArmRewards, Results
 from tacit.service.placements.shows import LogTexts, Shows
-from tacit.service.projections.attribution import Attribution, TrainingBatch
+from tacit.service.projections.attribution import Attribution
+from tacit.service.projections.learning_order import TrainingBatch
 
 # Rows of the tally by position: lists with an arm at the position, with a click there, and with their first
 # click there.
@@ -98,7 +100,7 @@ class ListResults(Results):
         super().__init__(name, shows, windows, policy)
         self.tally = np.zeros((3, shows.positions), np.int64)
 
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
+    def count(self, rows: Block[DecisionRow]) -> None:
         """Count every listed arm as an impression in the series, without propensities."""
         arm_indices = self._lifecycle.arm_indices
         listed = [arm for row in rows for arm in self.shows.get_shown_arms(row)]
@@ -118,7 +120,7 @@ class ListResults(Results):
         positions = requests.encode_clicks(feedback, listed)
         if positions is None:
             return None
-        for position in requests.select_clicks(json.loads(positions)) if None in listed else ():
+        for position in requests.select_clicks(decode_json(positions)) if None in listed else ():
             if listed[position] is None:
                 raise InvalidValue("clicks", position, "nothing was shown at this position")
         return positions
@@ -136,20 +138,28 @@ class ListResults(Results):
 
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Add clicks to the series and to the tally of positions."""
-        times = self.windows.open.get_column(rewards.entries, "time")
-        actions = self.policy.open.get_actions(rewards.entries)
-        for time, indices, entries in zip(times, actions, rewards.values, strict=True):
-            click_rewards = requests.select_clicks(entries)
-            for position, reward in click_rewards.items():
-                self.series.count_reward(time, None, 1, reward, self._get_click_arm(indices[position]))
-            clicks = list(click_rewards)
-            self.tally[SHOWN_COUNTS] += indices >= 0
-            self.tally[CLICKED_COUNTS, clicks] += 1
-            self.tally[FIRST_COUNTS, clicks[:1]] += 1
+        actions = self.policy.columns.actions[rewards.entries]
+        clicks = list(map(requests.select_clicks, rewards.values))
+        rows = np.repeat(np.arange(len(clicks)), list(map(len, clicks)))
+        positions = np.fromiter(chain.from_iterable(clicks), np.int64)
+        firsts = np.fromiter((next(iter(each)) for each in clicks if each), np.int64)
+        self.tally[SHOWN_COUNTS] += (actions >= 0).sum(axis=0)
+        self.tally[CLICKED_COUNTS] += np.bincount(positions, minlength=self.shows.positions)
+        self.tally[FIRST_COUNTS] += np.bincount(firsts, minlength=self.shows.positions)
+        if not len(rows):
+            return
+        self.series.count_rewards(
+            self.windows.open.get_columns(rewards.entries[rows], "time")[0],
+            [None] * len(rows),
+            [1] * len(rows),
+            [reward for each in clicks for reward in each.values()],
+            [0.0] * len(rows),
+            list(map(self._get_click_arm, actions[rows, positions].tolist())),
+        )
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision the reward of the arm at each clicked position."""
-        listed = self.policy.open.get_actions(rewards.entries).tolist()
+        listed = self.policy.columns.actions[rewards.entries].tolist()
         return [
             [
                 (self._get_click_arm(indices[position]), [reward])

@@ -3,7 +3,7 @@
 # 1. ``Kind``-specific parts: what is shown, how requests are read, and how rewards are counted.
 # 2. ``Placement``: made of its parts; restored by :mod:`tacit.service.placements.snapshots`.
 # 3. ``decide``: the chain decides for runs of similar impressions, and each run is recorded.
-# 4. ``recall``: the fold; a logged decision is recorded without deciding again.
+# 4. ``learning``: opens windows, learns feedback, and folds logged decisions without deciding again.
 # 5. ``apply_change``: change events change the parts, and the chain is composed again.
 # Random draws depend on decisions' ids alone, so a replay of the log and a client's replica draw the same.
 
@@ -24,15 +24,14 @@ from tacit.service.config.holdout import HoldoutConfig
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.deciders.arm_lifecycle import ArmLifecycle, match_arms
 from tacit.service.deciders.aspect import Aspect
-from tacit.service.deciders.choices import Choices, Decider, ImpressionBatch
-from tacit.service.deciders.client_decided import ClientDecider
+from tacit.service.deciders.choices import Decider, ImpressionBatch
 from tacit.service.deciders.control_group import ControlGroup
 from tacit.service.deciders.holdout import HoldoutDecider, PolicyHoldoutDecider
 from tacit.service.deciders.items import Items, has_catalogue
 from tacit.service.deciders.modes import Modes
 from tacit.service.deciders.pinned import PinnedDecider
 from tacit.service.deciders.pins import Pins
-from tacit.service.deciders.policy import PlainDecider, PolicyDecider
+from tacit.service.deciders.policy import ClientDecider, PlainDecider, PolicyDecider
 from tacit.service.deciders.shadow import ShadowDecider
 from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.deciders.sticky import StickyDecider
@@ -42,7 +41,6 @@ from tacit.service.log.change_events import PolicyVersion, StartFile
 from tacit.service.log.ids import Draws, create_decision_ids
 from tacit.service.log.requests import ClientDecision, Impression, as_json
 from tacit.service.log.rows import ChangeRow, DecisionRow
-from tacit.service.log.search_records import remove_unit
 from tacit.service.log.store import StoredPlacement
 from tacit.service.placements.duels import DuelReader, DuelResults, DuelShows
 from tacit.service.placements.features import (
@@ -54,7 +52,6 @@ from tacit.service.placements.features import (
 )
 from tacit.service.placements.learning import FeedbackLearning
 from tacit.service.placements.lists import ListResults, ListShows
-from tacit.service.placements.recall import Recall
 from tacit.service.placements.requests import RequestReader
 from tacit.service.placements.results import Results
 from tacit.service.placements.shows import Shows
@@ -150,6 +147,8 @@ class Placement:
         Of a copy that shows the statistics of all shards.
     start, start_logged : StartFile or None, bool
         Start file of the placement, and whether the log has its change event.
+    version : int
+        Number of groups and changes that changed the placement since it was loaded.
     warned : set of str
         Warnings already given since the start.
     has_client_decisions : bool
@@ -178,6 +177,7 @@ class Placement:
         self.start: StartFile | None = None
         self.start_logged = False
         self.snapshot_time: int | None = None
+        self.version = 0
         self.warned: set[str] = set()
         self.has_client_decisions = False
         self.has_control_policy = config.holdout is not None and config.holdout.policy is not None
@@ -190,10 +190,13 @@ class Placement:
         learner = Learner(config.policy, self.seed, propensities=config.propensities)
         self.lifecycle = ArmLifecycle(learner)
         self.shows = parts.shows(config, self.lifecycle, self.seed)
-        initial_indices = self.lifecycle.initial_indices
-        self.policy = PolicyDecider(learner, Draws(self.seed), self.shows, initial_indices, self.policy_id)
-        self.secondary = self._make_secondary()
         self.windows = make_attribution(parts.attribution, config)
+        shared_parts = self.shows, self.lifecycle.initial_indices, self.windows.open
+        self.policy = PolicyDecider(learner, Draws(self.seed), *shared_parts, self.policy_id)
+        self.secondary: PolicyDecider | None = None
+        if config.shadow is not None:
+            shadow_draws = Draws(self.seed, "shadow")
+            self.secondary = PolicyDecider(self.make_secondary_learner(), shadow_draws, *shared_parts)
         self.results = parts.results(self.name, self.shows, self.windows, self.policy)
         self.feedback_rule = FeedbackRule(
             stored.feedback_rule, self.windows, self.policy, self.name, self.kind.showing
@@ -219,17 +222,9 @@ class Placement:
             self.results, self.secondary, self.modes, self.control, self.signals, self._projections
         )
         self.counts = self.learning.counts
-        self.recall = Recall(self.policy, self.secondary, self.shows, self.learning, self.modes, self.signals)
         self.restarts = self.learning.restarts
-        self.snapshot_seq = self.snapshot_size = 0
+        self.snapshot_seq, self.snapshot_after = 0, config.snapshot_every
         self.build_deciders()
-
-    def _make_secondary(self) -> PolicyDecider | None:
-        """Return the secondary policy in its state before the first decision; None without one."""
-        if self.config.shadow is None:
-            return None
-        draws, initial_indices = Draws(self.seed, "shadow"), self.lifecycle.initial_indices
-        return PolicyDecider(self.make_secondary_learner(), draws, self.shows, initial_indices)
 
     def make_secondary_learner(self) -> Learner:
         """Return a new learner of the secondary policy, which must be configured."""
@@ -275,7 +270,8 @@ class Placement:
             decider = PinnedDecider(decider, pin, policy, self.shows, pinned_mode, keeps_state=modes.frozen)
         for make_stage in self.kind.parts.stages:
             decider = make_stage(self, decider)
-        self.decider = ClientDecider(decider, policy, log_rows.FROZEN if modes.frozen else log_rows.ONLINE)
+        self.decider = decider
+        self._client_decider = ClientDecider(policy, log_rows.FROZEN if modes.frozen else log_rows.ONLINE)
         learners = [policy] if self.secondary is None else [policy, self.secondary]
         # Where the state of a key must be restored after its decision, each decision is made alone.
         restores = modes.frozen or self.has_control_policy
@@ -361,12 +357,12 @@ class Placement:
     @property
     def open_bytes(self) -> int:
         """Approximate size of the open decisions in bytes."""
-        return self.windows.bytes + self.policy.open.bytes
+        return self.windows.bytes
 
     @property
     def pending(self) -> int:
         """Number of decisions with an open window."""
-        return len(self.windows.open) if self.totals is None else self.totals.pending
+        return len(self.windows.open.by_id) if self.totals is None else self.totals.pending
 
     @property
     def last_deadline(self) -> int | None:
@@ -386,22 +382,31 @@ class Placement:
 
     # Deciding --------------------------------------------------------------------------------
 
-    def decide(self, impressions: Sequence[Impression], seq: int, time: int) -> Block[DecisionRow]:
+    def decide(self, impressions: Block[Impression], seq: int, time: int) -> Block[DecisionRow]:
         """Decide for impressions; return rows for the log, with the sequence numbers from ``seq`` on.
 
         The decisions are stored as open, new keys are admitted and signals updated. The random draws of a
         decision with a client's id depend on that id. Consecutive decisions whose ids the service makes draw
         from one generator, seeded by the first id, so that they can be made together.
         """
-        block = self.shows.limit_offers(Block.from_rows(Impression, impressions))
+        block = self.shows.limit_offers(impressions) if self.lifecycle.full_offers else impressions
         self.has_client_decisions = False
         if self.signals is not None:
             offers = list(map(self.lifecycle.get_offer_indices, block.column("arms")))
             block = Block.from_rows(Impression, self.signals.read(block, offers, time))
         ids = block.column("id")
         split = self.split_unnamed if ids.count(None) == len(ids) else self._split_named
-        batches = split(block, seq, time)
-        parts = [self._record(choices) for batch in batches for choices in self.decider.choose(batch)]
+        parts: list[Block[DecisionRow]] = []
+        for batch in split(block, seq, time):
+            self.has_client_decisions |= batch.by_client
+            for choices in (self._client_decider if batch.by_client else self.decider).choose(batch):
+                # Each part is recorded before the next one is decided.
+                parts.append(part := self.shows.make_rows(choices, self.id, self.policy_id))
+                if choices.is_recalled:
+                    self.learning.recall(part)
+                else:
+                    by_others = choices.secondary, choices.by_control
+                    self.learning.open_decisions(part, choices.decisions, *by_others)
         rows = parts[0] if len(parts) == 1 else Block.concatenate(DecisionRow, parts)
         if self.signals is not None:
             self.signals.record_epochs(rows)
@@ -421,7 +426,9 @@ class Placement:
             if not named:
                 yield from self.split_unnamed(impressions[start:stop], seq + start, time)
             elif by_client:
-                yield ImpressionBatch(impressions[start:stop], ids[start:stop], seq + start, time)
+                yield ImpressionBatch(
+                    impressions[start:stop], ids[start:stop], seq + start, time, by_client=True
+                )
             else:
                 for i in range(start, stop):
                     yield ImpressionBatch(impressions[i : i + 1], [ids[i]], seq + i, time)
@@ -442,16 +449,6 @@ class Placement:
         else:
             return (batch,)
         return map(batch.select, parts)
-
-    def _record(self, choices: Choices) -> Block[DecisionRow]:
-        """Store decisions as open, count them, and return their rows for the log."""
-        rows = self.shows.make_rows(choices, self.id, self.policy_id)
-        if choices.is_recalled:
-            self.recall.recall(rows)
-            self.has_client_decisions |= choices.by_client
-        else:
-            self.learning.open_decisions(rows, choices.decisions, choices.secondary, choices.by_control)
-        return rows
 
     # Change events ---------------------------------------------------------------------------
 
@@ -482,6 +479,7 @@ class Placement:
         """
         if change.placement != self.id:
             return
+        self.version += 1
         if change.kind == log_rows.ARMS:
             self.counts.since_snapshot += 1
             self.set_arms(change.value, change.seq, change.time)
@@ -491,9 +489,6 @@ class Placement:
             add_change(change)
         if change.kind == log_rows.START:
             self.start_logged = True
-        elif change.kind == log_rows.FORGET and self.kind.showing.compared:
-            # The users of open decisions are not read any more, and snapshots must not hold them.
-            self.windows.open.apply_to_field("asked", remove_unit)
         if change.kind in (log_rows.POLICY, log_rows.FORGET):
             self.counts.since_snapshot = max(self.counts.since_snapshot, self.snapshot_after)
         self.build_deciders()
@@ -531,15 +526,6 @@ class Placement:
         self.lifecycle.load_offer(self.learner)
         for aspect in self.aspects.values():
             aspect.update_arms()
-
-    @property
-    def snapshot_after(self) -> int:
-        """Number of events after which the next snapshot is due.
-
-        It grows with the size of the last snapshot, so that the total time of all snapshots is linear in the
-        number of events.
-        """
-        return max(self.config.snapshot_every, self.snapshot_size)
 
 
 def _classify_source(request: tuple[str | None, Any]) -> tuple[bool, bool]:

@@ -15,6 +15,7 @@ from tacit.policies.context import Encoder
 from tacit.service.config.holdout import DECISION, SESSION
 from tacit.service.deciders.assignment import format_unit_warning
 from tacit.service.deciders.control_group import ControlGroup
+from tacit.service.deciders.items import has_catalogue
 from tacit.service.deciders.policy import PolicyDecider
 from tacit.service.deciders.signals import PlacementSignals
 from tacit.service.deciders.sticky import STICKY_WARNING
@@ -43,6 +44,8 @@ class RequestReader:
         Encodes contexts of named fields.
     key_limit : int or None
         Maximum number of keys.
+    has_catalogue : bool
+        Whether the placement may have a catalogue of items.
     candidate_size : int
         Number of features of a candidate, at least 1.
     reads_only_keys : bool
@@ -68,9 +71,10 @@ class RequestReader:
         schema = config.policy.schema or (config.shadow.schema if config.shadow is not None else ())
         self.encoder = Encoder(schema) if schema else None
         self.key_limit = config.key_limit
+        self.has_catalogue = has_catalogue(config.policy)
         self.candidate_size = max(sum(config.policy.feature_dims), 1)
         self._dim = config.context_dim if config.signals is None else config.signals.client
-        self.reads_only_keys = shows.single and shows.has_plain_arms and not self._dim
+        self.reads_only_keys = shows.has_plain_offer and not self._dim
 
     # Reading ---------------------------------------------------------------------------------
 
@@ -91,32 +95,28 @@ class RequestReader:
         impression = self._make_impression(request, arms, self._check_session(request.session))
         return self._with_unit(impression, request.session, request.user)
 
-    def read_keys(self, keys: Sequence[str]) -> Block[Impression]:
-        """Check keys, and return an impression of the key alone for each.
+    def read_keys(self, keys: Sequence[str], users: Sequence[str | None] | None = None) -> Block[Impression]:
+        """Check keys, and users if there are any; return an impression of nothing else for each key.
 
         Raises
         ------
         InvalidValue
-            If a key does not fit, or requests of this placement need more than a key.
+            If a key or a user does not fit, or requests of this placement need more than a key.
         """
-        if not self.reads_only_keys:
-            return Block.from_rows(Impression, list(map(self.read, map(DecisionRequest, keys))))
+        nothing: list[Any] = [None] * len(keys)
+        users = nothing if users is None else list(users)
+        if not self.reads_only_keys or self._config.sticky is not None:
+            pairs = zip(keys, users, strict=True)
+            return Block.from_rows(
+                Impression, [self.read(DecisionRequest(key, user=user)) for key, user in pairs]
+            )
+        for user in users if users is not nothing else ():
+            if user is not None:
+                check_id("user", user)
         for key in filterfalse(self._policy.learner.lanes.lane_of_key.__contains__, keys):
             _check_key(key)
-        nothing: list[Any] = [None] * len(keys)
         deferred = [False] * len(keys)
-        return Block(Impression, [list(keys), *3 * [nothing], deferred, *4 * [nothing]])
-
-    def read_key(self, key: str) -> Impression:
-        """Check a key, and return an impression of the key alone; only for placements that read only keys.
-
-        Raises
-        ------
-        InvalidValue
-            If the key does not fit.
-        """
-        is_known = key in self._policy.learner.lanes.lane_of_key
-        return Impression(key if is_known else _check_key(key), None, None)
+        return Block(Impression, [list(keys), *3 * [nothing], deferred, *3 * [nothing], users])
 
     def find_new_keys(
         self, keys: Iterable[str], admitted: Collection[str], learners: Sequence[Learner]
@@ -180,13 +180,11 @@ class RequestReader:
 
     # Candidates ------------------------------------------------------------------------------
 
-    def count_candidates(self, impressions: Sequence[Impression]) -> Sequence[int]:
+    def count_candidates(self, impressions: Block[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression; by default the number of arms on offer."""
         return [len(self._lifecycle.offer.arm_indices)] * len(impressions)
 
-    def look_up_candidates(
-        self, impressions: Sequence[Impression], places: Sequence[int]
-    ) -> Sequence[Impression]:
+    def look_up_candidates(self, impressions: Block[Impression], places: Sequence[int]) -> Block[Impression]:
         """Return impressions with candidates from the catalogue in place of queries; by default unchanged.
 
         With several impressions, errors name the position of the impression in its request (``places``).
@@ -302,27 +300,22 @@ class RequestReader:
         InvalidValue
             If one does not fit.
         """
-        context, id = self._encode_context(request.context), request.id
-        self._check_context(context)
+        context, id = self._read_context(request.context), request.id
         if id is not None:
             id = check_id("decision_id", id)
         key = _check_key(request.key)
         return Impression(key, arms, context, id, request.deferred, text, source)
 
-    def _encode_context(self, context: Any) -> Any:
-        """Encode a context of named fields as a list of numbers; return other contexts unchanged.
+    def _read_context(self, context: Any) -> Any:
+        """Check a context and return it as a sequence of numbers, or None; named fields are encoded.
 
-        Raises InvalidValue if names are given and the placement has no named fields.
+        Raises InvalidValue if it is missing, not expected, or has the wrong number of numbers.
         """
-        if not isinstance(context, Mapping):
-            return context
-        if self.encoder is None:
-            remedy = "give numbers, or configure the placement's context: context = { NAME = … }"
-            raise InvalidValue("context", context, remedy)
-        return self.encoder.encode_row(context).tolist()
-
-    def _check_context(self, context: Any) -> None:
-        """Raise InvalidValue if a context is missing, not expected, or has the wrong number of numbers."""
+        if isinstance(context, Mapping):
+            if self.encoder is None:
+                remedy = "give numbers, or configure the placement's context: context = { NAME = … }"
+                raise InvalidValue("context", context, remedy)
+            context = self.encoder.encode_row(context).tolist()
         dim = self._dim
         if context is not None and not dim:
             remedy = "leave it out, or configure the placement's context: its policy reads none"
@@ -332,6 +325,7 @@ class RequestReader:
         if dim and not _fits(context, dim):
             named = "" if self.encoder is None else f", or what is known of {', '.join(self.encoder.fields)}"
             raise InvalidValue("context", context, f"give a list of {dim} finite numbers{named}")
+        return context
 
 
 def _check_key(key: str) -> str:

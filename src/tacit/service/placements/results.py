@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from typing import Any, Self
 
@@ -13,9 +13,12 @@ from tacit.service.log.blocks import Block
 from tacit.service.log.requests import FeedbackRequest
 from tacit.service.log.rows import CLICKS, UNWEIGHTED_MODES, DecisionRow
 from tacit.service.placements.shows import Shows
-from tacit.service.projections.attribution import Attribution, TrainingBatch
+from tacit.service.projections.attribution import Attribution
+from tacit.service.projections.learning_order import TrainingBatch
 from tacit.service.projections.series import Series, weigh_reward
 
+OFFER_FIELDS = "offered", "shown", "asked"
+"""Fields of a row from which the number of arms on offer is counted."""
 ArmRewards = list[tuple[int | None, list[float]]]
 """Arm indices, and the amounts that their rewards add to the sums."""
 
@@ -34,7 +37,11 @@ class Results:
     Attributes
     ----------
     series : Series
+    refine_outcomes : function or None
+        Replaces outcomes of feedback, in place, by more specific ones of the kind.
     """
+
+    refine_outcomes: Callable[[TrainingBatch, list[str]], None] | None = None
 
     def __init__(self, name: str, shows: Shows, windows: Attribution, policy: PolicyDecider) -> None:
         self.name, self.shows, self.windows, self.policy = name, shows, windows, policy
@@ -43,42 +50,40 @@ class Results:
 
     # Impressions -----------------------------------------------------------------------------
 
+    def note_epochs(self, rows: Block[DecisionRow]) -> None:
+        """Note restarts of keys, which show as new epochs; epochs of other policies are ignored."""
+        for row in rows:
+            if row.policy == self.policy.number:
+                self.series.note_epoch(row.time, row.key, row.epoch, row.context)
+
     def count(self, rows: Block[DecisionRow]) -> None:
-        """Count decisions of the same time as impressions in the series, and note restarts of their keys.
+        """Count decisions of the same time and mode as impressions of their arms in the series.
 
-        A restart shows as a new epoch; epochs of other policies are ignored.
+        Arms that come with requests count as arm 0.
         """
-        self._count_impressions(rows)
-        # Most keys have never restarted.
-        if self.series.epochs or any(rows.column("epoch")):
-            for row in rows:
-                # Epochs of another policy do not count for this one.
-                if row.policy == self.policy.number:
-                    self.series.note_epoch(row.time, row.key, row.epoch, row.context)
-
-    def _count_impressions(self, rows: Block[DecisionRow]) -> None:
-        """Count decisions of the same time as impressions of their arms in the series."""
-        offered = [len(self._lifecycle.initial_indices)] * len(rows)
-        if any(rows.column("offered")):
-            offered = list(map(self.shows.count_offered, rows))
+        offered, arm_indices = [len(self._lifecycle.initial_indices)] * len(rows), self._lifecycle.arm_indices
+        if not self.shows.has_plain_arms or any(rows.column("offered")):
+            offered = list(map(self.shows.count_offered, *map(rows.column, OFFER_FIELDS)))
+        # An action that is always shown has no information about uniform exploration.
+        is_fixed = rows.column("mode")[0] in UNWEIGHTED_MODES
         self.series.count_decisions(
             rows.column("time")[0],
-            list(map(self._lifecycle.arm_indices.__getitem__, rows.column("arm"))),
-            get_weighable_propensities(rows),
+            [arm_indices.get(arm, 0) for arm in rows.column("arm")],
+            [None] * len(rows) if is_fixed else rows.column("propensity"),
             offered,
         )
 
     def count_offers(self, entries: Ints) -> list[int]:
         """Return the number of arms on offer to each open decision."""
-        if self.shows.has_plain_arms and not any(self.windows.open.get_column(entries, "offered")):
+        if self.shows.has_plain_arms and not any(self.windows.open.get_columns(entries, "offered")[0]):
             return [len(self._lifecycle.initial_indices)] * len(entries)
-        return list(map(self.shows.count_offered, self.windows.open.get_rows(entries)))
+        return list(map(self.shows.count_offered, *self.windows.open.get_columns(entries, *OFFER_FIELDS)))
 
     # Rewards ---------------------------------------------------------------------------------
 
     def convert_rewards(self, rewards: TrainingBatch) -> list[Any]:
         """Return rewards in the form that the learner takes, one for each decision; None is not learned."""
-        return self.scale_rewards(rewards.values)
+        return self.scale_rewards(rewards.values) if self.windows.params.lowest else rewards.values
 
     def scale_rewards(self, rewards: list[float]) -> list[float]:
         """Scale rewards linearly from [lowest, 1] to [0, 1], the range of policies.
@@ -89,9 +94,6 @@ class Results:
         if not least:
             return rewards
         return [(reward - least) / (1.0 - least) for reward in rewards]
-
-    def refine_outcomes(self, rewards: TrainingBatch, outcomes: list[str]) -> None:
-        """Replace outcomes of feedback, in place, by more specific ones of the kind; by default nothing."""
 
     def format_clicks(self, row: DecisionRow, feedback: FeedbackRequest) -> str | None:
         """Return the clicked positions of feedback as JSON for the log.
@@ -114,7 +116,8 @@ class Results:
 
         Decisions whose reward is and was 0 add nothing.
         """
-        rewards = self._subtract_zero(rewards)
+        if self.windows.params.zero:
+            rewards = self._subtract_zero(rewards)
         previous = rewards.previous or 0.0
         indices = [i for i, reward in enumerate(rewards.values) if reward or previous]
         if indices:
@@ -122,7 +125,7 @@ class Results:
             if len(indices) < len(entries):
                 entries = entries[indices]
             self.series.count_rewards(
-                self.windows.open.get_column(entries, "time"),
+                self.windows.open.get_columns(entries, "time")[0],
                 self._get_propensities(entries),
                 self.count_offers(entries),
                 [rewards.values[i] for i in indices],
@@ -143,7 +146,7 @@ class Results:
         unlearned = rewards.select(
             [i for i, entry in enumerate(rewards.entries.tolist()) if entry in entries]
         )
-        times = self.windows.open.get_column(unlearned.entries, "time")
+        (times,) = self.windows.open.get_columns(unlearned.entries, "time")
         for time, arm_rewards in zip(times, self._attribute_rewards(unlearned), strict=True):
             for arm_index, amounts in arm_rewards:
                 self.series.results.count_reward(time, arm_index, amounts)
@@ -161,7 +164,7 @@ class Results:
 
     def _get_rewarded_arms(self, entries: Ints) -> list[int | None]:
         """Return for each open decision the index of the arm that its reward counts for; None if no arm."""
-        return self.policy.open.get_actions(entries)[:, 0].tolist()  # type: ignore[no-any-return]
+        return self.policy.columns.actions[entries, 0].tolist()  # type: ignore[no-any-return]
 
     def _get_propensities(self, entries: Ints) -> list[float | None]:
         """Return the logged propensities of open decisions; None where an arm was always shown."""
@@ -188,14 +191,3 @@ class Results:
 
     def merge_counts(self, parts: Sequence[Any]) -> None:
         """Set the kind's counts to the sum of :meth:`export_counts` over all shards; here nothing."""
-
-
-def get_weighable_propensities(rows: Block[DecisionRow]) -> list[float | None]:
-    """Return the logged propensities of decisions of one mode.
-
-    None for each if the mode always shows one arm.
-    """
-    # An action that is always shown has no information about uniform exploration.
-    if rows.column("mode")[0] in UNWEIGHTED_MODES:
-        return [None] * len(rows)
-    return rows.column("propensity")

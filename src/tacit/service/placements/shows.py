@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.arrays import Ints
+from tacit.core.arrays import Floats, Ints
 from tacit.learning.decisions import NO_VALUES, Arm, Decision, Decisions, nan_to_none
 from tacit.learning.learner import Learner
 from tacit.service.config.holdout import HoldoutConfig
@@ -21,6 +21,8 @@ from tacit.service.log.requests import Impression
 from tacit.service.log.rows import DecisionRow, decode_json, select_propensities
 
 LogTexts = list[str | None]
+OfferFeatures = tuple[Ints, Floats, Floats]
+"""Indices of the arms on offer, and their relevance and examination features."""
 
 
 class Shows:
@@ -37,6 +39,10 @@ class Shows:
     ----------
     single : bool
         Whether one arm is shown, not a list or a pair.
+    has_plain_arms : bool
+        Whether arms have names, and no features.
+    is_arm_logged : bool
+        Whether the log's field ``arm`` describes the whole decision.
     """
 
     def __init__(self, config: PlacementConfig, lifecycle: ArmLifecycle, seed: int) -> None:
@@ -44,6 +50,7 @@ class Shows:
         showing = config.policy_kind.showing
         self.single = showing.single
         self.has_plain_arms = config.policy.arms is not None and not any(config.policy.feature_dims)
+        self.is_arm_logged = self.single and self.has_plain_arms
         self.has_plain_offer = self.has_plain_arms and not showing.compared
 
     @property
@@ -93,9 +100,9 @@ class Shows:
         """
         return self.lifecycle.get_indices(offered)
 
-    def count_offered(self, row: DecisionRow) -> int:
-        """Return the number of arms on offer to a logged decision."""
-        return len(self.lifecycle.initial_indices) if row.offered is None else len(json.loads(row.offered))
+    def count_offered(self, offered: str | None, shown: str | None, asked: str | None) -> int:
+        """Return the number of arms on offer to a logged decision, from fields of its row."""
+        return len(self.lifecycle.initial_indices) if offered is None else len(json.loads(offered))
 
     def has_plain_offers(self, rows: Block[DecisionRow]) -> bool:
         """True if every decision had the initial arms on offer and arms have no features."""
@@ -144,7 +151,7 @@ class Shows:
         placement, policy : int
             Their numbers in the store.
         """
-        impressions, ids, seq, time = choices.batch
+        impressions, ids, seq, time, _ = choices.batch
         keys, arms, contexts, _, deferred, requests, *_ = impressions.columns
         count, decisions, assignment = len(keys), choices.decisions, choices.assignment
         if isinstance(decisions, Decisions):
@@ -164,7 +171,9 @@ class Shows:
             [policy] * count,
             [time] * count,
             keys,
-            self.format_offers(arms),
+            arms
+            if arms.count(None) == count and not self.lifecycle.full_offers
+            else self.format_offers(arms),
             shown_arms,
             propensities,
             epochs,
@@ -174,7 +183,7 @@ class Shows:
             choices.counterfactual_propensities or nothing,
             list(map(int, deferred)),
             requests,
-            self.format_shown(impressions, decisions, ids, control),
+            nothing if self.is_arm_logged else self.format_shown(impressions, decisions, ids, control),
             control,
             nothing if assignment is None else assignment.buckets,
         )
@@ -186,8 +195,6 @@ class Shows:
         ``arms`` has the names of each request, or None for all arms. As long as the placement's arms have
         never changed, None is logged for all arms; after that, every offer is logged in full.
         """
-        if arms.count(None) == len(arms) and not self.lifecycle.full_offers:
-            return arms
         return self.lifecycle.format_offers(arms)
 
     def format_shown(
@@ -236,9 +243,9 @@ class Shows:
         (propensity,) = select_propensities(Block.from_rows(DecisionRow, [row]))
         return Decision(row.seq, row.key, arms, propensity, epoch, offered, indices, context)
 
-    def shorten(self, decisions: Sequence[Decision], texts: LogTexts) -> Sequence[Decision]:
-        """Return decisions with only the data that learning needs; by default unchanged.
+    def describe_offers(self, decisions: Sequence[Decision], texts: LogTexts) -> list[OfferFeatures]:
+        """Return the arms on offer to decisions, with the features that learning needs.
 
         ``texts`` are their shown actions as the log holds them.
         """
-        return decisions
+        return [(decision.offered, decision.relevance, decision.examination) for decision in decisions]

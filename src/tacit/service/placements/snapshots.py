@@ -13,7 +13,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ import numpy as np
 from tacit.core.arrays import Ints, byte_count
 from tacit.errors import InvalidValue, TacitError
 from tacit.learning.columns import find_catalogue
+from tacit.learning.delayed_feedback import NO_CLICK
 from tacit.learning.learner import Learner, get_arrays, make_snapshot, restore_learner
 from tacit.learning.snapshot import CopyBuffer, LearnerSnapshot, from_bytes, iter_pieces
 from tacit.policies import policy_to_spec
@@ -30,6 +31,8 @@ from tacit.service.config.file import list_differences, to_config_keys
 from tacit.service.config.schema import PlacementConfig
 from tacit.service.deciders.arm_lifecycle import match_arms
 from tacit.service.deciders.aspect import SavedState
+from tacit.service.deciders.open_decisions import ROW_COLUMNS, WINDOW_COLUMNS
+from tacit.service.deciders.windows import AT_ONCE
 from tacit.service.errors import StoreError
 from tacit.service.log.change_events import PolicyVersion, StartFile, read_plan_start
 from tacit.service.log.ids import as_text
@@ -41,8 +44,10 @@ from tacit.service.projections.series import Series
 OPEN_BATCH = 500
 MIN_WORKSPACE = 2**22
 """Size in bytes from which memory for a copy of the state is allocated ahead."""
-WINDOW_FIELDS = 8
-"""Number of fields of an open decision that describe its window; additional columns follow."""
+PLAIN_FIELDS = WINDOW_COLUMNS + 2
+"""Number of fields of a decision before its turn, which is a list in a snapshot of version 0.3."""
+NO_TURN = [AT_ONCE, NO_CLICK, -1, -1, -1, -1, 0]
+"""Turn and feedback in the learning order of a decision that was not in it."""
 NOTHING_OPEN = b'"defaults":[],"open":[]}'
 
 logger = logging.getLogger(__name__)
@@ -104,11 +109,10 @@ def draft(
     """Return a draft of a snapshot of the state after row ``seq`` of the log, logged at ``time``.
 
     The draft holds copies: it is encoded later, while the placement continues. Sets the placement's
-    ``snapshot_size``, which determines when the next snapshot is due.
+    ``snapshot_after``, the number of events after which the next snapshot is due.
     """
     workspaces = workspaces or {}
-    # The next snapshot is due after as many events as this one is large.
-    placement.snapshot_size = _count_size(placement)
+    placement.snapshot_after = _compute_snapshot_after(placement)
     fields: dict[str, Any] = {}
     for name, aspect in placement.aspects.items():
         if name not in placement.added:
@@ -127,17 +131,19 @@ def draft(
     )
     # Columns are copied now; rows are built later, when no request waits.
     extra_columns = partial(_list_extra_columns, placement)
-    rows_by_field: dict[str, Iterable[Any]] = {
-        "defaults": windows.export_defaults(extra_columns),
-        "open": windows.export_open(extra_columns),
+    batches_by_field: dict[str, Iterable[list[Any]]] = {
+        "defaults": map(pack_columns, windows.export_defaults(extra_columns)),
+        "open": map(pack_columns, windows.export_open(extra_columns)),
     }
     if placement.sticky is not None:
-        rows_by_field = {"sticky": placement.sticky.export_arms(), **rows_by_field}
+        users = iter(placement.sticky.export_arms())
+        batches = iter(lambda: list(islice(users, OPEN_BATCH)), [])
+        batches_by_field = {"sticky": batches, **batches_by_field}
     learners = {
         name: _snapshot_learner(placement, learner, workspaces.get(name))
         for name, learner in _list_learners(placement).items()
     }
-    pieces = _encode_pieces(learners, results.series.to_bytes(), saved, rows_by_field)
+    pieces = _encode_pieces(learners, results.series.to_bytes(), saved, batches_by_field)
     return Draft(placement.id, seq, time, make_fold_spec(placement), pieces)
 
 
@@ -158,15 +164,21 @@ def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Dra
 
 
 def export_open_windows(placement: Placement) -> list[Any]:
-    """Return the open decisions as JSON data, in the order of their windows."""
-    return list(placement.windows.export_open(partial(_list_extra_columns, placement)))
+    """Return the values of each open decision as JSON data, in the order of their windows."""
+    pieces = placement.windows.export_open(partial(_list_extra_columns, placement))
+    return [values for columns in pieces for values in zip(*columns, strict=True)]
 
 
-def _count_size(placement: Placement) -> int:
-    """Return the size of a snapshot: the number of keys, open windows, sticky users and items."""
+def _compute_snapshot_after(placement: Placement) -> int:
+    """Return the number of events after which the next snapshot is due, at least as many as are configured.
+
+    It is the size of a snapshot now, its keys, open windows, sticky users and items, so that the total time
+    of all snapshots is linear in the number of events.
+    """
     items = find_catalogue(placement.learner)
     users = 0 if placement.sticky is None else placement.sticky.count
-    return len(placement.learner) + placement.pending + users + (0 if items is None else len(items))
+    size = len(placement.learner) + placement.pending + users + (0 if items is None else len(items))
+    return max(placement.config.snapshot_every, size)
 
 
 def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | list[Any], ...]:
@@ -175,8 +187,8 @@ def _list_extra_columns(placement: Placement, entries: Ints) -> tuple[Ints | lis
     if placement.secondary is not None:
         secondary_epochs = placement.secondary.list_epochs(entries)
     order = placement.windows.order
-    turns = [] if order is None else [order.export_entries(entries)]
-    return placement.policy.open.get_epochs(entries), secondary_epochs, *turns
+    turns = [] if order is None else order.export_entries(entries)
+    return placement.policy.columns.epochs[entries], secondary_epochs, *turns
 
 
 def _list_learners(placement: Placement) -> dict[str, Learner]:
@@ -246,7 +258,7 @@ def _begin_from_base(placement: Placement, base: Snapshot | None, origin: Snapsh
     learner = None
     if base is None or (origin is not None and base.seq <= origin.seq):
         base = origin
-    elif json.loads(base.plan).get("regime") != _get_version_seq(placement):
+    elif json.loads(base.plan).get("regime") != (placement.policy_version and placement.policy_version.seq):
         # The dropped rows were learned by another policy version; this one cannot use them.
         learner = _make_initial_learner(placement, base, origin)
     if base is None:
@@ -263,11 +275,6 @@ def _begin_from_base(placement: Placement, base: Snapshot | None, origin: Snapsh
         new = placement.make_secondary_learner()
         match_arms(new, placement.lifecycle.logged_arms)
         secondary.set_learner(new, placement.lifecycle.initial_indices)
-
-
-def _get_version_seq(placement: Placement) -> int | None:
-    """Return the row of the log at which the current policy version began; None for the first policy."""
-    return None if placement.policy_version is None else placement.policy_version.seq
 
 
 def _make_initial_learner(placement: Placement, base: Snapshot, origin: Snapshot | None) -> Learner:
@@ -296,7 +303,7 @@ def _make_initial_learner(placement: Placement, base: Snapshot, origin: Snapshot
             f"store: placement {name}: the state that it has gone back to is missing; restore a backup"
         )
     saved = msgspec.json.decode(base.windows, type=SavedState)
-    count = saved.decisions - len(saved.open)
+    count = saved.decisions - sum(len(columns[0]) for columns in iterate_open_columns(saved.open))
     placement.approximate.append(
         f"what {count} decisions up to {as_text(base.time)} taught was folded away by "
         "retention: the new policy begins after them"
@@ -370,20 +377,54 @@ def _load(placement: Placement, snapshot: Snapshot, learner: Learner | None = No
     if is_new_learner:
         results.series.epochs = {}
     # Last, because open decisions are stored with data of the learner and the aspects.
-    for rows, defaulted in (saved.open, False), (saved.defaults, True):
-        for first in range(0, len(rows), OPEN_BATCH):
-            # A piece at a time: the objects of all rows would fill the memory, not the processor's cache.
-            piece = msgspec.json.decode(b"[%b]" % b",".join(rows[first : first + OPEN_BATCH]))
-            columns = list(zip(*piece, strict=True))
+    for pieces, defaulted in (saved.open, False), (saved.defaults, True):
+        for columns in iterate_open_columns(pieces):
             _reopen(placement, columns, defaulted=defaulted, is_new_learner=is_new_learner)
     # The base of a start file has time 0.
     placement.snapshot_seq, placement.snapshot_time = snapshot.seq, snapshot.time or None
-    placement.snapshot_size = _count_size(placement)
+    placement.snapshot_after = _compute_snapshot_after(placement)
     placement.build_deciders()
 
 
+def pack_columns(columns: Sequence[list[Any]]) -> list[Any]:
+    """Return a piece of open decisions for JSON: their number, and columns; equal values are written once."""
+    count = len(columns[0])
+    return [[count, *(column[:1] if _is_constant(column) else column for column in columns)]]
+
+
+def _is_constant(column: list[Any]) -> bool:
+    """True if all values are the same text, whole number, or None."""
+    return isinstance(column[0], str | int | None) and column.count(column[0]) == len(column)
+
+
+def iterate_open_columns(saved: Sequence[msgspec.Raw]) -> Iterator[list[Any]]:
+    """Yield the columns of the open decisions of a snapshot, piece by piece; the rows' columns are complete.
+
+    Other columns of equal values may have only one.
+    Snapshots of version 0.3 have a list for each decision.
+    """
+    # A piece at a time: the objects of all rows would fill the memory, not the processor's cache.
+    if not saved or not bytes(saved[0]).startswith(b"[["):
+        for piece in saved:
+            count, *columns = msgspec.json.decode(piece)
+            # Equal columns of equal values are one list.
+            lists: dict[Any, list[Any]] = {}
+            for i, column in enumerate(columns[:ROW_COLUMNS]):
+                if len(column) < count:
+                    columns[i] = lists.setdefault(repr(column), column * count)
+            yield columns
+        return
+    for first in range(0, len(saved), OPEN_BATCH):
+        decisions = msgspec.json.decode(b"[%b]" % b",".join(saved[first : first + OPEN_BATCH]))
+        rows, *fields = zip(*decisions, strict=True)
+        fields = [*zip(*rows, strict=True), *fields]
+        for turns in fields[PLAIN_FIELDS:]:
+            fields[PLAIN_FIELDS:] = zip(*(turn or NO_TURN for turn in turns), strict=True)
+        yield list(map(list, fields))
+
+
 def _reopen(
-    placement: Placement, saved: Sequence[tuple[Any, ...]], *, defaulted: bool, is_new_learner: bool
+    placement: Placement, saved: Sequence[list[Any]], *, defaulted: bool, is_new_learner: bool
 ) -> None:
     """Open decisions of a snapshot again, from its columns, with the data that learning needs.
 
@@ -392,25 +433,29 @@ def _reopen(
     """
     windows, policy, secondary = placement.windows, placement.policy, placement.secondary
     entries, rows = windows.restore(saved, defaulted=defaulted)
-    epochs, secondary_epochs, *turns = saved[WINDOW_FIELDS:]
+    epochs, secondary_epochs, *turns = saved[WINDOW_COLUMNS:]
+    if len(epochs) < len(rows):
+        epochs *= len(rows)
     if is_new_learner:
         learner = policy.learner
         # Another learner restarts at other times: open decisions get its current epochs.
-        epochs = tuple(learner.epoch(key) if key in learner else 0 for key in rows.column("key"))
+        epochs = [learner.epoch(key) if key in learner else 0 for key in rows.column("key")]
     by_control = None
     if any_control_policy(rows):
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
-    decisions = placement.recall.restore_decisions(rows, epochs)
+    decisions = placement.learning.restore_decisions(rows, epochs)
     placement.learning.store(entries, rows, decisions, None, by_control)
     if turns and windows.order is not None:
-        windows.order.reopen(entries, policy.open.get_lanes(entries), turns[0], is_new_learner=is_new_learner)
+        windows.order.reopen(entries, policy.columns.lanes[entries], turns, is_new_learner=is_new_learner)
     if secondary is None:
         return
-    for i, epoch in enumerate(secondary_epochs):
+    for i, epoch in zip(range(len(rows)), cycle(secondary_epochs), strict=False):
         if epoch is not None:
             row = rows[i : i + 1]
-            decisions = placement.shows.shorten([secondary.restore_open(row[0], epoch)], row.column("shown"))
-            secondary.keep(entries[i : i + 1], decisions, plain=placement.shows.has_plain_offers(row))
+            shows, decisions = placement.shows, [secondary.restore_open(row[0], epoch)]
+            plain = shows.has_plain_offers(row)
+            offers = None if plain else shows.describe_offers(decisions, row.column("shown"))
+            secondary.keep(entries[i : i + 1], decisions, offers)
 
 
 def make_base_error(name: str, error: Exception) -> StoreError:
@@ -425,7 +470,7 @@ def _encode_pieces(
     learners: dict[str, LearnerSnapshot],
     series: bytes,
     saved: SavedState,
-    rows_by_field: Mapping[str, Iterable[Any]],
+    batches_by_field: Mapping[str, Iterable[list[Any]]],
 ) -> Iterator[tuple[str, bytes]]:
     """Yield a snapshot as (field, bytes) pieces; encoding a whole field at once would delay requests."""
     for field, learner in learners.items():
@@ -436,10 +481,9 @@ def _encode_pieces(
     assert head.endswith(NOTHING_OPEN)
     yield "windows", head.removesuffix(NOTHING_OPEN)
     before = ""
-    for field, rows in rows_by_field.items():
+    for field, batches in batches_by_field.items():
         begin = between = f'{before}"{field}":['.encode()
-        remaining = iter(rows)
-        while batch := list(islice(remaining, OPEN_BATCH)):
+        for batch in batches:
             yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
         if between is begin:

@@ -10,30 +10,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.core.arrays import Booleans, Floats, Ints
+from tacit.core.arrays import Booleans, Ints
 from tacit.service.config.holdout import MetricConfig
 from tacit.service.config.schema import PlacementConfig, Rule
+from tacit.service.deciders import windows as codes
+from tacit.service.deciders.open_decisions import ExtraColumns, OpenDecisions
+from tacit.service.deciders.windows import LISTED, OPEN, Closing, DeadlineQueue, DueDecisions, FeedbackColumns
 from tacit.service.log.blocks import Block
 from tacit.service.log.requests import get_click_reward, parse_action
-from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow
-from tacit.service.projections import windows as codes
-from tacit.service.projections.learning_order import LearningOrder
-from tacit.service.projections.open_entries import ExtraColumns, OpenEntries
-from tacit.service.projections.windows import (
-    LISTED,
-    OPEN,
-    Closing,
-    DeadlineQueue,
-    DueDecisions,
-    FeedbackColumns,
-)
+from tacit.service.log.rows import ACTIVATE, CLICKS, EXAMINED, REWARD, DecisionRow, FeedbackRow, decode_json
+from tacit.service.projections.learning_order import EMPTY_BATCH, LearningOrder, TrainingBatch
 
 # ---- Rewards of decisions
 #
@@ -41,7 +33,7 @@ from tacit.service.projections.windows import (
 # them. Time comes from the log: a window closes when a row is logged at or after its end, so folding the same
 # rows gives the same state, whatever the clock.
 #
-# Open decisions are columns, one entry each (:mod:`tacit.service.projections.windows`), without a Python
+# Open decisions are columns, one entry each (:mod:`tacit.service.deciders.windows`), without a Python
 # object for a single decision.
 
 LEARNED = "learned"
@@ -59,67 +51,9 @@ DUPLICATE = "duplicate"
 
 KINDS = {REWARD: codes.REWARD, CLICKS: codes.CLICKS, EXAMINED: codes.EXAMINED, ACTIVATE: codes.ACTIVATE}
 AGGREGATIONS = {"first": codes.FIRST, "last": codes.LAST, "sum": codes.SUM, "max": codes.MAX}
-_OUTCOMES = {
-    codes.LEARNED: LEARNED,
-    codes.PENDING: PENDING,
-    codes.REPEATED: REPEATED,
-    codes.LATE: LATE,
-    codes.CORRECTED: CORRECTED,
-    codes.INACTIVE: INACTIVE,
-    codes.NOTED: NOTED,
-}
-
-
-class TrainingBatch(NamedTuple):
-    """A training batch: decisions and their rewards.
-
-    Attributes
-    ----------
-    entries : array of int64
-        Entries of the decisions; valid until the next decisions are made.
-    values : list
-        Reward of each decision, or its clicked positions.
-    previous : float or None
-        Reward learned earlier for these decisions, to be replaced.
-    row_indices : list of int
-        Indices of the feedback rows; empty if the rewards come from closed windows.
-    """
-
-    entries: Ints
-    values: list[Any]
-    previous: float | None = None
-    row_indices: Sequence[int] = ()
-
-    def select(self, positions: Sequence[int]) -> TrainingBatch:
-        """Return a batch with only the decisions at some positions of this one."""
-        return TrainingBatch(
-            self.entries[positions],
-            [self.values[i] for i in positions],
-            self.previous,
-            [self.row_indices[i] for i in positions] if self.row_indices else (),
-        )
-
-
-class ClosedWindows(NamedTuple):
-    """Decisions whose windows have just closed, in the order in which they were made.
-
-    Attributes
-    ----------
-    entries : array of int64
-        Entries of the decisions; valid until the next decisions are made.
-    rewards : array of float64
-        Rewards, learned before or not; NaN if there is none.
-    is_answered : array of bool
-        Whether the reward is feedback, not the default.
-    """
-
-    entries: Ints
-    rewards: Floats
-    is_answered: Booleans
-
-
-NO_CLOSED_WINDOWS = ClosedWindows(np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_))
-EMPTY_BATCH = TrainingBatch(np.empty(0, np.int64), [])
+_OUTCOMES = LEARNED, PENDING, REPEATED, LATE, CORRECTED, INACTIVE, NOTED
+"""Outcomes by their codes in the compiled loops."""
+NO_CLOSED_WINDOWS = Closing.from_entries(np.empty(0, np.int64))
 
 
 # ---- Kinds of feedback
@@ -134,16 +68,16 @@ class RewardFeedback:
         """Return the logged reward of each feedback; None where there is none."""
         return feedback.column("reward")
 
-    def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
+    def get_values(self, entries: Ints, rewards: list[float], open: OpenDecisions) -> list[Any]:
         """Return the value that each decision's policy learns: here its reward."""
         return rewards
 
-    def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
+    def is_answer(self, entries: Ints, open: OpenDecisions) -> list[bool]:
         """Return for each decision whether its feedback counts as a click, as opposed to silence."""
         return open.is_clicked(entries)
 
     def aggregate(
-        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
+        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenDecisions, aggregation: str
     ) -> None:
         """Set outcomes, in place, that the compiled loop leaves open; rewards have none."""
 
@@ -177,7 +111,7 @@ class AmountFeedback(RewardFeedback):
 
         The logged reward without an amount.
         """
-        amounts = json.loads(content) if content else {}
+        amounts = decode_json(content) or {}
         return self._metric.to_reward(amounts[self._name]) if self._name in amounts else reward
 
 
@@ -191,7 +125,7 @@ class ClickFeedback(RewardFeedback):
 
     aggregations: ClassVar[dict[str, int]] = {}
 
-    def get_values(self, entries: Ints, rewards: list[float], open: OpenEntries) -> list[Any]:
+    def get_values(self, entries: Ints, rewards: list[float], open: OpenDecisions) -> list[Any]:
         """Return the value that each decision's policy learns: clicked positions, or the outcome of a duel.
 
         Without feedback it is the empty list.
@@ -202,13 +136,13 @@ class ClickFeedback(RewardFeedback):
             for entry, reward, answered in zip(entries.tolist(), rewards, is_answered.tolist(), strict=True)
         ]
 
-    def is_answer(self, entries: Ints, open: OpenEntries) -> list[bool]:
+    def is_answer(self, entries: Ints, open: OpenDecisions) -> list[bool]:
         """Return for each decision whether it has a clicked position or any outcome of a duel."""
         # Any outcome of a pair is an answer.
         return [bool(open.clicks.get(entry, True)) for entry in entries.tolist()]
 
     def aggregate(
-        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenEntries, aggregation: str
+        self, feedback: Block[FeedbackRow], columns: FeedbackColumns, open: OpenDecisions, aggregation: str
     ) -> None:
         """Store the clicks or the duel's outcome of feedback with its decision.
 
@@ -223,7 +157,7 @@ class ClickFeedback(RewardFeedback):
             if clicks is None:
                 open.set_feedback(entry, columns.rewards[i])
             else:
-                positions = json.loads(clicks)
+                positions = decode_json(clicks)
                 if aggregation == "union":
                     # The largest reward of a position is the last.
                     all_positions = sorted((*open.clicks.get(entry, ()), *positions), key=get_click_reward)
@@ -250,11 +184,13 @@ class Attribution:
 
     Attributes
     ----------
-    open : OpenEntries
+    open : OpenDecisions
         The open decisions.
+    form : RewardFeedback
+        The kind of feedback.
     time : int
         Time of the log, in microseconds since 1970.
-    closed_windows : ClosedWindows
+    closed_windows : Closing
         Decisions whose windows closed last.
     order : LearningOrder or None
         Order in which decisions are learned; None if each is learned when its reward is final.
@@ -276,7 +212,7 @@ class Attribution:
 
     def __init__(self, rule: Rule, form: RewardFeedback | None = None) -> None:
         """Begin without open windows, at time 0."""
-        self.open, self._form, self._loops = OpenEntries(), form or RewardFeedback(), codes.compile_loops()
+        self.open, self.form, self._loops = OpenDecisions(), form or RewardFeedback(), codes.compile_loops()
         self.time = 0
         self.closed_windows, self.turn_batch = NO_CLOSED_WINDOWS, EMPTY_BATCH
         self.order: LearningOrder | None = None
@@ -296,7 +232,7 @@ class Attribution:
             int(rule.window),
             float(rule.default),
             float(rule.lowest),
-            self._form.aggregations.get(rule.aggregation, LISTED),
+            self.form.aggregations.get(rule.aggregation, LISTED),
             rule.seen == "examined",
             rule.late == "correct",
             rule.highest,
@@ -347,23 +283,6 @@ class Attribution:
             queue.insert(self.time + length, queued, windows.seq[queued])
         return entries
 
-    def take_turns(self, *, decides: bool) -> TrainingBatch:
-        """Remove the decisions that are due in the learning order; return them as a batch with rewards.
-
-        With ``decides``, just before a new decision, the order's time advances and decisions at the learning
-        age are due, too. The batch is empty if no order is kept.
-        """
-        if self.order is None:
-            return EMPTY_BATCH
-        if decides:
-            self.order.update_open_counts(self.time)
-        turns = self.order.release(self.time, decides=decides)
-        (rows,) = (turns.rewards == turns.rewards).nonzero()
-        if not len(rows):
-            return EMPTY_BATCH
-        entries, rewards = turns.entries[rows], turns.rewards[rows].tolist()
-        return TrainingBatch(entries, self._form.get_values(entries, rewards, self.open))
-
     # Time ------------------------------------------------------------------------------------
 
     def advance(self, time: int) -> TrainingBatch:
@@ -377,34 +296,37 @@ class Attribution:
         # Time never goes back, whatever the clock: windows close in the order of the log.
         self.time = time = max(self.time, time)
         self.closed_windows, self.turn_batch = NO_CLOSED_WINDOWS, EMPTY_BATCH
-        if self.order is not None and (latest := self._queue.find_latest(time)) is not None:
+        closes = self._queue.first is not None and self._queue.first <= time
+        if self.order is not None and closes:
             # Before any entry is reused. Only up to the last window that closes: a row of another placement
             # may have advanced the time, which the fold of this placement does not see.
-            self.order.update_open_counts(latest)
-            self.turn_batch = self.take_turns(decides=False)
+            self.order.update_open_counts(self._queue.find_latest(time))
+            self.turn_batch = self.order.take_turns(self.time)
         # The order matters: a default that can no longer be corrected must be dropped before its entry is
         # reused by a decision of this moment.
         if self._defaulted.first is not None:
             self._end_defaults(self._defaulted.pop_due(time - self.rule.correction).entries)
         if self._deferred.first is not None and self._deferred.first <= time:
-            self._drop_deferred(self._deferred.pop_due(time))
-        if self._queue.first is None or self._queue.first > time:
-            return EMPTY_BATCH
-        return self._close_windows(self._queue.pop_due(time))
+            due = self._deferred.pop_due(time)
+            # The queue also has decisions that were activated since, whose entries may be reused.
+            abandoned = due.select(self._is_deferred(due))
+            self.open.windows.open[abandoned.entries] = False
+            if len(abandoned.entries):
+                self._forget(abandoned)
+        return self._close_windows(self._queue.pop_due(time)) if closes else EMPTY_BATCH
 
     def _close_windows(self, closed: DueDecisions) -> TrainingBatch:
         """Compute the final rewards of due decisions, set ``closed_windows`` and drop the decisions.
 
         Returns the batch of the decisions that have not been learned yet.
         """
-        closing = Closing.from_entries(closed.entries)
+        self.closed_windows = closing = Closing.from_entries(closed.entries)
         self._loops.close(self.open.windows, self.params, closing)
-        self.closed_windows = ClosedWindows(closing.entries, closing.rewards, closing.is_answered)
         self._forget(closed)
         # NaN means nothing to learn: already settled, or not examined although the rule requires it.
         (rows,) = (closing.rewards_to_learn == closing.rewards_to_learn).nonzero()
         entries, rewards = closing.entries[rows], closing.rewards_to_learn[rows].tolist()
-        return TrainingBatch(entries, self._form.get_values(entries, rewards, self.open))
+        return TrainingBatch(entries, self.form.get_values(entries, rewards, self.open))
 
     def _forget(self, closed: DueDecisions) -> None:
         """Drop closed decisions and free their entries.
@@ -418,14 +340,6 @@ class Attribution:
             self._queue_defaults(closed.select(is_correctable))
             entries = entries[~is_correctable]
         self.open.mark_free(entries)
-
-    def _drop_deferred(self, due: DueDecisions) -> None:
-        """Drop the decisions that were due for activation and have not been activated."""
-        # The queue also has decisions that were activated since, whose entries may be reused.
-        abandoned = due.select(self._is_deferred(due))
-        self.open.windows.open[abandoned.entries] = False
-        if len(abandoned.entries):
-            self._forget(abandoned)
 
     def _is_deferred(self, deferred: DueDecisions) -> Booleans:
         """Return for each decision of the deferred queue whether it is still not activated."""
@@ -448,10 +362,6 @@ class Attribution:
             self.open.windows.defaulted[entries] = False
             self.open.mark_free(entries)
 
-    def forbid_correction(self, entries: Ints) -> None:
-        """Mark decisions whose default was not learned, so that no late reward corrects it."""
-        self.open.windows.defaulted[entries] = False
-
     # Feedback --------------------------------------------------------------------------------
 
     def apply_feedback(
@@ -472,16 +382,19 @@ class Attribution:
             entries = np.array(list(map(self.open.find_entry, feedback.column("decision"))), np.int64)
         kinds, ids = feedback.column("kind"), feedback.column("id")
         # NumPy converts None to NaN.
-        rewards = np.array(self._form.read_rewards(feedback), np.float64)
+        rewards = np.array(self.form.read_rewards(feedback), np.float64)
         kind_codes = np.array([KINDS[kind] for kind in kinds], np.int64)
-        columns = FeedbackColumns.from_feedback(entries, kind_codes, rewards)
+        outputs = np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_)
+        columns = FeedbackColumns(entries, kind_codes, rewards, *outputs)
         if self.order is not None:
             self.order.update_open_counts(self.time)
         self._loops.apply(self.open.windows, self.params, self.time, columns)
-        if any(ids):
-            self._note_ids(feedback, entries)
+        for row, entry in zip(feedback, entries.tolist(), strict=True) if any(ids) else ():
+            # By their ids, to recognize repeated requests.
+            if row.id is not None and entry >= 0 and self.open.windows.open[entry]:
+                self.open.named_feedback.setdefault(entry, {})[row.id] = row.content
         if self.params.aggregation == LISTED:
-            self._form.aggregate(feedback, columns, self.open, self._rule.aggregation)
+            self.form.aggregate(feedback, columns, self.open, self._rule.aggregation)
         if self.order is not None:
             self._note_outcomes(self.order, columns)
         if ACTIVATE in kinds:
@@ -500,16 +413,10 @@ class Attribution:
         if not len(fresh):
             return
         entries = columns.entries[fresh]
-        is_answer = np.array(self._form.is_answer(entries, self.open), np.bool_)
+        is_answer = np.array(self.form.is_answer(entries, self.open), np.bool_)
         order.note_feedback(entries, is_answer, self.time)
         if not order.learns_late:
             columns.outcomes[fresh[turns == codes.LEARNED_IN_TURN]] = codes.NOTED
-
-    def _note_ids(self, feedback: Block[FeedbackRow], entries: Ints) -> None:
-        """Store the contents of feedback by its id for open decisions, to recognize repeated requests."""
-        for row, entry in zip(feedback, entries.tolist(), strict=True):
-            if row.id is not None and entry >= 0 and self.open.windows.open[entry]:
-                self.open.note_id(entry, row.id, row.content)
 
     def _start_windows(self, columns: FeedbackColumns) -> None:
         """Queue the windows of the decisions that feedback has just activated, also in the learning order."""
@@ -532,23 +439,17 @@ class Attribution:
             rows = final[start : start + len(list(run))]
             start += len(rows)
             entries, rewards = columns.entries[rows], columns.rewards[rows].tolist()
-            values = self._form.get_values(entries, rewards, self.open)
+            values = self.form.get_values(entries, rewards, self.open)
             yield TrainingBatch(entries, values, self._rule.default if corrected else None, rows.tolist())
-
-    def get_examined(self, entries: Ints) -> Floats | None:
-        """Return 1.0 for each examined decision, 0.0 for others; None if examination is not learned."""
-        return (
-            self.open.windows.examined[entries].astype(np.float64) if self._rule.seen == "learned" else None
-        )
 
     def iterate_rewards(self, rewards: TrainingBatch) -> Iterator[tuple[int, Any]]:
         """Yield (row number in the log, reward) of each decision of a batch."""
-        return zip(self.open.get_seqs(rewards.entries), rewards.values, strict=True)
+        return zip(self.open.windows.seq[rewards.entries].tolist(), rewards.values, strict=True)
 
     # Snapshots -------------------------------------------------------------------------------
 
-    def export_open(self, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
-        """Return an iterator over the open decisions as JSON data, in the order of their windows.
+    def export_open(self, extra_columns: ExtraColumns) -> Iterator[list[list[Any]]]:
+        """Return an iterator over pieces of the open decisions as columns, in the order of their windows.
 
         It yields the state at the time of the call, even if decisions change meanwhile.
 
@@ -561,20 +462,20 @@ class Attribution:
         waiting = deferred.entries[self._is_deferred(deferred)]
         return self.open.export(np.concatenate([self._queue.all().entries, waiting]), extra_columns)
 
-    def export_defaults(self, extra_columns: ExtraColumns) -> Iterator[tuple[Any, ...]]:
+    def export_defaults(self, extra_columns: ExtraColumns) -> Iterator[list[list[Any]]]:
         """Yield the decisions whose defaults may still be corrected, in the form of :meth:`export_open`."""
         entries = self._defaulted.all().entries
         return self.open.export(entries[self.open.windows.defaulted[entries]], extra_columns)
 
     def restore(
-        self, saved: Sequence[Sequence[Any]], *, defaulted: bool = False
+        self, saved: Sequence[list[Any]], *, defaulted: bool = False
     ) -> tuple[Ints, Block[DecisionRow]]:
         """Restore open decisions of a snapshot; return their entries and their rows.
 
         Parameters
         ----------
-        saved : sequence of sequence
-            The output of :meth:`export_open` as columns; additional ones are ignored.
+        saved : sequence of list
+            A piece of :meth:`export_open`; additional columns are ignored.
         defaulted : bool
             Whether their windows have closed with the default.
         """

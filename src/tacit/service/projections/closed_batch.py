@@ -10,7 +10,8 @@ import numpy as np
 from tacit.core.arrays import Booleans, Floats, Ints
 from tacit.service.deciders.assignment import HoldoutAssigner
 from tacit.service.deciders.policy import PolicyDecider
-from tacit.service.projections.attribution import Attribution, ClosedWindows
+from tacit.service.deciders.windows import Closing
+from tacit.service.projections.attribution import Attribution
 
 
 class ClosedSource(Protocol):
@@ -32,7 +33,7 @@ class ClosedBatch:
 
     Parameters
     ----------
-    closed : ClosedWindows
+    closed : Closing
     source : ClosedSource
     assigner : HoldoutAssigner or None
         Assigner of the current holdout.
@@ -53,13 +54,14 @@ class ClosedBatch:
 
     def __init__(
         self,
-        closed: ClosedWindows,
+        closed: Closing,
         source: ClosedSource,
         assigner: HoldoutAssigner | None,
         *,
         has_control_policy: bool,
     ) -> None:
-        self.entries, self.rewards, self.is_answered = closed
+        self._closed, self.entries = closed, closed.entries
+        self.rewards, self.is_answered = closed.rewards, closed.is_answered
         self.single = source.shows.single
         self._open, self._policy, self._source = source.windows.open, source.policy, source
         self._assigner, self._has_control_policy = assigner, has_control_policy
@@ -68,7 +70,7 @@ class ClosedBatch:
     def select(self, mask: Booleans) -> ClosedBatch:
         """Return the decisions for which a mask is True."""
         return ClosedBatch(
-            ClosedWindows(self.entries[mask], self.rewards[mask], self.is_answered[mask]),
+            Closing._make(column[mask] for column in self._closed),
             self._source,
             self._assigner,
             has_control_policy=self._has_control_policy,
@@ -80,7 +82,7 @@ class ClosedBatch:
             return False
         if not self.single:
             return True
-        if has_metrics or np.isfinite(self._policy.open.get_propensities(self.entries)).any():
+        if has_metrics or np.isfinite(self._policy.columns.propensities[self.entries]).any():
             return False
         return set(self.get_column("control")) == {None}
 
@@ -89,11 +91,12 @@ class ClosedBatch:
     @property
     def seqs(self) -> list[int]:
         """Row numbers in the log."""
-        return self._open.get_seqs(self.entries)
+        seqs: list[int] = self._open.windows.seq[self.entries].tolist()
+        return seqs
 
     def get_column(self, field: str) -> list[Any]:
         """Return a field of the logged rows, such as ``time``, ``key`` or ``mode``."""
-        return self._open.get_column(self.entries, field)
+        return self._open.get_columns(self.entries, field)[0]
 
     # Actions and rewards ---------------------------------------------------------------------
 
@@ -102,12 +105,12 @@ class ClosedBatch:
         """Indices of the shown arms, the first of lists and pairs; 0 if arms come with requests."""
         if not self._source.shows.lifecycle.arm_indices:
             return np.zeros_like(self.entries)
-        return self._policy.open.get_actions(self.entries)[:, 0]
+        return self._policy.columns.actions[self.entries][:, 0]
 
     @property
     def offers(self) -> Sequence[Ints]:
         """Indices of the arms on offer to each decision."""
-        return self._policy.open.get_offers(self.entries)
+        return self._policy.get_offers(self.entries)
 
     @property
     def offered_counts(self) -> list[int]:
@@ -137,7 +140,7 @@ class ClosedBatch:
             # Propensities of whole lists are too small to estimate the rewards of other lists.
             return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
         if self._has_control_policy:
-            group_propensities = self._policy.open.get_propensities(self.entries)
+            group_propensities = self._policy.columns.propensities[self.entries]
             unmixed = self._assigner.unmix_propensities(logged, group_propensities)
             policy = np.where(self._is_control(), unmixed, group_propensities)
         else:
@@ -150,7 +153,7 @@ class ClosedBatch:
         if self._assigner is None:
             return logged
         if self._has_control_policy:
-            return self._policy.open.get_propensities(self.entries)
+            return self._policy.columns.propensities[self.entries]
         control_propensities = self._get_control_propensities()
         unmixed = self._assigner.unmix_propensities(logged, control_propensities)
         return np.where(self._is_control(), control_propensities, unmixed)
@@ -161,7 +164,7 @@ class ClosedBatch:
             # NumPy takes None for NaN.
             logged = np.array(self.get_column("propensity"), np.float64)
         else:
-            logged = self._policy.open.get_propensities(self.entries)
+            logged = self._policy.columns.propensities[self.entries]
         # Earlier versions logged values that rounding had left above 1.
         return np.minimum(logged, 1.0)
 
@@ -169,7 +172,7 @@ class ClosedBatch:
         """Return the probability with which the control shows each decision's action."""
         assert self._assigner is not None
         return self._assigner.control.compute_probabilities(
-            self._policy.open.get_actions(self.entries), self.offers
+            self._policy.columns.actions[self.entries], self.offers
         )
 
     def _is_control(self) -> Any:

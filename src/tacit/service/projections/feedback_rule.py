@@ -119,6 +119,7 @@ class FeedbackRule(Aspect):
             self._policy.learner,
             self._windows.open,
             self._windows.params,
+            self._windows.form.get_values,
             waits_whole=waits_whole,
             learns_late=learns_late,
         )

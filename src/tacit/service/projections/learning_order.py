@@ -13,15 +13,14 @@ earlier decisions are learned and its own reward is final, or when its window cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
-from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tacit.core import dispatch
-from tacit.core.arrays import Booleans, Floats, Ints, copy_state, copy_to_larger
+from tacit.core.arrays import Booleans, Floats, Ints, copy_state
 from tacit.core.run_mode import compile_loop
 from tacit.learning.delayed_feedback import (
     EDGES,
@@ -43,8 +42,8 @@ from tacit.learning.delayed_feedback import (
 from tacit.learning.learner import Learner
 from tacit.policies.base import Policy
 from tacit.policies.stationary.chance import UniformRandom
-from tacit.service.projections.open_entries import OpenEntries
-from tacit.service.projections.windows import (
+from tacit.service.deciders.open_decisions import OpenDecisions
+from tacit.service.deciders.windows import (
     AT_ONCE,
     LEARNED_IN_TURN,
     WAITING,
@@ -150,21 +149,37 @@ class OrderLoops(NamedTuple):
     fit: Any
 
 
-class Turns(NamedTuple):
-    """Decisions to learn now, in their order.
+class TrainingBatch(NamedTuple):
+    """A training batch: decisions and their rewards.
 
     Attributes
     ----------
     entries : array of int64
-    rewards : array of float64
-        NaN if there is nothing to learn.
+        Entries of the decisions; valid until the next decisions are made.
+    values : list
+        Reward of each decision, or its clicked positions.
+    previous : float or None
+        Reward learned earlier for these decisions, to be replaced.
+    row_indices : list of int
+        Indices of the feedback rows; empty if the rewards come from closed windows.
     """
 
     entries: Ints
-    rewards: Floats
+    values: list[Any]
+    previous: float | None = None
+    row_indices: Sequence[int] = ()
+
+    def select(self, positions: Sequence[int]) -> TrainingBatch:
+        """Return a batch with only the decisions at some positions of this one."""
+        return TrainingBatch(
+            self.entries[positions],
+            [self.values[i] for i in positions],
+            self.previous,
+            [self.row_indices[i] for i in positions] if self.row_indices else (),
+        )
 
 
-NO_TURNS = Turns(np.empty(0, np.int64), np.empty(0))
+EMPTY_BATCH = TrainingBatch(np.empty(0, np.int64), [])
 
 # ---- The queue of a placement
 
@@ -177,10 +192,9 @@ def counts_open(policy: Policy) -> bool:
 
 
 @cache
-def _make_idle_parts() -> tuple[Any, Any]:
-    """Return params and state that stand in for all policies without open counts, which share one loop."""
-    policy = UniformRandom(2)
-    return policy.params, policy.init(1)
+def _make_idle_learner() -> Learner:
+    """Return a learner that stands in for all policies without open counts, which share one loop."""
+    return Learner(UniformRandom(2), 0)
 
 
 class LearningOrder:
@@ -189,36 +203,54 @@ class LearningOrder:
     Parameters
     ----------
     learner : Learner
-    open : OpenEntries
+    open : OpenDecisions
         The open decisions.
     rule : RuleParams
         Rule of attribution.
+    get_values : function
+        Returns the values to learn of decisions, by their entries and rewards.
     waits_whole : bool
         Whether decisions are learned only when their window closes, whatever the delay of clicks.
     learns_late : bool
         Whether feedback is learned that comes after its decision was learned without any.
+
+    Attributes
+    ----------
+    columns : OpenFeedback
+        Feedback of open decisions, by entry.
     """
 
+    columns: OpenFeedback
+
     def __init__(
-        self, learner: Learner, open: OpenEntries, rule: RuleParams, *, waits_whole: bool, learns_late: bool
+        self,
+        learner: Learner,
+        open: OpenDecisions,
+        rule: RuleParams,
+        get_values: Callable[[Ints, list[float], OpenDecisions], list[Any]],
+        *,
+        waits_whole: bool,
+        learns_late: bool,
     ) -> None:
         """Begin with an empty queue and no delays."""
         policy = learner.policy
-        self._learner, self._open, self.rule, self._waits_whole = learner, open, rule, waits_whole
-        self.learns_late = learns_late
+        self._open, self.rule, self._get_values = open, rule, get_values
+        self._waits_whole, self.learns_late = waits_whole, learns_late
         self._single = policy.showing.single and policy.arms is not None
         # An open decision counts as one without a reward, which requires that silence is a reward of 0.
         self.counts_open = counts_open(policy) and not rule.default and not rule.lowest
+        # The learner that counts open decisions in its belief.
+        self._believer = learner if self.counts_open else _make_idle_learner()
         self.delays = Delays.create(rule.window, policy.arm_count if self._single else 1)
         self._queue = Queue.empty(SPARE_ROWS)
-        self._answers = OpenFeedback.empty(0)
+        open.grow_columns(self)
         self._passed = 0
         """Time up to which ages are advanced."""
 
     @property
     def bytes(self) -> int:
-        """Approximate size of the queue in bytes."""
-        return sum(column.nbytes for column in (*self._queue, *self._answers))
+        """Size of the queue in bytes."""
+        return sum(column.nbytes for column in self._queue)
 
     @property
     def waiting_count(self) -> int:
@@ -249,89 +281,75 @@ class LearningOrder:
         if self._single and arms > len(self.delays.clicks):
             self.delays = enlarge_delays(self.delays, arms)
 
-    def begin(self, entries: Ints, lanes: Ints, arms: Ints, time: int) -> None:
-        """Register new open decisions, and queue them for learning; deferred ones wait for their activation.
+    def create_columns(self, size: int) -> OpenFeedback:
+        """Return columns for a number of entries, all of them free."""
+        return OpenFeedback.empty(size)
+
+    def enqueue(self, entries: Ints, start: int, lanes: Ints | None = None, arms: Ints | None = None) -> None:
+        """Queue decisions whose windows begin at ``start``, and count them as open.
 
         Parameters
         ----------
         entries : array of int64
-        lanes, arms : array of int64
-            Lane and arm for which each decision counts as open in the policy's belief; −1 if it does not.
-        time : int
+        start : int
+        lanes, arms : array of int64, optional
+            For new decisions, of which deferred ones are not queued: lane and arm for which each decision
+            counts as open in the policy's belief; −1 if it does not.
         """
-        self._reserve_entries(entries)
-        # The entries may hold data of earlier decisions.
-        self._answers.delay[entries], self._answers.known[entries] = NO_CLICK, False
-        self._answers.hits[entries] = self._answers.plays[entries] = 0
-        self._answers.lane[entries] = lanes
-        self._answers.arm[entries] = arms if self._single else -1
-        self.enqueue(entries[self._open.windows.active[entries]], time)
-
-    def get_turns(self, entries: Ints) -> Ints:
-        """Return when each decision is learned: ``AT_ONCE``, ``WAITING`` (queued) or ``LEARNED_IN_TURN``."""
-        return self._open.windows.turn[entries].astype(np.int64)
+        windows, columns = self._open.windows, self.columns
+        if lanes is not None and arms is not None:
+            # The entries may hold data of earlier decisions.
+            columns.delay[entries], columns.known[entries] = NO_CLICK, False
+            columns.hits[entries] = columns.plays[entries] = 0
+            columns.lane[entries], columns.arm[entries] = lanes, arms if self._single else -1
+            entries = entries[windows.active[entries]]
+        if self._queue.size[0] + len(entries) > len(self._queue.start):
+            self._queue = enlarge_queue(self._queue, len(entries))
+        belief = self._believer.loops.params, self._believer.lanes.state
+        self._loops.enqueue(*belief, self.delays, self._queue, columns, windows, entries, start)
 
     def skip(self, entries: Ints) -> None:
         """Mark decisions that are never learned as final, so that no later decision waits for them."""
-        self._answers.known[entries] = True
-
-    def enqueue(self, entries: Ints, start: int) -> None:
-        """Append decisions whose windows begin at ``start`` to the queue, and count them as open."""
-        self._reserve_entries(entries)
-        self._reserve_queue(len(entries))
-        loop, parts = self._loops.enqueue, self._get_policy()
-        loop(*parts, self.delays, self._queue, self._answers, self._open.windows, entries, start)
+        self.columns.known[entries] = True
 
     def update_open_counts(self, time: int) -> None:
         """Process the delays of queued decisions up to a time, which changes open counts; learn nothing."""
         self._passed = time
         if self._queue.size[0]:
-            self._loops.update_open_counts(*self._get_policy(), self.delays, self._queue, self._answers, time)
+            belief = self._believer.loops.params, self._believer.lanes.state
+            self._loops.update_open_counts(*belief, self.delays, self._queue, self.columns, time)
 
     def note_feedback(self, entries: Ints, clicked: Booleans, time: int) -> None:
         """Record delay and reward of feedback for queued decisions; final rewards become due."""
-        loop, parts = self._loops.note, self._get_policy()
-        loop(*parts, self.delays, self._answers, self._open.windows, entries, clicked, time)
+        belief = self._believer.loops.params, self._believer.lanes.state
+        self._loops.note(*belief, self.delays, self.columns, self._open.windows, entries, clicked, time)
 
-    def release(self, time: int, *, decides: bool = False) -> Turns:
-        """Remove and return the decisions that are due to be learned, with their rewards, in order.
+    def take_turns(self, time: int, *, decides: bool = False) -> TrainingBatch:
+        """Remove the decisions that are due to be learned; return the ones with a reward, in order.
 
         Due are leading decisions whose reward is final or whose window has closed at ``time``. With
         ``decides``, just before a new decision, the delays are estimated again, and decisions that have
         reached the learning age are due, too.
         """
-        count = self.waiting_count
-        if not count:
-            return NO_TURNS
-        loops, age = self._loops, self.rule.window
+        if decides:
+            self.update_open_counts(time)
+        queue, windows, age = self._queue, self._open.windows, self.rule.window
+        begin = int(queue.cursor[RELEASED])
+        rewards = np.empty(int(queue.size[0]) - begin)
+        if not len(rewards):
+            return EMPTY_BATCH
         # Not if all that wait began at this moment: the log does not say how its decisions were grouped.
-        if decides and self.get_waiting_time(time):
-            fitted = loops.fit(self.delays, time)
+        if decides and time != queue.start[begin]:
+            fitted = self._loops.fit(self.delays, time)
             age = age if self._waits_whole else fitted
-        begin, rewards = int(self._queue.cursor[RELEASED]), np.empty(count)
-        fixed = self.delays, self._queue, self._answers, self._open.windows, self.rule
-        end = loops.release(*self._get_policy(), *fixed, time, age, rewards)
-        if end == begin:
-            return NO_TURNS
-        return Turns(self._queue.entry[begin:end].copy(), rewards[: end - begin])
-
-    def _get_policy(self) -> tuple[Any, Any]:
-        """Return params and state of the policy that counts open decisions; of a dummy if it counts none."""
-        if not self.counts_open:
-            return _make_idle_parts()
-        return self._learner.loops.params, self._learner.lanes.state
-
-    def _reserve_entries(self, entries: Ints) -> None:
-        """Enlarge the columns of feedback, if necessary, to hold these entries."""
-        size = int(entries.max(initial=-1)) + 1
-        if size > len(self._answers.delay):
-            larger = OpenFeedback.empty(max(size, 2 * len(self._answers.delay), SPARE_ROWS))
-            self._answers = copy_to_larger(self._answers, larger)
-
-    def _reserve_queue(self, count: int) -> None:
-        """Make room for more decisions in the queue."""
-        if self._queue.size[0] + count > len(self._queue.start):
-            self._queue = enlarge_queue(self._queue, count)
+        belief = self._believer.loops.params, self._believer.lanes.state
+        fixed = self.delays, queue, self.columns, windows, self.rule, time, age
+        end = self._loops.release(*belief, *fixed, rewards)
+        (rows,) = (rewards[: end - begin] == rewards[: end - begin]).nonzero()
+        if not len(rows):
+            return EMPTY_BATCH
+        entries, rewards = queue.entry[begin:end][rows], rewards[rows]
+        return TrainingBatch(entries, self._get_values(entries, rewards.tolist(), self._open))
 
     def compile(self) -> None:
         """Compile the loops, or load them from the cache."""
@@ -340,10 +358,11 @@ class LearningOrder:
     @cached_property
     def _loops(self) -> OrderLoops:
         """The compiled loops, compiled when they are first used."""
-        parts, params = self._get_policy(), self._get_policy()[0]
-        fixed = self.delays, self._queue, self._answers
+        params = self._believer.loops.params
+        parts = params, self._believer.lanes.state
+        fixed = self.delays, self._queue, self.columns
         windows, none = Windows.zeros(0), np.empty(0, np.int64)
-        noted = *parts, self.delays, self._answers, windows, none, np.empty(0, np.bool_), 0
+        noted = *parts, self.delays, self.columns, windows, none, np.empty(0, np.bool_), 0
         return OrderLoops(
             compile_loop(enqueue_rows, params).entry((*parts, *fixed, windows, none, 0)),
             compile_loop(pass_edges, params).entry((*parts, *fixed, 0)),
@@ -372,40 +391,32 @@ class LearningOrder:
             values = np.array(saved[name], array.dtype)
             array[tuple(map(slice, values.shape))] = values
 
-    def export_entries(self, entries: Ints) -> list[list[int]]:
-        """Return turn and recorded feedback of each open decision as a list of integers, for JSON."""
-        self._reserve_entries(entries)
-        columns = [self._open.windows.turn[entries].tolist()]
-        columns += [column[entries].astype(np.int64).tolist() for column in self._answers]
-        return list(map(list, zip(*columns, strict=True)))
+    def export_entries(self, entries: Ints) -> list[Ints]:
+        """Return the turns of open decisions and their recorded feedback as columns of integers."""
+        columns = self._open.windows.turn, *self.columns
+        return [column[entries].astype(np.int64) for column in columns]
 
-    def reopen(
-        self, entries: Ints, lanes: Ints, saved: Sequence[Sequence[int] | None], *, is_new_learner: bool
-    ) -> None:
+    def reopen(self, entries: Ints, lanes: Ints, saved: Any, *, is_new_learner: bool) -> None:
         """Restore turns and recorded feedback of decisions, and append those of open windows to the queue.
 
-        ``entries`` are in the order of their windows. ``saved`` is the output of :meth:`export_entries`; None
-        for decisions without a turn. With ``is_new_learner``, waiting decisions are counted as open again in
-        the policy's belief.
+        ``entries`` are in the order of their windows. ``saved`` has the columns of :meth:`export_entries`,
+        with one value where all are equal. With ``is_new_learner``, waiting decisions are counted as open
+        again in the policy's belief.
         """
-        has_turn = np.array([row is not None for row in saved], np.bool_)
-        if not has_turn.any():
-            return
-        entries, lanes = entries[has_turn], lanes[has_turn]
-        # From one flat sequence, NumPy makes an array in a third of the time.
-        rows: Any = compress(saved, has_turn)
-        turns, *columns = np.fromiter(chain.from_iterable(rows), np.int64).reshape(len(entries), -1).T
-        self._reserve_entries(entries)
+        turns, *columns = (np.broadcast_to(np.array(column, np.int64), len(entries)) for column in saved)
         self._open.windows.turn[entries] = turns
-        answers: list[Any] = list(self._answers)
+        answers: list[Any] = list(self.columns)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
         counted = columns[1] >= 0
         # Another learner has other lanes.
-        self._answers.lane[entries] = np.where(counted, lanes, -1)
+        self.columns.lane[entries] = np.where(counted, lanes, -1)
         self._requeue(entries[(turns != AT_ONCE) & self._open.windows.open[entries]])
         if is_new_learner and self.counts_open:
-            self._count_again(entries[counted & (turns == WAITING)])
+            belief, feedback = (self._believer.loops.params, self._believer.lanes.state), self.columns
+            for entry in entries[counted & (turns == WAITING)].tolist():
+                place = feedback.lane[entry], feedback.arm[entry]
+                dispatch.count_open(*belief, *place, feedback.hits[entry], feedback.plays[entry])
 
     def _requeue(self, entries: Ints) -> None:
         """Append restored decisions to the queue, and advance its cursors by their ages.
@@ -414,21 +425,15 @@ class LearningOrder:
         first decision that has not passed it.
         """
         windows, count = self._open.windows, len(entries)
-        self._reserve_queue(count)
+        if self._queue.size[0] + count > len(self._queue.start):
+            self._queue = enlarge_queue(self._queue, count)
         queue, starts = self._queue, windows.deadline[entries] - self.rule.window
         size = int(queue.size[0])
         queue.entry[size : size + count], queue.start[size : size + count] = entries, starts
         queue.size[0] += count
         # Starts ascend: a cursor passes none of these decisions if it has not passed the ones before.
-        for b, edge in enumerate(self.delays.edges.tolist()):
-            queue.cursor[b] += np.searchsorted(
-                starts + edge, self._passed, "right" if b == EDGES - 1 else "left"
-            )
+        # At the last edge they also pass decisions that are exactly as old.
+        reached = self._passed - self.delays.edges
+        reached[-1] += 1
+        queue.cursor[:EDGES] += np.searchsorted(starts, reached)
         queue.cursor[RELEASED] += (windows.turn[entries] != WAITING).sum()
-
-    def _count_again(self, entries: Ints) -> None:
-        """Count waiting decisions as open in the policy's belief."""
-        (params, state), answers = self._get_policy(), self._answers
-        for entry in entries.tolist():
-            lane, arm = answers.lane[entry], answers.arm[entry]
-            dispatch.count_open(params, state, lane, arm, answers.hits[entry], answers.plays[entry])

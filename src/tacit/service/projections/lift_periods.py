@@ -322,8 +322,7 @@ class LiftPeriod:
         for name, tail in other.tails.items():
             self.tails[name] = extend_tail(self.tails.get(name, NO_TAIL), tail[:1], tail[1:])
         longer, shorter = sorted((self.subperiods, other.subperiods), key=len, reverse=True)
-        nothing = Subperiod.begin("", 0, 0)
-        pairs = zip_longest(longer, shorter, fillvalue=nothing)
+        pairs = zip_longest(longer, shorter, fillvalue=Subperiod.begin("", 0, 0))
         self.subperiods = [subperiod.merge(match) for subperiod, match in pairs]
         self.uniform_scores = add_scores(self.uniform_scores, other.uniform_scores)
         self.decided_counts = self.decided_counts + other.decided_counts

@@ -113,16 +113,14 @@ def make_lift_report(
     """
     boundary(confidence)
     _check_query(query, placement.config.scale)
+    reporter = _Reporter(placement, now, confidence, control, query or PlanQuery())
     if not placement.kind.showing.single:
-        if placement.holdout is None:
-            remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
-            if placement.kind.showing.compared:
-                remedy += f"; which ranker is best, tacit placement duels {placement.name} says"
-            raise InvalidValue("placement", placement.name, remedy)
         if control is not None:
             remedy = "leave it out: propensities of whole lists hardly tell a lift"
             raise InvalidValue("control", control, remedy)
-    reporter = _Reporter(placement, now, confidence, control, query or PlanQuery())
+        if placement.holdout is None and not any(time_range):
+            # Without propensities there is only what the holdout that has ended says.
+            time_range = None, reporter.find_last_holdout()
     if not any(time_range):
         return reporter.report()
     if any(text and text.isdigit() and len(text) < MIN_DATE for text in time_range):
@@ -188,7 +186,7 @@ class _Reporter:
         self._config: PlacementConfig = placement.config
         self._current_holdout: HoldoutConfig | None = placement.holdout
         self._holdout = self._current_holdout if control is None else None
-        self._control = control or "uniform"
+        self._control, self._is_by_holdout = control or "uniform", control is None
         self._now, self._confidence = now, confidence
         self._scale, self._has_client_decisions = placement.config.scale, placement.has_client_decisions
         self._shows_one = placement.kind.showing.single
@@ -197,17 +195,16 @@ class _Reporter:
         self._open_sentence, late_count = _explain_open(placement, now), placement.outcomes[CORRECTED]
         self._late_sentence = phrases.late_rewards_sentence(late_count) if late_count else ""
         self._periods: list[LiftPeriod] = [*self._sums.past_periods, self._sums]
-        self._selected_periods = self._periods
+        self._selected_periods, self._terms = self._periods, self._sums.terms
         self._strata = self._find_comparable()
 
     def _find_comparable(self) -> list[Stratum]:
-        """Return the selected periods that have a holdout and the current rule of rewards and learned metric.
+        """Return the selected periods that have a holdout and the last one's rule of rewards and metric.
 
         Periods without a decision are left out, except the current one.
         """
-        terms = self._sums.terms
         metric = self._config.learned
-        rule, metric_config = parse_rule(terms), parse_metrics(terms).get(metric or "")
+        rule, metric_config = parse_rule(self._terms), parse_metrics(self._terms).get(metric or "")
         return [
             Stratum(period, share)
             for period in self._selected_periods
@@ -217,10 +214,24 @@ class _Reporter:
             and (period.reward.counts.any() or period is self._sums)
         ]
 
+    def _get_holdout(self, period: LiftPeriod) -> HoldoutConfig | None:
+        """Return the holdout of a period, or None."""
+        return self._current_holdout if period is self._sums else parse_holdout(period.terms)
+
     def _get_control_share(self, period: LiftPeriod) -> float | None:
         """Return the share of a period's control; None if the period has no holdout."""
-        holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
+        holdout = self._get_holdout(period)
         return None if holdout is None else holdout.share
+
+    def find_last_holdout(self) -> str:
+        """Return the number, from 1, of the last period with a holdout; raise InvalidValue without one."""
+        numbers = [number for number, period in enumerate(self._periods, 1) if self._get_holdout(period)]
+        if numbers:
+            return str(numbers[-1])
+        remedy = "give it a holdout: propensities of whole lists hardly tell its lift"
+        if self._duel_verdict:
+            remedy += f"; which ranker is best, tacit placement duels {self._name} says"
+        raise InvalidValue("placement", self._name, remedy)
 
     def report(self) -> wire.LiftReport:
         """Return the complete report over the comparable periods."""
@@ -280,11 +291,14 @@ class _Reporter:
                 allowed = f"1 to {len(self._periods)}"
                 raise InvalidValue(field, text, f"give the numbers of chapters: {allowed}")
             ends.append(number or default)
+        self._selected_periods = self._periods[ends[0] - 1 : ends[1]]
+        if self._holdout is None and self._is_by_holdout:
+            last_period = next(filter(self._get_holdout, reversed(self._selected_periods)), self._sums)
+            self._holdout, self._terms = self._get_holdout(last_period), last_period.terms
         if self._holdout is None:
             raise InvalidValue("from" if first else "to", first or last, NO_PERIODS)
-        self._selected_periods = self._periods[ends[0] - 1 : ends[1]]
         self._strata = self._find_comparable()
-        if ends[1] == len(self._periods):
+        if ends[1] == len(self._periods) and self._current_holdout is not None:
             return self.report()
         end = self._periods[ends[1] - 1].end
         return self._report_part("chapters {} to {}".format(*ends), self._find_begin(), end)
@@ -323,7 +337,7 @@ class _Reporter:
         begin, end : int
             Microseconds since 1970; 0 for none.
         """
-        verdict = f"Of {part}: {phrases.lift_sentence(self._compute_lift())}"
+        verdict = f"Of {part}: {self._describe_lift(self._compute_lift())}"
         return msgspec.structs.replace(
             self.report(),
             since=_format_time(begin),
@@ -416,7 +430,7 @@ class _Reporter:
         counted : bool
             Whether it counts in the total lift.
         """
-        holdout = self._current_holdout if period is self._sums else parse_holdout(period.terms)
+        holdout = self._get_holdout(period)
         assert holdout is not None
         lift = self._estimate_lift([period.reward], [holdout.share])
         parts = []
@@ -518,9 +532,8 @@ class _Reporter:
         days = None if plan is None or self._holdout is None or is_hypothetical else plan.days
         is_weighed = lift.claim == "early" and self._holdout is None
         sides = _name_sides(self._sums, self._holdout, self._control)
-        sentences.append(
-            phrases.EARLY_WEIGHED if is_weighed else phrases.lift_sentence(lift, days, target_lift, *sides)
-        )
+        early = phrases.EARLY_WEIGHED if is_weighed else phrases.EARLY
+        sentences.append(self._describe_lift(lift, early, days, target_lift, *sides))
         if lift.claim == "early" and days:
             sentences.append(phrases.planner_sentence(days, target_lift))
         elif lift.claim in ("early", "undecided") and days is None and plan is not None:
@@ -532,6 +545,13 @@ class _Reporter:
         elif changed:
             sentences.append(f"{changed[0].upper()}{changed[1:]}.")
         return sentences
+
+    def _describe_lift(self, lift: Lift, early: str = phrases.EARLY, *details: Any) -> str:
+        """Return the sentence on a lift; ``early``, or that there was no reward, if it has no interval."""
+        if lift.claim != "early":
+            return phrases.lift_sentence(lift, *details)
+        n, rewards, _ = self._observe_rewards()
+        return early if rewards or n < MIN_EQUAL else phrases.no_reward_sentence(n)
 
     def _describe_counts(self) -> str:
         """Return a sentence with the time of the report, and its numbers of counted and open decisions."""
@@ -676,10 +696,16 @@ class _Reporter:
             # The margin of an open range is a share of the control's mean, or 0.
             span = config.largest if math.isfinite(config.largest) else 1.0
             safety = guardrail_status(lift, config.margin, better=config.better, span=span)
+            sums = [part.period.metrics[name] for part in self._find_strata(name)]
+            n = sum(float(part.counts.sum()) for part in sums)
+            zero = config.low**2
+            silent = n >= MIN_EQUAL and all((part.squares == zero * part.counts).all() for part in sums)
             parts = phrases.guardrail_sentence(name, safety, config.margin), self._describe_largest(name)
             verdict = f"{parts[0]}{phrases.difference_sentence(lift)} {parts[1]}".rstrip()
+            if silent:
+                verdict = phrases.no_amount_sentence(name, n)
             bounds = _make_bounds(lift.ratio), _make_bounds(lift.difference)
-            lifts.append(wire.MetricLift(name, lift.claim, *bounds, safety, verdict))
+            lifts.append(wire.MetricLift(name, lift.claim, *bounds, safety, verdict, silent))
         return lifts
 
     def _describe_largest(self, name: str) -> str:

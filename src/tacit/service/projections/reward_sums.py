@@ -441,8 +441,7 @@ class RewardSums(Projection):
             self.sums.begin(change.value, change.seq, change.time, clustered=sticky)
         elif change.kind in SUBPERIODS:
             self.sums.settle()
-            what = SUBPERIODS[change.kind](change)
-            self.sums.begin_subperiod(what, change.seq, change.time)
+            self.sums.begin_subperiod(SUBPERIODS[change.kind](change), change.seq, change.time)
 
     def add_decisions(self, rows: Block[log_rows.DecisionRow]) -> None:
         """Count new decisions by group.

@@ -50,7 +50,7 @@ class UniformEstimate(NamedTuple):
 class _Saved(msgspec.Struct):
     start: int
     width: int
-    rows: list[list[float]]
+    rows: list[msgspec.Raw]
     epochs: dict[str, int]
     shifts: list[KeyRestart]
 
@@ -77,8 +77,8 @@ class Series:
     --------
     >>> series = Series(arms=2)
     >>> for second in range(500):
-    ...     series.count_decision(second * 1_000_000, arm_index=second % 2, propensity=0.5, offered=2)
-    >>> series.count_reward(0, propensity=0.5, offered=2, reward=1.0)
+    ...     series.count_decisions(second * 1_000_000, [second % 2], [0.5], [2])
+    >>> series.count_rewards([0], [0.5], [2], rewards=[1.0], before=[0.0], arm_indices=[0])
     >>> series.width // 1_000_000, series.impressions, series.rewards
     (4, 500, 1.0)
     """
@@ -110,10 +110,6 @@ class Series:
         """Sum of all rewards."""
         return float(self.table[:, R].sum())
 
-    def count_decision(self, time: int, arm_index: int, propensity: float | None, offered: int) -> None:
-        """Count a decision that showed the arm ``arm_index``, out of ``offered`` arms."""
-        self.count_decisions(time, [arm_index], [propensity], [offered])
-
     def count_decisions(
         self,
         time: int,
@@ -140,15 +136,8 @@ class Series:
         # NumPy converts None to NaN.
         chosen_propensities = np.array(propensities, np.float64)
         sizes, indices = np.array(offered, np.int64), np.array(arm_indices, np.int64)
-        decision_count = len(indices) if count is None else count
-        period_sums = self.results.count_decisions(time, decision_count)
+        period_sums = self.results.count_decisions(time, len(indices) if count is None else count)
         compile_counting()(self._find_row(time), period_sums, indices, chosen_propensities, sizes)
-
-    def count_reward(
-        self, time: int, propensity: float | None, offered: int, reward: float, arm_index: int | None = None
-    ) -> None:
-        """Count the reward of a decision made at ``time``, with ``arm_index`` also for its arm."""
-        self.count_rewards([time], [propensity], [offered], [reward], [0.0], [arm_index])
 
     def count_rewards(
         self,
@@ -169,7 +158,7 @@ class Series:
         for time, propensity, count, reward, previous, arm_index in zip(
             times, propensities, offered, rewards, before, arm_indices, strict=True
         ):
-            bucket = self._find_bucket(time)
+            bucket = max(time - self.start, 0) // self.width
             row = sums.get(bucket) or sums.setdefault(bucket, self.table[bucket, :ARMS].tolist())
             amounts = weigh_reward(propensity, count, reward, previous)
             for column, amount in zip(REWARDED, amounts, strict=False):
@@ -193,18 +182,14 @@ class Series:
         """
         if self.start < 0:
             self.start = time
-        while (bucket := self._find_bucket(time)) >= BUCKETS:
+        # A clock that was set back counts into the first bucket.
+        while (bucket := max(time - self.start, 0) // self.width) >= BUCKETS:
             # A new table: threads that read the old one see unchanged buckets.
             table = np.zeros_like(self.table)
             table[: BUCKETS // 2] = self.table.reshape(BUCKETS // 2, 2, -1).sum(axis=1)
             self.table, self.width = table, 2 * self.width
         row: Floats = self.table[bucket]
         return row
-
-    def _find_bucket(self, time: int) -> int:
-        """Return the number of the bucket that contains a time; 0 for times before the start."""
-        # A clock that was set back counts into the first bucket.
-        return max(time - self.start, 0) // self.width
 
     def read_copy(self) -> Series:
         """Return a copy for reader threads.
@@ -240,17 +225,23 @@ class Series:
 
     def to_bytes(self) -> bytes:
         """Return the series as JSON bytes, without the arms' results."""
-        saved = _Saved(self.start, self.width, self.table.tolist(), self.epochs, list(self.shifts))
+        rows: Any = self.table.tolist()
+        saved = _Saved(self.start, self.width, rows, self.epochs, list(self.shifts))
         return msgspec.json.encode(saved)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Series:
         """Return the series that :meth:`to_bytes` wrote; its arms' results are empty."""
         saved = msgspec.json.decode(content, type=_Saved)
-        series = cls(len(saved.rows[0]) - ARMS)
+        columns = bytes(saved.rows[0]).count(b",") + 1
+        series = cls(columns - ARMS)
         series.start, series.width, series.epochs = saved.start, saved.width, saved.epochs
         series.restarts = sum(saved.epochs.values())
-        series.table[:] = saved.rows
+        empty = msgspec.json.encode([0.0] * columns)
+        for i, row in enumerate(map(bytes, saved.rows)):
+            # Most rows are empty, and reading them would take most of the time.
+            if row != empty:
+                series.table[i] = msgspec.json.decode(row)
         series.shifts.extend(saved.shifts)
         return series
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Protocol
 
@@ -307,14 +307,25 @@ class GlobalSums:
         """Begin without updates of other shards."""
         self._received: dict[int, Sums] = {}
         self._sent: Sums = {}
-        self.resize(policy)
+        self._policy = policy
 
     def resize(self, policy: Policy) -> None:
         """Resize initial and stored sums for a policy with more arms; new arms have zeros."""
-        self._initial_sums = read_shared_sums(policy, policy.init(0))
-        self._zeros = {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
-        self._sent = self._extend(self._sent)
+        self._policy = policy
+        for name in ("_initial_sums", "_zeros"):
+            vars(self).pop(name, None)
         self._received = {shard: self._extend(sums) for shard, sums in self._received.items()}
+
+    # A server alone needs none of these, and may have a thousand placements.
+    @cached_property
+    def _initial_sums(self) -> Sums:
+        """Sums of a state without keys."""
+        return read_shared_sums(self._policy, self._policy.init(0))
+
+    @cached_property
+    def _zeros(self) -> Sums:
+        """Zeros in the shapes of the sums."""
+        return {name: np.zeros_like(array) for name, array in self._initial_sums.items()}
 
     def _extend(self, sums: Sums) -> Sums:
         """Return sums padded with zeros to the current arms; missing arrays are zeros."""
@@ -332,7 +343,7 @@ class GlobalSums:
         for update in (self._initial_sums, *self._received.values()):
             sums = {name: sums[name] - update[name] for name in sums}
         least = 0.0 if everything else GROWTH
-        if not _differ(sums, self._zeros if everything else self._sent, whole, least):
+        if not _differ(sums, self._zeros if everything else self._extend(self._sent), whole, least):
             return {}
         self._sent = sums
         return {SUMS: {name: encode_array(array) for name, array in sums.items()}}

@@ -99,10 +99,8 @@ class DeadlineQueue:
         self._update_ends()
         return DueDecisions(*queued[:, :count].copy())
 
-    def find_latest(self, until: int) -> int | None:
-        """Return the latest deadline at or before ``until``; None if there is none. Nothing is removed."""
-        if self.first is None or self.first > until:
-            return None
+    def find_latest(self, until: int) -> int:
+        """Return the latest deadline at or before ``until``, which must not be before the first."""
         deadlines = self._rows[0, self._begin : self._end]
         return int(deadlines[np.searchsorted(deadlines, until, "right") - 1])
 
@@ -201,6 +199,8 @@ class Windows(NamedTuple):
         is final.
     defaulted : array of bool, shape (entries,)
         Whether it got the default, which may still be corrected.
+    unlearned : array of bool, shape (entries,)
+        Whether it was made while nothing was learned.
     turn : array of int8, shape (entries,)
         ``AT_ONCE``, ``WAITING`` or ``LEARNED_IN_TURN``.
     block : array of int64, shape (entries,)
@@ -218,6 +218,7 @@ class Windows(NamedTuple):
     examined: Booleans
     settled: Booleans
     defaulted: Booleans
+    unlearned: Booleans
     turn: npt.NDArray[np.int8]
     block: Ints
     place: Counts
@@ -227,11 +228,10 @@ class Windows(NamedTuple):
         """Return columns for a number of entries, all of them free."""
         seq, deadline, block = np.zeros((3, entries), np.int64)
         answers, place = np.zeros((2, entries), np.int32)
-        open, active, examined, settled, defaulted = np.zeros((5, entries), np.bool_)
+        open, active, examined, settled, defaulted, unlearned = np.zeros((6, entries), np.bool_)
+        flags = open, active, examined, settled, defaulted, unlearned
         reward = np.full(entries, np.nan)
-        flags = open, active, examined, settled, defaulted
-        turn = np.zeros(entries, np.int8)
-        return cls(seq, deadline, answers, reward, *flags, turn, block, place)
+        return cls(seq, deadline, answers, reward, *flags, np.zeros(entries, np.int8), block, place)
 
 
 class FeedbackColumns(NamedTuple):
@@ -255,11 +255,6 @@ class FeedbackColumns(NamedTuple):
     rewards: Floats
     outcomes: Ints
     is_final: Booleans
-
-    @classmethod
-    def from_feedback(cls, entries: Ints, kinds: Ints, rewards: Floats) -> FeedbackColumns:
-        """Return feedback as columns, with output columns whose values are not set yet."""
-        return cls(entries, kinds, rewards, np.empty(len(kinds), np.int64), np.empty(len(kinds), np.bool_))
 
 
 class Closing(NamedTuple):
@@ -310,7 +305,7 @@ def open_rows(windows: Windows, entries: Ints, seqs: Ints, block: int, place: in
         windows.reward[entry] = np.nan
         windows.open[entry], windows.active[entry] = True, True
         windows.examined[entry], windows.settled[entry] = False, False
-        windows.defaulted[entry], windows.turn[entry] = False, AT_ONCE
+        windows.defaulted[entry], windows.unlearned[entry], windows.turn[entry] = False, False, AT_ONCE
         windows.block[entry], windows.place[entry] = block, place + i
 
 
@@ -409,7 +404,7 @@ def compile_loops() -> WindowLoops:
     """Return the compiled loops of windows; they are compiled once for all placements."""
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False, 1.0, 0.0)
     none = np.empty(0, np.int64)
-    feedback = FeedbackColumns.from_feedback(none, none, np.empty(0))
+    feedback = FeedbackColumns(none, none, np.empty(0), none, np.empty(0, np.bool_))
     return WindowLoops(
         compile_loop(open_rows).entry((windows, none, none, 0, 0, 0)),
         compile_loop(apply_feedback_rows).entry((windows, rule, 0, feedback)),
