@@ -180,7 +180,9 @@ async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path)
         # The decision on "a" was chosen before the feedback was learned: all that it knows is that the
         # first one waits.
         assert decisions[1].propensity == pytest.approx(0.385714286)
-        assert (await engine.decide("home", "a", [old.arm, *(set(ARM_NAMES) - {old.arm})])).propensity > 0.5
+        # A Beta(2, 1) beside a Beta(1, 1), that of an arm which was never shown.
+        later = await engine.decide("home", "a", [old.arm, ({*ARM_NAMES} - {old.arm, decisions[1].arm}).pop()])
+        assert later.propensity == pytest.approx(2 / 3 if later.arm == old.arm else 1 / 3)
 
 
 async def test_nobody_waits_for_a_store_that_hangs_in_turn(tmp_path, monkeypatch):
