@@ -181,7 +181,8 @@ async def test_a_group_is_chosen_then_matched_and_logged_in_this_order(tmp_path)
         # first one waits.
         assert decisions[1].propensity == pytest.approx(0.385714286)
         # A Beta(2, 1) beside a Beta(1, 1), that of an arm which was never shown.
-        later = await engine.decide("home", "a", [old.arm, ({*ARM_NAMES} - {old.arm, decisions[1].arm}).pop()])
+        (new,) = {*ARM_NAMES} - {old.arm, decisions[1].arm}
+        later = await engine.decide("home", "a", [old.arm, new])
         assert later.propensity == pytest.approx(2 / 3 if later.arm == old.arm else 1 / 3)
 
 
@@ -223,9 +224,8 @@ async def test_what_a_buffer_answers_does_not_wait_for_what_only_a_failing_store
     config.placements["other"] = PlacementConfig(tacit.UCB1(2), 7, durability="buffered")
     async with served(tmp_path / "s.db", config, wrap=Blind) as engine:
         # Nothing is answered while placements are copied, so that both are of one group.
-        copying = asyncio.create_task(
-            engine.writer.run_between_groups(partial(engine.writer.read_frozen, copy))
-        )
+        frozen = partial(engine.writer.read_frozen, copy)
+        copying = asyncio.create_task(engine.writer.run_between_groups(frozen))
         await harness.reached(begun.is_set)
         named = access.check_request(engine.placements["home"], DecisionRequest("a", id="client-1"))
         asked = asyncio.create_task(engine.decide_many("home", [named]))
@@ -259,8 +259,7 @@ async def test_feedback_that_cannot_be_matched_is_told_apart(tmp_path):
             with pytest.raises(InvalidValue, match="reward"):
                 await engine.feedback("home", row.id, reward)
         told = (engine.feedback("home", row.id, 1.0), engine.feedback("home", row.id, 0.0))
-        once, again = await asyncio.gather(*told, return_exceptions=True)
-        assert (once, again) == ("learned", "repeated")
+        assert await asyncio.gather(*told) == ["learned", "repeated"]
         assert await engine.feedback("home", row.id, 1.0) == "repeated"
         assert access.count_feedback(engine.placements["home"]) == 3
         for _ in range(97):
