@@ -714,7 +714,10 @@ def check_columns(
 def list_column_refusals(
     columns: Any, allowed: Collection[str], what: str, field: str, more: str
 ) -> Iterator[Refusal]:
-    """Yield a refusal for each rule on renamed columns or constants; parameters as :func:`check_columns`."""
+    """Yield the rules for a dict of columns or constants, each as a Refusal that says whether it is broken.
+
+    The parameters are those of :func:`check_columns`.
+    """
     remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
     yield Refusal(field, not isinstance(columns, Mapping), remedy, columns)
     unknown = [(name, column) for name, column in columns.items() if name not in allowed]

@@ -337,7 +337,10 @@ class SqliteStore(sql.Store):
 
 
 def _check_integrity(connection: apsw.Connection, table: str) -> list[str]:
-    """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
+    """Return a message for each damage that SQLite finds in a table; none if the table is intact.
+
+    ``table`` is the name in parentheses, or "" for all tables.
+    """
     wrong = []
     try:
         for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
