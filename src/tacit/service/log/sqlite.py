@@ -341,15 +341,15 @@ def _check_integrity(connection: apsw.Connection, table: str) -> list[str]:
 
     ``table`` is the name in parentheses, or "" for all tables.
     """
-    wrong = []
+    messages = []
     try:
         for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
             if text != "ok":
-                wrong.append(text)
+                messages.append(text)
     except apsw.CorruptError as error:
         # Some damage ends the check.
-        wrong.append(str(error))
-    return wrong
+        messages.append(str(error))
+    return messages
 
 
 class ReadSqlite(SqliteStore):

@@ -79,13 +79,13 @@ def list_periods(report: LiftReport) -> PeriodTable:
     No rows if there would be only one. ``more`` counts the rows beyond ``MOST_ROWS``.
     """
     rows = []
-    for place, chapter in reversed(list(enumerate(report.chapters))):
+    for place, period in reversed(list(enumerate(report.chapters))):
         change = report.chapters[place - 1].ended if place else None
-        what = change or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
-        title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
-        since, decisions = _format_day(chapter.since), _count_decisions(chapter.groups)
-        rows.append(PeriodRow(since, title, decisions, *_format_period_lift(chapter)))
-        for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():
+        what = change or f"{period.control} to {percent(period.share or 0)}, by {period.unit}"
+        title = f"Chapter {period.number}: {what}{'' if period.counted else '; not counted'}"
+        since, decisions = _format_day(period.since), _count_decisions(period.groups)
+        rows.append(PeriodRow(since, title, decisions, *_format_period_lift(period)))
+        for part in period.parts[::-1] if len(period.parts) > 1 else ():
             ratio = "" if part.ratio is None else _format_signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(PeriodRow(_format_day(part.since), label, _count_decisions(part.groups), ratio, ""))
@@ -94,9 +94,9 @@ def list_periods(report: LiftReport) -> PeriodTable:
     return PeriodTable(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
-def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
+def _format_period_lift(period: ChapterLift) -> tuple[str, str]:
     """Return a period's signed lift and its interval as texts; "too early" and "" without an estimate."""
-    bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
+    bounds, no_lift, format_amount, _ = _choose_bounds(period)
     if bounds is None:
         return "too early", ""
     estimate, low, high = (
