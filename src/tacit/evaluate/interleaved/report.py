@@ -605,7 +605,7 @@ def _make_row(name: str, lift: Lift, may_differ: bool) -> EstimateRow:
     """Return a row of the figure: the estimate and interval of one comparison, or no estimate if too early.
 
     It is coloured if the lift is significant, else grey; always grey without ``may_differ``, which is False
-    for a segment that the test of many segments does not report.
+    for a segment that is not reported as different at the false discovery rate.
     """
     if lift.difference is None:
         return EstimateRow(name, None)

@@ -256,8 +256,9 @@ def _read_interval(difference: Any) -> Sequence[float]:
 def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
     """Return a comparison as a row of the page; its coordinates put ``widest`` at the edge of the scale.
 
-    The row is marked significant if the claim is, unless ``sure`` is False, as for a segment that the test
-    of many segments does not report. Without a difference yet, texts are empty and coordinates in the middle.
+    The row is marked significant if the claim is, unless ``sure`` is False, as for a segment that is not
+    reported as different at the false discovery rate. Without a difference yet, texts are empty and
+    coordinates in the middle.
     """
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
     lift = comparison["lift"]
