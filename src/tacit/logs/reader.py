@@ -727,12 +727,12 @@ def list_column_refusals(
         remedy = f"{hint}{what} has the columns {', '.join(allowed)}{suggest_name(name, allowed)}{more}"
         yield Refusal(field, True, remedy, name)
     roles = [ours for ours in DISTINCT_ROLES if ours in allowed and field == "columns"]
-    taken = [
+    conflicts = [
         (role, taken_role)
         for role, taken_role in combinations(roles, 2)
         if columns.get(role, role) == columns.get(taken_role, taken_role)
     ]
-    for role, taken_role in taken:
+    for role, taken_role in conflicts:
         remedy = f"the column serves as {taken_role} already; give one that holds the {role}, or leave it out"
         is_wrong = (role, taken_role) != ("arm", "position")  # arms may be positions
         yield Refusal(f"{field}[{role!r}]", is_wrong, remedy, columns.get(role, role))

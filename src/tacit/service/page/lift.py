@@ -253,11 +253,11 @@ def _read_interval(difference: Any) -> Sequence[float]:
     return difference["low"], difference["estimate"], difference["high"]
 
 
-def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
+def _make_preference(name: str, comparison: dict[str, Any], is_reported: bool, widest: float) -> Preference:
     """Return a comparison as a row of the page; its coordinates put ``widest`` at the edge of the scale.
 
-    The row is marked significant if the claim is, unless ``sure`` is False, as for a segment that is not
-    reported as different at the false discovery rate. Without a difference yet, texts are empty and
+    The row is marked significant if the claim is, unless ``is_reported`` is False, as for a segment that is
+    not reported as different at the false discovery rate. Without a difference yet, texts are empty and
     coordinates in the middle.
     """
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
@@ -270,6 +270,6 @@ def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: 
         *counts,
         estimate,
         f"{low} to {high}",
-        sure and lift["claim"] in ("better", "worse"),
+        is_reported and lift["claim"] in ("better", "worse"),
         *(50.0 + 50.0 * end / widest for end in ends),
     )
