@@ -716,7 +716,7 @@ def list_column_refusals(
 ) -> Iterator[Refusal]:
     """Yield the rules for a dict of columns or constants, each as a Refusal that says whether it is broken.
 
-    The parameters are those of :func:`check_columns`.
+    The parameters have the meaning that they have in :func:`check_columns`.
     """
     remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
     yield Refusal(field, not isinstance(columns, Mapping), remedy, columns)
