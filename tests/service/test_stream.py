@@ -88,9 +88,9 @@ def test_a_store_that_is_only_read_is_of_one_moment_and_is_never_written(tmp_pat
             assert store.end().seq == end + 4
             with pytest.raises(TacitError, match="after: 99 is not in the log"):
                 list(iterate_lines(store, 99))
-            for write in (lambda: store.policy("{}"), store.commit, lambda: store.placement("x", "{}", 1)):
+            for do in (lambda: store.add_policy("{}"), store.commit, lambda: store.placement("x", "{}", 1)):
                 with pytest.raises(StoreError, match="reading"):
-                    write()
+                    do()
     with closing(store_at(path)) as store:
         assert store.end().seq == end + 4
 

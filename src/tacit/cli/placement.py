@@ -306,9 +306,10 @@ FLAG = ParameterType(bool, False, None, OptionFormat())
 
 
 def parse_schema_type(schema: Any) -> tuple[Any, bool]:
-    """Return click's type for values of a JSON schema except null, and True if they are lists.
+    """Return the click type of an option whose values have a JSON schema, and True if they are lists.
 
-    Values are typed as text, unless they are one of an enumeration, or a number outside a list.
+    The type is a choice for an enumeration, a range for a number, and text for all else, also for the values
+    of lists. A null in the schema is ignored.
     """
     types: list[Any] = [
         type_schema for type_schema in schema.get("anyOf", [schema]) if type_schema.get("type") != "null"

@@ -238,9 +238,10 @@ def _evaluate_parts(
 
 
 def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tuple[Any, LogReport]:
-    """Return the result of ``evaluate`` for a part of a log, and the part's log report.
+    """Return ``evaluate(part, *arguments)`` for a part of a log, and the part's log report.
 
-    The last argument is a function that is called with the number of further rows read.
+    The last of ``arguments_and_report`` is not passed to ``evaluate``: it is a function that is called with
+    the number of rows read since its last call.
     """
     *arguments, report = arguments_and_report
     rows_done = 0

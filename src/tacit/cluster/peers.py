@@ -273,7 +273,9 @@ class Link:
                     (reply.set_exception if isinstance(result, BaseException) else reply.set_result)(result)
 
     async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the shard at once, also while it is lost; return its result.
+        """Call a method of the shard, without queueing the call for a group; return its result.
+
+        Unlike :meth:`begin` it also tries to reach a shard that did not answer the last call.
 
         Raises
         ------

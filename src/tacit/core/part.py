@@ -405,8 +405,8 @@ def parse_call(text: str, kind: str = "policy", remedy: str = GRAMMAR) -> SplitC
         call = ast.parse("_" + _replace_hyphens(arguments), mode="eval").body
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
             raise ValueError(text)
-        positional = [_value(node) for node in call.args]
-        named = {str(keyword.arg): _value(keyword.value) for keyword in call.keywords}
+        positional = [_parse_literal(node) for node in call.args]
+        named = {str(keyword.arg): _parse_literal(keyword.value) for keyword in call.keywords}
     except (SyntaxError, ValueError):
         remedy = f"{remedy}; a schema in a file goes with --column context=@FILE" if "=@" in text else remedy
         raise InvalidValue(kind, text, remedy) from None
@@ -426,7 +426,7 @@ def _replace_hyphens(arguments: str) -> str:
     )
 
 
-def _value(node: ast.expr) -> Any:
+def _parse_literal(node: ast.expr) -> Any:
     """Return the value of a literal, or of ``true`` and ``false``; return a bare name or a call as text.
 
     Raises ValueError for other expressions.

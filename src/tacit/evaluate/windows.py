@@ -126,9 +126,9 @@ class ItemWindow(NamedTuple):
             places = np.arange(stops[-1]) - np.repeat(starts, size)
             item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
             logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
-            rest = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
+            columns = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
-                Batch(batch.lanes[rows], places, *rest),
+                Batch(batch.lanes[rows], places, *columns),
                 logged,
                 self.window.rewards[rows],
                 self.window.segments[rows],

@@ -486,11 +486,11 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         """Return the names of the arms shown in row ``i``, without empty positions; their indices if they
         have none.
         """
-        slots = [slot for slot in self.actions[i].tolist() if slot >= 0]
+        indices = [index for index in self.actions[i].tolist() if index >= 0]
         if self.offers is None:
-            return tuple(self.names[slot] for slot in slots)
+            return tuple(self.names[index] for index in indices)
         offer = self.offers[i]
-        return tuple(slots if offer is None else (offer[slot] for slot in slots))
+        return tuple(indices if offer is None else (offer[index] for index in indices))
 
 
 def nan_to_none(values: Floats) -> list[float | None]:

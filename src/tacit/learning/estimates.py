@@ -163,10 +163,11 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
 
 
 def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: float) -> float:
-    """Return the width of the panel below log-odds ``y``, narrow enough that all densities in it are smooth.
+    """Return the width of the next interval of the quadrature, which ends at the log-odds ``y``.
 
-    The densities are of Beta(s, f) variables; ``high`` has the log-odds above which each is negligible;
-    ``widest`` is the largest width in cores of a density.
+    It is narrow enough that the log-odds of all Beta(s, f) variables have smooth densities in it. Above
+    ``high`` a density is negligible. ``widest`` is the largest width, in units of the half-width of a
+    density's middle part.
     """
     core = CORE_WIDTH * np.minimum(np.sqrt(1.0 / s + 1.0 / f), 1.5)
     widths = widest * core

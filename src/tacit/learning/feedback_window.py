@@ -706,7 +706,8 @@ def _read_decision(decision: Any) -> Decision | int:
 def _read_time(time: Time | None) -> int:
     """Return a time in whole microseconds since 1970; now if None.
 
-    Raises InvalidValue for a datetime without time zone, or seconds outside of 0 to 2**42.
+    Raises InvalidValue for a datetime without time zone, or seconds outside of 0 to 2**42. A NumPy datetime64
+    is UTC and is not checked.
     """
     if time is None:
         return round(clock.time() * MICROSECONDS)

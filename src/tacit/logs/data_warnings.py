@@ -215,9 +215,10 @@ def _mask_floats(values: Any) -> Booleans:
 
 
 def _is_blank(texts: Any, empty: str) -> Any:
-    """Return an Arrow mask of the texts that have blanks around them or equal ``empty``.
+    """Return an Arrow mask of the texts that begin or end with a blank, or equal ``empty``.
 
-    It has one element, False, if that can be told from the first and the last byte of each text.
+    The mask has only one element, False, if no text is null or empty, and none begins or ends with a byte
+    that is a blank or not ASCII: then no text needs a closer look.
     """
     _, offsets, content = texts.buffers()
     if content and not texts.null_count:

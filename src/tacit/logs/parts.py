@@ -189,9 +189,10 @@ def cut_between_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _check_lists_together(chunk: Chunk, positions_by_id: dict[str, tuple[int, set[int]]] | None) -> Chunk:
-    """Return the chunk unchanged; record the first row and the positions of its decisions.
+    """Check that the rows of each decision follow each other; return the chunk unchanged.
 
-    They are recorded in ``positions_by_id``; nothing is checked if that is None.
+    The first row and the positions of each decision are recorded in ``positions_by_id``, for later chunks. If
+    that is None, or the log has no positions, nothing is checked.
 
     Raises
     ------

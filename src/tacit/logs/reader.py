@@ -714,7 +714,10 @@ def check_columns(
 def list_column_refusals(
     columns: Any, allowed: Collection[str], what: str, field: str, more: str
 ) -> Iterator[Refusal]:
-    """Yield a refusal for each rule on renamed columns or constants; parameters as :func:`check_columns`."""
+    """Yield the rules for a dict of columns or constants, each as a Refusal that says whether it is broken.
+
+    The parameters have the meaning that they have in :func:`check_columns`.
+    """
     remedy = "give a dict from our names to those of the log, {'arm': 'banner'}"
     yield Refusal(field, not isinstance(columns, Mapping), remedy, columns)
     unknown = [(name, column) for name, column in columns.items() if name not in allowed]
@@ -724,12 +727,12 @@ def list_column_refusals(
         remedy = f"{hint}{what} has the columns {', '.join(allowed)}{suggest_name(name, allowed)}{more}"
         yield Refusal(field, True, remedy, name)
     roles = [ours for ours in DISTINCT_ROLES if ours in allowed and field == "columns"]
-    taken = [
+    conflicts = [
         (role, taken_role)
         for role, taken_role in combinations(roles, 2)
         if columns.get(role, role) == columns.get(taken_role, taken_role)
     ]
-    for role, taken_role in taken:
+    for role, taken_role in conflicts:
         remedy = f"the column serves as {taken_role} already; give one that holds the {role}, or leave it out"
         is_wrong = (role, taken_role) != ("arm", "position")  # arms may be positions
         yield Refusal(f"{field}[{role!r}]", is_wrong, remedy, columns.get(role, role))

@@ -197,7 +197,7 @@ def _is_in_century(values: Any, scale: int) -> Any:
 
 
 def _to_microseconds(values: Any, scale: int) -> Any:
-    """Return times in units of 1/scale seconds as whole microseconds; nanoseconds are cut."""
+    """Return times in units of 1/scale seconds as microseconds: floats rounded, integers rounded down."""
     if values.dtype.kind == "f":
         return np.round(values * (10**6 / scale)).astype(np.int64)
     whole = values.astype(np.int64)

@@ -69,9 +69,10 @@ class _PooledPeriods(NamedTuple):
 
     @classmethod
     def pool(cls, periods: Periods, largest: float) -> _PooledPeriods:
-        """Pool the sums of periods into one experiment; a period without decisions has weight 0.
+        """Return the rates and weights of periods, by which they count as one experiment.
 
-        ``largest`` is the largest reward possible.
+        Nothing is summed over the periods here. A period without decisions has weight 0. ``largest`` is the
+        largest reward possible.
         """
         period_list = _as_list(periods)
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in period_list), strict=True))

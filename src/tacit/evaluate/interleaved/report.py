@@ -601,15 +601,16 @@ class InterleavedReport(Tabulated, Plot):
         )
 
 
-def _make_row(name: str, lift: Lift, may_differ: bool) -> EstimateRow:
+def _make_row(name: str, lift: Lift, is_reported: bool) -> EstimateRow:
     """Return a row of the figure: the estimate and interval of one comparison, or no estimate if too early.
 
-    It is coloured if ``may_differ`` and the lift is significant, else grey.
+    It is coloured if the lift is significant, else grey; always grey without ``is_reported``, which is False
+    for a segment that is not reported as different at the false discovery rate.
     """
     if lift.difference is None:
         return EstimateRow(name, None)
     estimate, low, high = lift.difference
-    colour = COLOURS[0] if may_differ and lift.claim in ("better", "worse") else COLOURS[7]
+    colour = COLOURS[0] if is_reported and lift.claim in ("better", "worse") else COLOURS[7]
     bar = {"color": colour, "lw": 2.5, "solid_capstyle": "butt"}
     return EstimateRow(name, estimate, [((low, high), bar)], {"color": colour, "ms": 5})
 

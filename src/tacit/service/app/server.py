@@ -113,7 +113,10 @@ async def watch(engine: Engine) -> None:
 
 
 def _read_watchdog_seconds() -> float:
-    """Return the timeout of systemd's watchdog in seconds, from the environment; 0 without one."""
+    """Return the timeout of systemd's watchdog in seconds, from the environment.
+
+    0 without a watchdog, or if it watches another process.
+    """
     time, pid = (os.environ.get(name, "") for name in ("WATCHDOG_USEC", "WATCHDOG_PID"))
     if not time.isdecimal() or pid not in ("", str(os.getpid())):
         return 0.0

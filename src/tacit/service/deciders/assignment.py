@@ -64,7 +64,10 @@ class Control:
         return np.repeat(arms[:, None], self.width, axis=1)
 
     def _find_fixed_arms(self, padded: Ints) -> Ints:
-        """Return the arm that the control always shows of each offer: the constant arm, or the first."""
+        """Return the arm that the control shows for each offer: the constant arm, else the first on offer.
+
+        ``padded`` has an offer in each row. The first arm also replaces a constant arm that is not on offer.
+        """
         first: Ints = padded[:, 0]
         if self._arm_index is None:
             return first

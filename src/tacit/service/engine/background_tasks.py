@@ -368,7 +368,10 @@ class ShardExchange:
         self._engine, self._following, self._writer = engine, following, writer
 
     def arms(self) -> dict[str, str]:
-        """Return the arms of each placement whose arms can change, by name, as values of change events."""
+        """Return the current arms of each placement whose arms can change, by the placement's name.
+
+        They are JSON, as in change events; "" if the arms have never changed.
+        """
         placements = (
             placement for placement in self._engine.placements.values() if placement.kind.has_arm_lifecycle
         )

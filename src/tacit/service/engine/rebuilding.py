@@ -140,7 +140,7 @@ class Rebuilder:
             requirement = f"requests say who is asking, in {before.context_dim} numbers"
             raise InvalidValue("policy", policy, f"give one that reads a context: {requirement}")
         spec = policy_to_spec(policy)
-        number = await self._writer.call_store(self._engine.store.policy, json.dumps(spec))
+        number = await self._writer.call_store(self._engine.store.add_policy, json.dumps(spec))
         return await self._replace(placement, PolicyVersion(REBUILD, spec, number, ""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:

@@ -81,7 +81,8 @@ class DuelLog:
         """Add the next rows of the log to the sums; rows of other placements only advance the time.
 
         Decisions open windows, feedback is applied to them, and searches whose windows have closed are
-        counted. Updates ``seq``, ``time``, ``since`` and ``beyond``.
+        counted. Also updates the attributes: ``seq`` and ``time`` of the last row, ``since`` (the time of the
+        first decision) and ``beyond`` (counts of searches whose segment is not counted separately).
         """
         for rows in split_into_blocks(events):
             self._store_closed(self._windows.advance(rows.column("time")[0]))

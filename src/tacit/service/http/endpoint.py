@@ -176,7 +176,10 @@ class Endpoint:
         return RouteCall(route_match.name, route_match.id, query, request, caller)
 
     def _find_placement(self, route: Route, route_match: RouteMatch, query: bytes) -> str | None:
-        """Return the name of the placement in a request's address, or its query; None if it has none."""
+        """Return the name of the placement that a request's address or query contains.
+
+        "" if the query has none, None if the address has none.
+        """
         match route.placement_source:
             case "id":
                 return route_match.id

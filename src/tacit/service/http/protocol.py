@@ -455,8 +455,9 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Check the limits of a complete head, and pass it to uvicorn unless the request is usual.
 
-        Raises ``ValueError``, which stops the parser, if a limit is exceeded. A head that offers an upgrade
-        is only marked, to be parsed again without it.
+        The body of a usual request is collected and answered without uvicorn. If the head offers an upgrade,
+        only ``_declines_upgrade`` is set, and :meth:`_feed` parses the head again without the offer. Raises
+        ``ValueError``, which stops the parser, if a limit is exceeded.
         """
         self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
@@ -473,11 +474,9 @@ class Protocol(HttpToolsProtocol):
         self.headers = []
 
     def _find_usual_match(self) -> RouteMatch | None:
-        """Return route and placement if the request is usual, in one piece, and can be answered now.
+        """Return route and placement if the request is usual and can be answered now, else None.
 
-        Else None.
-
-        Its headers are stored for ``UsualRequests.begin``.
+        Also stores its headers for ``UsualRequests.begin``.
         """
         usual, parser = self.shared.usual, self.parser
         if usual is None or not self._starts_request or self._is_busy:

@@ -240,7 +240,10 @@ class PostgresStore(Store):
                 )
 
     def _check_owner(self, connection: psycopg.Connection[Any]) -> None:
-        """Raise Fenced if another process has opened the store since, or its tables were replaced."""
+        """Raise Fenced if another process has opened the store since, or its tables were replaced.
+
+        Nothing is checked before this process owns the store.
+        """
         if self._owner is None:
             return
         owner = connection.execute(OWNER).fetchone()

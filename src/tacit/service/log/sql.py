@@ -275,7 +275,7 @@ class Store(SqlDatabase):
         with self.transaction() as writer:
             self.run(writer, "UPDATE store SET probed = ?", (time,))
 
-    def policy(self, spec: str) -> int:
+    def add_policy(self, spec: str) -> int:
         """Return the number of a policy, given as JSON; add the policy to the store if it is new."""
         digest = hashlib.sha256(spec.encode()).hexdigest()
         with self.transaction() as writer:

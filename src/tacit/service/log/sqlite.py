@@ -337,16 +337,19 @@ class SqliteStore(sql.Store):
 
 
 def _check_integrity(connection: apsw.Connection, table: str) -> list[str]:
-    """Return a message for each damage of a table, given as ``"(name)"``; of all tables if empty."""
-    wrong = []
+    """Return a message for each damage that SQLite finds in a table; none if the table is intact.
+
+    ``table`` is the name in parentheses, or "" for all tables.
+    """
+    messages = []
     try:
         for (text,) in connection.execute(f"PRAGMA integrity_check{table}"):
             if text != "ok":
-                wrong.append(text)
+                messages.append(text)
     except apsw.CorruptError as error:
         # Some damage ends the check.
-        wrong.append(str(error))
-    return wrong
+        messages.append(str(error))
+    return messages
 
 
 class ReadSqlite(SqliteStore):

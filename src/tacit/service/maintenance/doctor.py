@@ -402,9 +402,10 @@ def _check_configuration(path: Path) -> list[Check]:
 
 
 def _check_store(config: StoreConfig) -> Check:
-    """Return a check whether a store can be opened; if there is none, whether one can be created.
+    """Test whether the store can be opened and written, or created if there is none; return the result.
 
-    The store is opened read-only for a moment.
+    The store is opened read-only for a moment; nothing is written. A missing store in a database passes the
+    test if the database answers.
     """
     place = config.path if config.url is None else f"schema {config.schema} of the database"
     try:
@@ -422,7 +423,7 @@ def _check_store(config: StoreConfig) -> Check:
 
 
 def _check_new_store(path: Path) -> Check:
-    """Return a check whether a store in a file can be created: the nearest existing folder can be written."""
+    """Test whether a store in a file can be created: whether the nearest existing folder can be written."""
     folder = next(each for each in path.absolute().parents if each.exists())
     if folder.is_dir() and os.access(folder, os.W_OK):
         return Check("store", True, f"{path} begins at the first start")

@@ -265,7 +265,7 @@ def _import_rows(store: Store, folder: Path) -> int:
         ids[old["id"]], policies[old["policy"]] = new.id, new.policy
     versions = _read_policy_versions(folder / "marks.parquet")
     for version in versions:
-        policies[version.number] = store.policy(json.dumps(version.policy))
+        policies[version.number] = store.add_policy(json.dumps(version.policy))
     count = 0
     # Feedback refers to decisions, so all of these come first.
     for i, (name, file) in enumerate(zip(FILES, files, strict=True)):

@@ -79,13 +79,13 @@ def list_periods(report: LiftReport) -> PeriodTable:
     No rows if there would be only one. ``more`` counts the rows beyond ``MOST_ROWS``.
     """
     rows = []
-    for place, chapter in reversed(list(enumerate(report.chapters))):
+    for place, period in reversed(list(enumerate(report.chapters))):
         change = report.chapters[place - 1].ended if place else None
-        what = change or f"{chapter.control} to {percent(chapter.share or 0)}, by {chapter.unit}"
-        title = f"Chapter {chapter.number}: {what}{'' if chapter.counted else '; not counted'}"
-        since, decisions = _format_day(chapter.since), _count_decisions(chapter.groups)
-        rows.append(PeriodRow(since, title, decisions, *_format_period_lift(chapter)))
-        for part in chapter.parts[::-1] if len(chapter.parts) > 1 else ():
+        what = change or f"{period.control} to {percent(period.share or 0)}, by {period.unit}"
+        title = f"Chapter {period.number}: {what}{'' if period.counted else '; not counted'}"
+        since, decisions = _format_day(period.since), _count_decisions(period.groups)
+        rows.append(PeriodRow(since, title, decisions, *_format_period_lift(period)))
+        for part in period.parts[::-1] if len(period.parts) > 1 else ():
             ratio = "" if part.ratio is None else _format_signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(PeriodRow(_format_day(part.since), label, _count_decisions(part.groups), ratio, ""))
@@ -94,9 +94,9 @@ def list_periods(report: LiftReport) -> PeriodTable:
     return PeriodTable(rows[:MOST_ROWS], max(len(rows) - MOST_ROWS, 0))
 
 
-def _format_period_lift(chapter: ChapterLift) -> tuple[str, str]:
+def _format_period_lift(period: ChapterLift) -> tuple[str, str]:
     """Return a period's signed lift and its interval as texts; "too early" and "" without an estimate."""
-    bounds, no_lift, format_amount, _ = _choose_bounds(chapter)
+    bounds, no_lift, format_amount, _ = _choose_bounds(period)
     if bounds is None:
         return "too early", ""
     estimate, low, high = (
@@ -253,10 +253,12 @@ def _read_interval(difference: Any) -> Sequence[float]:
     return difference["low"], difference["estimate"], difference["high"]
 
 
-def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: float) -> Preference:
+def _make_preference(name: str, comparison: dict[str, Any], is_reported: bool, widest: float) -> Preference:
     """Return a comparison as a row of the page; its coordinates put ``widest`` at the edge of the scale.
 
-    Without a difference yet, texts are empty and coordinates in the middle.
+    The row is marked significant if the claim is, unless ``is_reported`` is False, as for a segment that is
+    not reported as different at the false discovery rate. Without a difference yet, texts are empty and
+    coordinates in the middle.
     """
     counts = name, comparison["searches"], comparison["won"], comparison["lost"]
     lift = comparison["lift"]
@@ -268,6 +270,6 @@ def _make_preference(name: str, comparison: dict[str, Any], sure: bool, widest: 
         *counts,
         estimate,
         f"{low} to {high}",
-        sure and lift["claim"] in ("better", "worse"),
+        is_reported and lift["claim"] in ("better", "worse"),
         *(50.0 + 50.0 * end / widest for end in ends),
     )

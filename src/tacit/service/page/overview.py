@@ -83,7 +83,10 @@ def _check_feedback(placement: Placement, now: int) -> str:
 
 
 def _check_constant_reward(placement: Placement, now: int) -> str:
-    """Return a warning if nearly all decisions earn the greatest reward; "" otherwise."""
+    """Return a warning if nearly all decisions earn the greatest reward; "" otherwise.
+
+    Only for placements that show a single arm and have no default reward, once ``FEW`` decisions are made.
+    """
     rewards, decisions = placement.series.rewards, placement.decisions
     single = placement.kind.showing.single and not placement.config.rule.default
     if decisions < FEW or rewards < ALL * decisions * placement.config.rule.highest or not single:

@@ -513,9 +513,10 @@ class Duel(NamedTuple):
 
 
 def read_duel(id: str, key: str, time: int, control: int | None, shown: str, feedback: Any) -> Duel:
-    """Return a decision with the credit of its feedback, an outcome or a list of clicks, as a duel.
+    """Return a logged decision and its feedback as a duel, with the credit that the rankers get.
 
-    The other parameters are columns of the decision's row of the log.
+    A decision of the control group gives no credit. ``feedback`` is an outcome or a list of clicks; the other
+    parameters are columns of the decision's row of the log.
     """
     content = decode_json(shown)
     if control:

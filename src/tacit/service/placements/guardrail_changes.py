@@ -15,9 +15,10 @@ from tacit.wire.lift import Harm
 
 
 def plan_guardrail_changes(placement: Placement) -> list[tuple[str, str]]:
-    """Return the change events (kind, value) to log now: new proved degradations, and their consequences.
+    """Check a placement's guardrail if a check is due; return the change events (kind, value) to log now.
 
-    Empty if no check is due. A check adds queued decisions to the sums, and the next one is due later.
+    They are the newly proved degradations, and the change that follows from them, if configured: the arms are
+    retired, or the control's policy decides. A check also adds queued decisions to the guardrail's sums.
     """
     guardrail = placement.guardrail
     if guardrail is None or not guardrail.begin_due_check():

@@ -217,7 +217,10 @@ def open_placement(
     policy_version: PolicyVersion | None = None,
     origin: Snapshot | None = None,
 ) -> Placement:
-    """Return a placement at its latest snapshot, or at the beginning of its log; its loops are compiled.
+    """Create a placement with the state of its latest snapshot, or of the beginning of its log.
+
+    The rows of the log after that state are not applied yet: the caller folds them. The placement's loops are
+    compiled.
 
     Parameters
     ----------
@@ -226,7 +229,7 @@ def open_placement(
     stored : StoredPlacement
         The placement's row in the store.
     snapshot : Snapshot, optional
-        Latest snapshot; without one, the placement folds the whole log.
+        Latest snapshot; without one, or with one that cannot be loaded, the state is the beginning's.
     base : Snapshot, optional
         Snapshot at the beginning of the log, if older rows were dropped.
     policy_version : PolicyVersion, optional
