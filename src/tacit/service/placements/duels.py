@@ -273,8 +273,7 @@ class DuelShows(Shows):
             rankings, length = (lists[str(pair[0])], lists[str(pair[1])]), self.options.method.length
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                items = tuple(rankings[0][:length])
-                interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
+                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, {}, 1.0)
             else:
                 self._draws.begin(self._rng, id)
                 warn_of_mixed_ids(rankings, stacklevel=2)
@@ -400,7 +399,7 @@ class DuelResults(Results):
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Count duels and clicks of a batch in the tallies and the series."""
         duels = self._list_duels(rewards)
-        times = [duel.time for duel in duels if duel.clicked]
+        times = [duel.time for duel in duels if duel.credit.clicks]
         if times:
             count = len(times)
             columns = [None] * count, [len(self._lifecycle.arm_indices)] * count, [1.0] * count
@@ -410,14 +409,14 @@ class DuelResults(Results):
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision a reward of 1 for no arm if it has a click; otherwise no reward."""
-        return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
+        return [[(None, [1.0])] if duel.credit.clicks else [] for duel in self._list_duels(rewards)]
 
     def _count_duel(self, duel: Duel) -> None:
         """Count a duel in its key's tally and in the total, and update the leading key.
 
         Decisions of the control are no duels; nor are lists without clicks if these count as nothing.
         """
-        if duel.in_control or (not duel.clicked and self._options.unclicked == "nothing"):
+        if duel.in_control or (not duel.credit.clicks and self._options.unclicked == "nothing"):
             return
         first, second = duel.pair
         tally = self._get_tally(duel.key)
@@ -519,9 +518,7 @@ class Duel(NamedTuple):
     pair : sequence of arms
         The left and the right ranker.
     credit : Credit
-        Credit of both rankers.
-    clicked : bool
-        Whether it has a click that counts: for the control any, for duels one that gives credit.
+        Credit of both rankers, 0 in the control group; the clicks that count.
     """
 
     id: str
@@ -530,7 +527,6 @@ class Duel(NamedTuple):
     in_control: bool
     pair: Sequence[Arm]
     credit: Credit
-    clicked: bool
 
 
 def read_duel(id: str, key: str, time: int, control: int | None, shown: str, feedback: Any) -> Duel:
@@ -540,12 +536,10 @@ def read_duel(id: str, key: str, time: int, control: int | None, shown: str, fee
     """
     content = decode_shown(shown)
     if control:
-        credit = Credit((0.0, 0.0), clicks=0, chance=0.5)
-        clicked = bool(requests.select_clicks(feedback))
+        credit = Credit((0.0, 0.0), len(requests.select_clicks(feedback)), chance=0.5)
     else:
         credit = compute_credit(content.interleaved, feedback)
-        clicked = bool(credit.clicks)
-    return Duel(id, key, time, bool(control), content.pair, credit, clicked)
+    return Duel(id, key, time, bool(control), content.pair, credit)
 
 
 def compute_credit(interleaved: Interleaved | None, feedback: float | list[Any]) -> Credit:
