@@ -31,7 +31,7 @@ from click_lessons import check_lessons
 from click_traffic import CLICK_PLACEMENTS, CLICK_WINDOWS, ClickTraffic
 from forked import Forked
 from harness import PATIENCE, Client, eventually
-from placement_access import ItemsChange, open_store, parse_interleaved
+from placement_access import ItemsChange, decode_shown, open_store
 
 from tacit.service.config.file import load_config
 from tacit.service.log.rows import DecisionRow, FeedbackRow, decode_list
@@ -545,7 +545,7 @@ class Run:
         if name[0] == "lists":
             shown[name] = row.key, decode_list(row.shown).arms, row.propensity
         elif name[0] == "search":
-            shown[name] = row.key, parse_interleaved(row)["items"], None
+            shown[name] = row.key, decode_shown(row.shown).interleaved.items, None
             units[name] = SearchFields.read(row.asked).unit
 
     def archived_rows(self, name, kind):

@@ -64,7 +64,7 @@ from tacit.service.log.store import StoredPlacement
 from tacit.service.placements import snapshots as snapshots_module
 from tacit.service.placements.changes import get_items_status, list_changes
 from tacit.service.placements.client_checks import check_client_decision, check_client_side
-from tacit.service.placements.duels import DuelOptions, DuelTally, parse_interleaved
+from tacit.service.placements.duels import DuelOptions, DuelTally, decode_shown
 from tacit.service.placements.learning import FeedbackLearning
 from tacit.service.placements.placement import Placement
 from tacit.service.placements.snapshots import MIN_WORKSPACE

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from harness import SECOND, START, is_the_fold, learned, served, with_home
 from msgspec.json import encode as json_of
-from placement_access import ArmLifecycle, compute_floor, parse_interleaved
+from placement_access import ArmLifecycle, compute_floor, decode_shown
 from toy_asking import AskingDuel, AskingList
 
 import tacit
@@ -263,7 +263,7 @@ async def searches(engine, rounds=3, best="bold", **more):
     """Search and click what one ranker found."""
 
     def answer(row):
-        items = [item for item in parse_interleaved(row)["items"] if best in item]
+        items = [item for item in decode_shown(row.shown).interleaved.items if best in item]
         return {"kind": CLICKS, "clicks": Clicked(items=items)} if items else None
 
     return await ask(engine, rounds, answer, rankings=LISTS, **more)

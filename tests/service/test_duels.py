@@ -12,7 +12,7 @@ from stores import store_at
 
 from tacit.core.arrays import leaves
 from tacit.evaluate.duels import preferences, read_duels
-from tacit.interleaving import Interleaved, TeamDraft, credit_clicks
+from tacit.interleaving import TeamDraft, credit_clicks
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
 from tacit.service.config.file import load_config
@@ -79,7 +79,7 @@ async def test_the_list_is_interleaved_from_the_two_rankings_of_the_pair(tmp_pat
             assert row.arm == pair[0]
             Draws(7, "interleaving").begin(rng, f"d{i}")
             expected = TeamDraft(length=4).interleave([RANKINGS[name] for name in pair], rng)
-            assert Interleaved.from_dict(access.parse_interleaved(row)) == expected
+            assert access.decode_shown(row.shown).interleaved == expected
 
 
 @pytest.mark.parametrize(("ties", "worth"), [("keep", 0.5), ("again", None)])
@@ -90,7 +90,7 @@ async def test_clicks_become_an_outcome_when_the_window_closes(tmp_path, ties, w
         duels = []
         for i in range(30):
             row = await dueled(engine)
-            interleaved = Interleaved.from_dict(access.parse_interleaved(row))
+            interleaved = access.decode_shown(row.shown).interleaved
             clicks = [[], [0], [1, 3], [0, 1]][i % 4]
             if clicks:
                 assert await clicked(engine, row, clicks) == "pending"
@@ -164,21 +164,20 @@ async def test_unclicked_lists_can_be_nothing(tmp_path):
 async def test_clicks_may_come_one_by_one(tmp_path, aggregation, outcomes, clicks):
     async with served(tmp_path / "s.db", configured(aggregation=aggregation, ties="keep")) as engine:
         row = await dueled(engine)
-        assert await clicked(engine, row, items=[access.parse_interleaved(row)["items"][2]]) == outcomes[0]
+        shown = access.decode_shown(row.shown).interleaved
+        assert await clicked(engine, row, items=[shown.items[2]]) == outcomes[0]
         assert await clicked(engine, row, [0]) == outcomes[1]
         engine.clock.now += WINDOW
         await dueled(engine)
-        left, right = access.get_shown_arms(engine.placements["search"], row)
-        chance = credit_clicks(Interleaved.from_dict(access.parse_interleaved(row)), clicks).chance
+        pair = tuple(map(RANKERS.index, access.get_shown_arms(engine.placements["search"], row)))
         _, report = access.report_duels(engine.placements["search"])
-        pair = RANKERS.index(left), RANKERS.index(right)
-        assert report.scores[pair] == chance
+        assert report.scores[pair] == credit_clicks(shown, clicks).chance
 
 
 async def test_a_pair_without_lists_takes_an_outcome(tmp_path):
     async with served(tmp_path / "s.db", configured(ties="again")) as engine:
         row = await dueled(engine, rankings=None)
-        assert access.parse_interleaved(row) is None
+        assert access.decode_shown(row.shown).interleaved is None
         assert await engine.feedback("search", row.id, 1.0) == "learned"
         assert await engine.feedback("search", row.id, 0.0) == "repeated"
         left, right = access.get_shown_arms(engine.placements["search"], row)
@@ -368,7 +367,7 @@ def test_the_better_ranker_is_found_and_it_is_said_when_to_stop(client):
 async def test_every_method_can_be_configured(tmp_path, name, method):
     async with served(tmp_path / "s.db", configured(interleaving=name)) as engine:
         row = await dueled(engine)
-        assert access.parse_interleaved(row)["method"] == method
+        assert access.decode_shown(row.shown).interleaved.method == method
         await clicked(engine, row, [0, 1])
         engine.clock.now += WINDOW
         await dueled(engine)

@@ -172,7 +172,7 @@ async def test_the_control_of_duels_shows_one_list_alone(tmp_path, method, contr
     for row in held:
         left, right = json.loads(row.shown)["pair"]
         assert left == right
-        assert access.parse_interleaved(row)["items"] == RANKINGS[left][:3]
+        assert list(access.decode_shown(row.shown).interleaved.items) == RANKINGS[left][:3]
     others = [row for row in rows if not row.control]
     assert duels == sum(len(set(json.loads(row.shown)["pair"])) == 2 for row in others)
     assert counted == len(rows)

@@ -342,7 +342,8 @@ class TeamDraftMultileave(InterleavingMethod):
     def draw_list(self, rankings: Ranked, rng: Generator) -> Interleaved:
         """Draw a random order for each round, let the rankers pick, and return the list with its teams."""
         rankers, depth = len(rankings), fair_depth(rankings, self.length)
-        orders = rng.permuted([range(rankers)] * math.ceil(depth / rankers), axis=1)
+        rounds = np.arange(math.ceil(depth / rankers) * rankers).reshape(-1, rankers) % rankers
+        orders = rng.permuted(rounds, axis=1)
         order: list[int] = orders.ravel()[:depth].tolist()
         items: Drafted = {}
         pick_items(list(map(iter, rankings)), order, items)
@@ -413,8 +414,7 @@ def draft_probability(rankings: Ranked, items: Drafted) -> float | None:
     tops = [[0.0] * rankers for _ in items]
     for ranker, ranking in enumerate(rankings):
         last = -1
-        for item in ranking:
-            turn = items.get(item)
+        for turn in map(items.get, ranking):
             if turn is None:
                 break
             if turn > last:

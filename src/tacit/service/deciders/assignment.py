@@ -242,9 +242,9 @@ class HoldoutAssigner:
         Returns an array of uint64, shape (3, ids).
         """
         digests, copy = [], self._hash.copy
-        for id in ids:
+        for text in map(str.encode, ids):
             hashed = copy()
-            hashed.update(id.encode())
+            hashed.update(text)
             digests.append(hashed.digest())
         return np.frombuffer(b"".join(digests), "<u8").reshape(-1, 3).T
 

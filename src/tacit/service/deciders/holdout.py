@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -109,27 +109,37 @@ class PolicyHoldoutDecider:
         in_control = np.array(assignment.in_control, np.bool_)
         (control_rows,), (policy_rows,) = in_control.nonzero(), (~in_control).nonzero()
         keys = batch.impressions.column("key")
-        self.control.learner.lanes.admit(keys)
-        forced = np.full_like(assignment.forced_actions, -1)
+        lanes = self.control.learner.lanes.admit(keys)
+        forced, by_control = np.full_like(assignment.forced_actions, -1), np.empty(len(keys))
         control_decisions = None
         if len(control_rows):
             control_decisions = self.control.choose(
                 batch, forced[control_rows], control_rows, keeps_state=self.keeps_state
             )
             forced[control_rows] = control_decisions.actions
+            by_control[control_rows] = control_decisions.propensities
         # A policy only observes the other's decisions: these do not change its state.
         decisions = self.policy.choose(batch, forced, keeps_state=self.keeps_state or len(control_rows) > 0)
         self.policy.learner.decisions -= len(control_rows)
-        by_control = np.empty(len(keys))
-        if control_decisions is not None:
-            by_control[control_rows] = control_decisions.propensities
         if len(policy_rows):
-            observed = self.control.choose(
-                batch, decisions.actions[policy_rows], policy_rows, keeps_state=True
-            )
-            self.control.learner.decisions -= len(policy_rows)
-            by_control[policy_rows] = observed.propensities
+            rows, places = self._select_distinct(batch, lanes, decisions.actions, policy_rows)
+            observed = self.control.choose(batch, decisions.actions[rows], rows, keeps_state=True)
+            self.control.learner.decisions -= len(rows)
+            by_control[policy_rows] = observed.propensities[places]
         return (self._combine(batch, assignment, in_control, decisions, by_control, control_decisions),)
+
+    def _select_distinct(self, batch: ImpressionBatch, lanes: Ints, actions: Ints, rows: Ints) -> Any:
+        """Return some of the rows, and for each row the place among them of one with an equal propensity.
+
+        All impressions of a key that show the same arm have an equal one, unless they differ in more.
+        """
+        policy, arms = self.control.learner.policy, batch.impressions.column("arms")
+        differ = policy.context_dim > 0 or any(policy.feature_dims) or arms.count(None) < len(arms)
+        # A policy without propensities may draw among equal arms.
+        is_each = differ or not policy.randomized
+        codes = rows if is_each else lanes[rows] * policy.arm_count + actions[rows, 0]
+        _, firsts, places = np.unique(codes, return_index=True, return_inverse=True)
+        return rows[firsts], places
 
     def _combine(
         self,

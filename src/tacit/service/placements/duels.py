@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -257,7 +257,7 @@ class DuelShows(Shows):
 
         Return pair and interleaved list as JSON for the log.
         """
-        pairs = [decision.pair for decision in decisions]
+        pairs = list_pairs(decisions)
         return list(map(self._interleave_as_json, impressions.column("details"), pairs, ids, control))
 
     def _interleave_as_json(
@@ -273,13 +273,12 @@ class DuelShows(Shows):
             rankings, length = (lists[str(pair[0])], lists[str(pair[1])]), self.options.method.length
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                items = tuple(rankings[0][:length])
-                interleaved = Interleaved(items, 1, ALONE, {}, 1.0)
+                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, {}, 1.0)
             else:
                 self._draws.begin(self._rng, id)
                 warn_of_mixed_ids(rankings, stacklevel=2)
                 interleaved = self.options.method.draw_list(rankings, self._rng)
-            content["interleaved"] = interleaved.as_dict()
+            content["interleaved"] = interleaved
             # Clicks cannot compare lists that are equal down to the shown length.
             if pair[0] != pair[1] and rankings[0][:length] == rankings[1][:length]:
                 content["alike"] = True
@@ -287,18 +286,16 @@ class DuelShows(Shows):
 
     def format_counterfactuals(self, decisions: Decisions) -> Sequence[Arm]:
         """Return the pairs of a shadow's decisions as JSON for the log."""
-        return [json.dumps(decision.pair) for decision in decisions]
+        return list(map(json.dumps, list_pairs(decisions)))
 
     def get_shown_arms(self, row: DecisionRow) -> tuple[Arm, ...]:
         """Return the left and the right ranker of a logged decision."""
-        first, second = decode_json(row.shown)["pair"]
-        return first, second
+        return decode_shown(row.shown).pair
 
     def get_actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return the indices of left and right ranker of logged decisions, shape (rows, 2)."""
-        return np.array(
-            [[self.lifecycle.arm_indices[arm] for arm in self.get_shown_arms(row)] for row in rows]
-        )
+        arm_indices, shown_duels = self.lifecycle.arm_indices, map(decode_shown, rows.column("shown"))
+        return np.array([[arm_indices[ranker] for ranker in shown.pair] for shown in shown_duels])
 
 
 class DuelResults(Results):
@@ -333,9 +330,7 @@ class DuelResults(Results):
 
     def count(self, rows: Block[DecisionRow]) -> None:
         """Count both rankers of each decision in the series, without propensities."""
-        indices = [
-            self._lifecycle.arm_indices[ranker] for row in rows for ranker in self.shows.get_shown_arms(row)
-        ]
+        indices = self.shows.get_actions(rows).ravel().tolist()
         unknown = [None] * len(indices)
         offered = [len(self._lifecycle.arm_indices)] * len(indices)
         self.series.count_decisions(rows[0].time, indices, unknown, offered, len(rows))
@@ -350,12 +345,12 @@ class DuelResults(Results):
         InvalidValue
             If clicks do not fit the shown list, or the decision showed no list.
         """
-        interleaved, clicks = parse_interleaved(row), feedback.clicks
+        interleaved, clicks = decode_shown(row.shown).interleaved, feedback.clicks
         if clicks is not None and clicks.rewards is not None:
             remedy = "leave it out: a duel counts clicks, and other actions by their worth"
             raise InvalidValue("rewards", clicks.rewards, remedy)
         if interleaved is not None:
-            return requests.encode_clicks(feedback, interleaved["items"], self.actions)
+            return requests.encode_clicks(feedback, interleaved.items, self.actions)
         if clicks is not None:
             raise InvalidValue(
                 "clicks", clicks.positions or clicks.items, "the decision showed no list; send the "
@@ -404,7 +399,7 @@ class DuelResults(Results):
     def count_rewards(self, rewards: TrainingBatch) -> None:
         """Count duels and clicks of a batch in the tallies and the series."""
         duels = self._list_duels(rewards)
-        times = [duel.time for duel in duels if duel.clicked]
+        times = [duel.time for duel in duels if duel.credit.clicks]
         if times:
             count = len(times)
             columns = [None] * count, [len(self._lifecycle.arm_indices)] * count, [1.0] * count
@@ -414,14 +409,14 @@ class DuelResults(Results):
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:
         """Return for each decision a reward of 1 for no arm if it has a click; otherwise no reward."""
-        return [[(None, [1.0])] if duel.clicked else [] for duel in self._list_duels(rewards)]
+        return [[(None, [1.0])] if duel.credit.clicks else [] for duel in self._list_duels(rewards)]
 
     def _count_duel(self, duel: Duel) -> None:
         """Count a duel in its key's tally and in the total, and update the leading key.
 
         Decisions of the control are no duels; nor are lists without clicks if these count as nothing.
         """
-        if duel.in_control or (not duel.clicked and self._options.unclicked == "nothing"):
+        if duel.in_control or (not duel.credit.clicks and self._options.unclicked == "nothing"):
             return
         first, second = duel.pair
         tally = self._get_tally(duel.key)
@@ -434,7 +429,7 @@ class DuelResults(Results):
     def _get_tally(self, key: str) -> DuelTally:
         """Return the tally of a key, with room for all rankers; a new key gets an empty tally."""
         count = len(self._lifecycle.names)
-        tally = self.tallies.setdefault(key, DuelTally(count))
+        tally = self.tallies.get(key) or self.tallies.setdefault(key, DuelTally(count))
         tally.extend_rankers(count)
         return tally
 
@@ -486,6 +481,31 @@ class DuelResults(Results):
         self.restore_counts({key: tally for part in parts for key, tally in part.items()})
 
 
+def list_pairs(decisions: Any) -> list[tuple[Arm, Arm]]:
+    """Return the left and the right ranker of each of :class:`Decisions`."""
+    names = decisions.names
+    return [(names[left], names[right]) for left, right in decisions.actions.tolist()]
+
+
+class ShownDuel(msgspec.Struct):
+    """The pair and the list of a logged decision.
+
+    Attributes
+    ----------
+    pair : tuple of arms
+        The left and the right ranker.
+    interleaved : Interleaved or None
+        The shown list; None for a pair without a list.
+    """
+
+    pair: tuple[Arm, Arm]
+    interleaved: Interleaved | None = None
+
+
+decode_shown: Callable[[Any], ShownDuel] = msgspec.json.Decoder(ShownDuel).decode
+"""Returns the pair and the list of a decision from the log, which was checked when it was written."""
+
+
 class Duel(NamedTuple):
     """A decision of duels with its feedback, read once.
 
@@ -495,21 +515,18 @@ class Duel(NamedTuple):
         Of the decision.
     in_control : bool
         Whether it is of the control group.
-    pair : sequence of str
+    pair : sequence of arms
         The left and the right ranker.
     credit : Credit
-        Credit of both rankers.
-    clicked : bool
-        Whether it has a click that counts: for the control any, for duels one that gives credit.
+        Credit of both rankers, 0 in the control group; the clicks that count.
     """
 
     id: str
     key: str
     time: int
     in_control: bool
-    pair: Sequence[str]
+    pair: Sequence[Arm]
     credit: Credit
-    clicked: bool
 
 
 def read_duel(id: str, key: str, time: int, control: int | None, shown: str, feedback: Any) -> Duel:
@@ -518,31 +535,23 @@ def read_duel(id: str, key: str, time: int, control: int | None, shown: str, fee
     A decision of the control group gives no credit. ``feedback`` is an outcome or a list of clicks; the other
     parameters are columns of the decision's row of the log.
     """
-    content = decode_json(shown)
+    content = decode_shown(shown)
     if control:
-        credit = Credit((0.0, 0.0), clicks=0, chance=0.5)
-        clicked = bool(requests.select_clicks(feedback))
+        credit = Credit((0.0, 0.0), len(requests.select_clicks(feedback)), chance=0.5)
     else:
-        credit = compute_credit(content.get("interleaved"), feedback)
-        clicked = bool(credit.clicks)
-    return Duel(id, key, time, bool(control), content["pair"], credit, clicked)
+        credit = compute_credit(content.interleaved, feedback)
+    return Duel(id, key, time, bool(control), content.pair, credit)
 
 
-def parse_interleaved(row: DecisionRow) -> dict[str, Any] | None:
-    """Return the interleaved list of a logged decision as JSON data; None if it showed no list."""
-    interleaved: dict[str, Any] | None = decode_json(row.shown).get("interleaved")
-    return interleaved
-
-
-def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[Any]) -> Credit:
+def compute_credit(interleaved: Interleaved | None, feedback: float | list[Any]) -> Credit:
     """Return the credit of both rankers for feedback on an interleaved list or a pair without a list.
 
     Actions other than clicks are ignored. Clicks on a pair without a list are a tie without clicks.
 
     Parameters
     ----------
-    interleaved : dict or None
-        The shown list as JSON data; None for a pair without a list.
+    interleaved : Interleaved or None
+        The shown list; None for a pair without a list.
     feedback : float or list
     """
     if not isinstance(feedback, list):
@@ -550,7 +559,7 @@ def compute_credit(interleaved: dict[str, Any] | None, feedback: float | list[An
     if interleaved is None:
         # A pair without an outcome.
         return Credit((0.0, 0.0), clicks=0, chance=0.5)
-    return credit_clicks(Interleaved.from_dict(interleaved), list(requests.select_clicks(feedback)))
+    return credit_clicks(interleaved, list(requests.select_clicks(feedback)))
 
 
 def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]:
@@ -568,7 +577,7 @@ def export_duel(row: DecisionRow, feedback: float | list[Any]) -> dict[str, Any]
         "key": row.key,
         "left": first,
         "right": second,
-        "outcome": compute_credit(interleaved, feedback).chance,
+        "outcome": compute_credit(decode_shown(row.shown).interleaved, feedback).chance,
         "interleaved": interleaved,
         "clicks": feedback if isinstance(feedback, list) else None,
         "user": search.unit,
