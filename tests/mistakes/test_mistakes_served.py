@@ -133,6 +133,31 @@ async def test_a_reward_for_all_that_is_shown_is_doubted_on_the_page(table, clic
     assert bool(found) == bool(said)
 
 
+def test_what_nobody_has_activated_has_no_open_window_and_lacks_no_feedback(tmp_path):
+    clock, config = Clock(), with_home(tmp_path / "s.db", arms=2, attribution_window=90, activation_window=60)
+
+    def read(url, path):
+        return urllib.request.urlopen(url + path).read().decode()
+
+    with by_clock(config, clock) as url, Client(url) as client:
+        client.decide_many("home", [Impression("a", deferred=True)] * 200 + [Impression("a")] * 5)
+        (placement,) = json.loads(read(url, "/v1/placements"))["placements"]
+        report, page, metrics = client.lift("home"), read(url, "/placements/home"), read(url, "/metrics")
+        clock.now += 60_000_000
+        client.decide("home", "a")
+        later, later_page = client.lift("home"), read(url, "/placements/home")
+    assert (placement["pending"], placement["deferred"]) == (5, 200)
+    assert 'tacit_open_windows{placement="home"} 5.0' in metrics
+    assert 'tacit_deferred_decisions{placement="home"} 200.0' in metrics
+    assert '"open">5<' in page
+    assert '"deferred">200<' in page
+    assert (report.pending, later.pending) == (205, 6)
+    assert report.counted.endswith("until 22:14:50 (UTC), and nobody has activated 200 of them.")
+    assert "activated" not in later.counted
+    # Those that were never shown earn nothing, and nothing is said of that.
+    assert "has come for" not in later_page
+
+
 def test_that_nothing_was_earned_and_no_amount_was_sent_is_said(tmp_path):
     home = {"arms": 2, "holdout": {"share": 0.5}, "metrics": {"revenue": {}}}
     clock, config = Clock(), with_home(tmp_path / "s.db", **home)

@@ -177,6 +177,7 @@ def check_open(windows, plain):
         for one in plain.open.values()
     }
     assert len(windows) == len(saved) == len(plain.open)
+    assert windows.deferred_count == sum(not one.active for one in plain.open.values())
 
 
 def decision(seq, time=0):

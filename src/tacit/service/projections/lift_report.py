@@ -191,7 +191,8 @@ class _Reporter:
         self._scale, self._has_client_decisions = placement.config.scale, placement.has_client_decisions
         self._shows_one = placement.kind.showing.single
         self._duel_verdict = placement.results.report()[1].verdict if placement.kind.showing.compared else ""
-        self._pending, self._closes = placement.pending, placement.last_deadline
+        self._deferred, self._closes = placement.deferred, placement.last_deadline
+        self._pending = placement.pending + self._deferred
         self._open_sentence, late_count = _explain_open(placement, now), placement.outcomes[CORRECTED]
         self._late_sentence = phrases.late_rewards_sentence(late_count) if late_count else ""
         self._periods: list[LiftPeriod] = [*self._sums.past_periods, self._sums]
@@ -557,7 +558,11 @@ class _Reporter:
         """Return a sentence with the time of the report, and its numbers of counted and open decisions."""
         n = sum(group.decisions for group in self._count_groups().values())
         closes = None if self._closes is None else as_datetime(self._closes)
-        return phrases.count_sentence(as_datetime(self._now), n, self._pending, closes)
+        now = as_datetime(self._now)
+        sentence = phrases.count_sentence(now, n)
+        if not self._pending:
+            return sentence
+        return f"{sentence} {phrases.pending_sentence(self._pending, now, closes, self._deferred)}"
 
     def _test_shares(self, period: LiftPeriod) -> list[wire.Mismatch]:
         """Test whether the control's observed shares in a period agree with the configured share.
@@ -772,14 +777,11 @@ def _list_warnings(placement: Any) -> list[str]:
 
 def _explain_open(placement: Any, now: int) -> str:
     """Return a sentence if no decision counts yet because windows are open; "" otherwise."""
-    time, closes, config = placement.lift.time, placement.last_deadline, placement.config
+    time, config = placement.lift.time, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
-    if time and now >= time + config.rule.window and placement.pending != placement.decisions:
-        return ""
-    return phrases.no_decision_sentence(
-        placement.pending, as_datetime(now), None if closes is None else as_datetime(closes)
-    )
+    has_counted = placement.pending + placement.deferred != placement.decisions
+    return "" if time and now >= time + config.rule.window and has_counted else phrases.NOTHING_COUNTS
 
 
 def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
