@@ -41,8 +41,6 @@ class PlacementSummary(msgspec.Struct):
         Sum of all rewards.
     pending : int
         Decisions whose windows are open.
-    deferred : int, optional
-        Deferred decisions that wait for their activation.
     outcomes : dict of str to int
         Count of feedback by outcome.
     seed : int
@@ -75,7 +73,6 @@ class PlacementSummary(msgspec.Struct):
     retired: list[int | str] = []
     pinned: list[int | str] | None = None
     guardrail: GuardrailNow | None = None
-    deferred: int = 0
 
 
 class ShardSummary(msgspec.Struct):

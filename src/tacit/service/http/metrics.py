@@ -386,7 +386,6 @@ OF_PLACEMENT: Table = (
     (COUNTER, "tacit_decisions", "Decisions.", "", attrgetter("decisions")),
     (COUNTER, "tacit_rewards", "Sum of all rewards.", "", attrgetter("series.rewards")),
     (GAUGE, "tacit_open_windows", "Decisions whose windows are open.", "", attrgetter("pending")),
-    (GAUGE, "tacit_deferred_decisions", "Decisions that are not yet activated.", "", attrgetter("deferred")),
     (GAUGE, "tacit_keys", "Keys.", "", attrgetter("key_count")),
     (GAUGE, "tacit_guardrail_harms", "Harms that the guardrail has proved, of arms or of the policy.", "",
      lambda placement: None if placement.guardrail is None else len(placement.guardrail.degradations)),

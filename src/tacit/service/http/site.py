@@ -103,7 +103,6 @@ def _summarize_placement(
         feedback=placement.feedback,
         rewards=placement.series.rewards,
         pending=placement.pending,
-        deferred=placement.deferred,
         outcomes=dict(placement.outcomes),
         seed=placement.seed,
         shared_seconds=shared_seconds,
