@@ -494,8 +494,9 @@ async def test_it_is_too_early_while_windows_are_open(tmp_path):
         assert nothing.verdict.startswith("Too early: no decision counts yet.")
         await traffic(engine, 1)
         found = report(engine)
-        assert found.verdict.startswith("Too early: no decision counts yet.")
-        assert found.counted.endswith("decisions do not count yet, as windows are open until 22:14:30 (UTC).")
+        assert found.verdict.startswith(
+            "Too early: no decision's window has closed yet (50 are open until 22:14:30 (UTC))."
+        )
         assert nothing.winner_verdict == found.winner_verdict == "Too early to say which arm is best."
         await closed(engine)
         assert report(engine).verdict.startswith("Each arm was as likely as any other")

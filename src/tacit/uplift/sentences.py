@@ -76,7 +76,6 @@ def guardrail_status(
 # ---- Sentences on a lift, for the page, the HTTP API and the command line
 
 ANY_TIME = "You may look at this at any time."
-NOTHING_COUNTS = "Too early: no decision counts yet."
 EARLY = "Too early: the control has had too little traffic."
 PER_DECISION = " per decision"
 SEND_CLICKS = "send clicks (reward 1, or places)"
@@ -241,6 +240,23 @@ def pending_sentence(pending: int, now: datetime, closes: datetime | None, defer
         return f"{decisions} not count yet, as nobody has activated them."
     inactive = f", and nobody has activated {deferred:,} of them" if deferred else ""
     return f"{decisions} not count yet, as windows are open until {_format_clock(closes, now)}{inactive}."
+
+
+def no_decision_sentence(open_count: int, now: datetime, closes: datetime | None) -> str:
+    """Return a sentence for a lift without closed decisions, with the number of open windows.
+
+    Examples
+    --------
+    >>> noon = datetime(2026, 5, 3, 12)
+    >>> no_decision_sentence(20, noon, noon.replace(minute=5))
+    "Too early: no decision's window has closed yet (20 are open until 12:05:00 (UTC))."
+    >>> no_decision_sentence(0, noon, None)
+    'Too early: no decision counts yet.'
+    """
+    if closes is None:
+        return "Too early: no decision counts yet."
+    windows = f"{open_count:,} {'is' if open_count == 1 else 'are'} open until {_format_clock(closes, now)}"
+    return f"Too early: no decision's window has closed yet ({windows})."
 
 
 def _format_clock(moment: datetime, now: datetime) -> str:

@@ -777,11 +777,14 @@ def _list_warnings(placement: Any) -> list[str]:
 
 def _explain_open(placement: Any, now: int) -> str:
     """Return a sentence if no decision counts yet because windows are open; "" otherwise."""
-    time, config = placement.lift.time, placement.config
+    time, closes, config = placement.lift.time, placement.last_deadline, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
     has_counted = placement.pending + placement.deferred != placement.decisions
-    return "" if time and now >= time + config.rule.window and has_counted else phrases.NOTHING_COUNTS
+    if time and now >= time + config.rule.window and has_counted:
+        return ""
+    until = None if closes is None else as_datetime(closes)
+    return phrases.no_decision_sentence(placement.pending, as_datetime(now), until)
 
 
 def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
