@@ -404,9 +404,7 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
         what = f"there is no table [{command}] in it, but {', '.join(names) or 'nothing'}"
         remedy = f"write [{command}] above its options"
         if "placements" in tables:
-            remedy = "this is the file of tacit serve; leave out --config"
-            if any(parameter.name == "url" for parameter in context.command.params):
-                remedy += ", and give by --url where that service answers"
+            remedy = "this is the file of tacit serve; leave out --config (--url: where a service answers)"
         raise click.UsageError(f"{path}: {what}; {remedy}")
     options = {
         flag.lstrip("-").replace("-", "_"): str(parameter.name)

@@ -114,9 +114,7 @@ def lift_sentence(
     if lift.claim == "early":
         return EARLY
     if lift.claim == "undecided":
-        if days is None:
-            return UNDECIDED
-        return f"{UNDECIDED} {planner_sentence(days, shown)}"
+        return UNDECIDED if days is None else f"{UNDECIDED} {planner_sentence(days, shown)}"
     unit: Callable[[float], str]
     if lift.ratio is not None:
         estimate, low, high = lift.ratio
@@ -512,6 +510,4 @@ def per_decision(amount: float) -> str:
 
 def _round_number(x: float) -> str:
     """Return a number as text with two significant digits, or all digits before the point."""
-    if abs(x) >= 9.95:
-        return f"{x:.0f}"
-    return f"{x:.2g}"
+    return f"{x:.0f}" if abs(x) >= 9.95 else f"{x:.2g}"

@@ -559,10 +559,9 @@ class _Reporter:
         n = sum(group.decisions for group in self._count_groups().values())
         closes = None if self._closes is None else as_datetime(self._closes)
         now = as_datetime(self._now)
-        sentence = phrases.count_sentence(now, n)
-        if not self._pending:
-            return sentence
-        return f"{sentence} {phrases.pending_sentence(self._pending, now, closes, self._deferred)}"
+        counted = phrases.count_sentence(now, n)
+        waiting = phrases.pending_sentence(self._pending, now, closes, self._deferred)
+        return f"{counted} {waiting}" if self._pending else counted
 
     def _test_shares(self, period: LiftPeriod) -> list[wire.Mismatch]:
         """Test whether the control's observed shares in a period agree with the configured share.
