@@ -104,9 +104,8 @@ def test_every_alert_says_what_is_wrong_and_what_to_do():
 
 
 def test_windows_that_close_are_no_feedback_to_an_alert():
-    selectors = re.findall(r"tacit_feedback_total(\S*)", " ".join(alert["expr"] for alert in ALERTS))
-    assert len(selectors) == 3
-    assert all(re.match(r'\{outcome(="late"|!="window-closed")\}', selector) for selector in selectors)
+    selectors = re.findall(r"tacit_feedback_total(\S+)\[", str(ALERTS))
+    assert set(selectors) == {'{outcome="late"}', '{outcome!="window-closed"}'}
 
 
 def test_panels_stand_side_by_side():

@@ -226,9 +226,8 @@ async def test_metrics_of_placements_are_the_same_text_whether_they_were_kept_or
 
 
 async def test_metrics_that_are_prepared_at_a_start_tell_a_key_of_its_placement_alone(tmp_path):
-    async with served(
-        tmp_path / "s.db", configured(**{"placements.home.arms": 2, "placements.other.arms": 2})
-    ) as engine:
+    config = configured(placements={"home": {"arms": 2}, "other": {"arms": 2}})
+    async with served(tmp_path / "s.db", config) as engine:
         metrics, shop = Metrics(engine), Caller("shop", ("home",))
         await metrics.prepare()
         metrics.count_request("decide", 200, 0.25)

@@ -79,9 +79,7 @@ class Plain:
         one.examined = True
         if kind == EXAMINED:
             return "noted", None
-        if one.settled:
-            return "repeated", None
-        return self.rewarded(one, reward)
+        return ("repeated", None) if one.settled else self.rewarded(one, reward)
 
     def rewarded(self, one, reward):
         before, how = one.reward, self.rule.aggregation
