@@ -235,7 +235,7 @@ def pending_sentence(pending: int, now: datetime, closes: datetime | None, defer
     """
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
-        return f"{decisions} not count yet, as nobody has activated them."
+        return f"{decisions} not count yet, as nobody has activated {'it' if pending == 1 else 'them'}."
     inactive = f", and nobody has activated {deferred:,} of them" if deferred else ""
     return f"{decisions} not count yet, as windows are open until {_format_clock(closes, now)}{inactive}."
 
