@@ -154,12 +154,9 @@ class InvalidValue(TacitError, ValueError):
     def __init__(self, field: str, value: Any, allowed: str) -> None:
         """Create the error; its message has at most 200 characters of the value."""
         text = repr(value)
-        if len(text) > 200:
-            text = text[:197] + "..."
+        text = text if len(text) <= 200 else text[:197] + "..."
         super().__init__(f"{field}: {text} is not allowed; {allowed}")
-        self.field = field
-        self.value = value
-        self.allowed = allowed
+        self.field, self.value, self.allowed = field, value, allowed
 
 
 class UnknownName(TacitError, LookupError):
@@ -186,10 +183,7 @@ class KernelError(TacitError):
     def __init__(self, file: str, line: int, kernel: str, cause: str) -> None:
         """Create the error; ``line`` is in ``file``, and ``kernel`` may be empty."""
         super().__init__(f"{file}:{line}: {kernel + ': ' if kernel else ''}{cause}")
-        self.file = file
-        self.line = line
-        self.kernel = kernel
-        self.cause = cause
+        self.file, self.line, self.kernel, self.cause = file, line, kernel, cause
 
 
 class SnapshotError(TacitError):
@@ -231,8 +225,7 @@ class MissingExtra(TacitError, ImportError):
     def __init__(self, module: str, extra: str) -> None:
         """Create the error for a module that is missing, with the command that installs ``extra``."""
         super().__init__(f"{module} is not installed; install it with: pip install 'tacit-learn[{extra}]'")
-        self.module = module
-        self.extra = extra
+        self.module, self.extra = module, extra
 
 
 @contextmanager

@@ -139,9 +139,7 @@ def compile_shipped() -> None:
 
 def _example(name: str) -> Policy:
     """Return the policy of a call such as ``ucb1(alpha=0.3)``, or the example of the named policy's class."""
-    if "(" in name:
-        return policy_from_spec(name, arms=2)
-    return policy_class(name).example()
+    return policy_from_spec(name, arms=2) if "(" in name else policy_class(name).example()
 
 
 def _can_read(policy: Policy, environment: Environment) -> bool:

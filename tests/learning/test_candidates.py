@@ -12,7 +12,6 @@ from scipy import stats
 import tacit
 from tacit.core import dispatch
 from tacit.core.arrays import leaves
-from tacit.errors import InvalidValue
 from tacit.evaluate import IPS, Table, off_policy
 from tacit.learning.merging import merge_states
 from tacit.policies.base import Outcome, registry
@@ -217,18 +216,3 @@ def test_merged_learners_keep_their_own_past(floor):
     assert merged.past.code.tolist() == base.past.code.tolist()
     alone = merge_states(base.policy, [one.policy, two.policy])
     assert merged.policy.mean.tobytes() == alone.mean.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.policies.Candidates(tacit.ListMix(3, positions=2)), "policy"),
-        (lambda: tacit.policies.Candidates("lin-ts"), "policy"),
-        (lambda: tacit.policies.Candidates(tacit.policies.LinTS(1, 1), draws=0), "draws"),
-        (lambda: tacit.ExplorationFloor(tacit.policies.LinTS(1, 1), draws=-1), "draws"),
-    ],
-)
-def test_bad_values_name_the_field(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field

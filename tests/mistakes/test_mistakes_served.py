@@ -1,6 +1,7 @@
 """Mistakes that a service finds while it runs: at its start, at SIGHUP, in what it is sent."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -131,6 +132,28 @@ async def test_a_reward_for_all_that_is_shown_is_doubted_on_the_page(table, clic
     assert found.startswith(said)
     assert found.endswith("in place of what was clicked?" * bool(said))
     assert bool(found) == bool(said)
+
+
+def test_what_nobody_has_activated_has_no_open_window_and_lacks_no_feedback(tmp_path):
+    clock, config = Clock(), with_home(tmp_path / "s.db", arms=2, attribution_window=90, activation_window=60)
+
+    def read(url, path):
+        return urllib.request.urlopen(url + path).read().decode()
+
+    with by_clock(config, clock) as url, Client(url) as client:
+        client.decide_many("home", [Impression("a", deferred=True)] * 200 + [Impression("a")] * 5)
+        (placement,) = json.loads(read(url, "/v1/placements"))["placements"]
+        report, page, metrics = client.lift("home"), read(url, "/placements/home"), read(url, "/metrics")
+        clock.now += 60_000_000
+        client.decide("home", "a")
+        later, later_page = client.lift("home"), read(url, "/placements/home")
+    assert 'tacit_open_windows{placement="home"} 5.0' in metrics
+    assert re.findall('"(open|deferred)">([0-9]+)<', page) == [("open", "5"), ("deferred", "200")]
+    assert (placement["pending"], report.pending, later.pending) == (5, 205, 6)
+    assert report.counted.endswith("until 22:14:50 (UTC), and nobody has activated 200 of them.")
+    assert "activated" not in later.counted
+    # Those that were never shown earn nothing, and nothing is said of that.
+    assert "has come for" not in later_page
 
 
 def test_that_nothing_was_earned_and_no_amount_was_sent_is_said(tmp_path):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import InvalidValue
 from tacit.policies.features.context_models import RECENT
 from tests.policies.states import assert_same_states
 
@@ -148,22 +147,3 @@ def test_a_schema_says_which_fields_are_signals_and_puts_them_last():
     learner = tacit.Learner(found, seed=1)
     learner.choose(context={"age": 31, "volume": 3.0})
     assert "volume" not in str(learner.explain({"age": 31, "volume": 3.0}))
-
-
-@pytest.mark.parametrize(
-    ("make", "field"),
-    [
-        (lambda: tacit.auto(ARMS, context=SCHEMA, signals_dim=2), "signals_dim"),
-        (lambda: tacit.auto(ARMS, context={"age": "number"}, signals_dim=1), "signals_dim"),
-        (lambda: tacit.auto(ARMS, context={"volume": "signal"}), "context"),
-        (lambda: tacit.auto(relevance_dim=40, context=SCHEMA), "context"),
-        (
-            lambda: tacit.Learner(tacit.auto(ARMS, context=SCHEMA)).choose(context={"age": 3}),
-            "context.volume",
-        ),
-    ],
-)
-def test_signals_that_cannot_be_read_are_refused_by_name(make, field):
-    with pytest.raises(InvalidValue) as caught:
-        make()
-    assert caught.value.field == field

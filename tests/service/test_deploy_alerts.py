@@ -103,6 +103,11 @@ def test_every_alert_says_what_is_wrong_and_what_to_do():
         assert "for" in alert
 
 
+def test_windows_that_close_are_no_feedback_to_an_alert():
+    selectors = re.findall(r"tacit_feedback_total(\S+)\[", str(ALERTS))
+    assert set(selectors) == {'{outcome="late"}', '{outcome!="window-closed"}'}
+
+
 def test_panels_stand_side_by_side():
     assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in PANELS}) == len(PANELS)
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in PANELS)

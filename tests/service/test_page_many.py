@@ -15,6 +15,7 @@ from tacit.client import Client
 from tacit.learning.learner import restore_learner
 from tacit.learning.snapshot import from_bytes
 from tacit.service.app.server import run_in_thread
+from tacit.service.config.keys import Caller
 from tacit.service.http.metrics import Metrics
 from tacit.service.log.requests import Impression
 from tacit.service.page import pages
@@ -222,3 +223,18 @@ async def test_metrics_of_placements_are_the_same_text_whether_they_were_kept_or
             seen.append(before)
         assert len(set(map(tuple, seen))) == len(seen)
         assert (await texts())[0] == seen[-1]
+
+
+async def test_metrics_that_are_prepared_at_a_start_tell_a_key_of_its_placement_alone(tmp_path):
+    config = configured(placements={"home": {"arms": 2}, "other": {"arms": 2}})
+    async with served(tmp_path / "s.db", config) as engine:
+        metrics, shop = Metrics(engine), Caller("shop", ("home",))
+        await metrics.prepare()
+        metrics.count_request("decide", 200, 0.25)
+        prepared, new = [(await each.text(shop)).decode() for each in (metrics, Metrics(engine))]
+        assert prepared == new
+        assert 'tacit_decisions_total{placement="home"} 0.0' in prepared
+        assert not any(text in prepared for text in ("other", "tacit_request_seconds", "tacit_commit"))
+        assert 'tacit_request_seconds_count{path="decide",status="200"} 1' in (await metrics.text()).decode()
+        await engine.decide("home", "k")
+        assert 'tacit_decisions_total{placement="home"} 1.0' in (await metrics.text(shop)).decode()

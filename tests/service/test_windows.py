@@ -79,9 +79,7 @@ class Plain:
         one.examined = True
         if kind == EXAMINED:
             return "noted", None
-        if one.settled:
-            return "repeated", None
-        return self.rewarded(one, reward)
+        return ("repeated", None) if one.settled else self.rewarded(one, reward)
 
     def rewarded(self, one, reward):
         before, how = one.reward, self.rule.aggregation
@@ -177,6 +175,7 @@ def check_open(windows, plain):
         for one in plain.open.values()
     }
     assert len(windows) == len(saved) == len(plain.open)
+    assert windows.deferred_count == sum(not one.active for one in plain.open.values())
 
 
 def decision(seq, time=0):

@@ -82,9 +82,7 @@ def same_frequencies(a, b):
     often = [pair for pair in counts.values() if sum(pair) >= 20]
     rare = [pair for pair in counts.values() if sum(pair) < 20]
     table = np.array(often + ([np.sum(rare, axis=0).tolist()] if rare else []))
-    if len(table) < 2:
-        return 1.0
-    return stats.chi2_contingency(table, correction=False).pvalue
+    return 1.0 if len(table) < 2 else stats.chi2_contingency(table, correction=False).pvalue
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

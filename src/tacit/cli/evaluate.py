@@ -84,9 +84,7 @@ class EvaluateOptions:
         from tacit.evaluate import Frozen, fixed_target
 
         kind, colon, path = self.policy.partition(":")
-        if kind == "learner" and colon:
-            return Frozen(Learner.load(path))
-        return fixed_target(self.policy)
+        return Frozen(Learner.load(path)) if kind == "learner" and colon else fixed_target(self.policy)
 
     @property
     def missing_reward(self) -> float | None:

@@ -402,7 +402,10 @@ def load_defaults(context: click.Context, _: click.Parameter, path: Path | None)
     if command not in tables:
         names = (f"[{name}]" if isinstance(value, dict) else name for name, value in tables.items())
         what = f"there is no table [{command}] in it, but {', '.join(names) or 'nothing'}"
-        raise click.UsageError(f"{path}: {what}; write [{command}] above its options")
+        remedy = f"write [{command}] above its options"
+        if "placements" in tables:
+            remedy = "this is the file of tacit serve; leave out --config (--url: where a service answers)"
+        raise click.UsageError(f"{path}: {what}; {remedy}")
     options = {
         flag.lstrip("-").replace("-", "_"): str(parameter.name)
         for parameter in context.command.params

@@ -67,16 +67,12 @@ class ServiceError(TacitError):
 
     def __init__(self, field: str, value: Any, what: str, kind: str = "", status: int | None = None) -> None:
         text = repr(value)
-        if len(text) > LONGEST_SHOWN:
-            text = text[: LONGEST_SHOWN - 3] + "..."
+        text = text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
         suffix = "" if value is None or text in what else f" (given: {text})"
         super().__init__(f"{field}: {what}{suffix}")
-        self.field = field
-        self.value = value
-        self.what = what
+        self.field, self.value, self.what = field, value, what
         self.remedy = what.rpartition("; ")[2]
-        self.kind = kind
-        self.status = status
+        self.kind, self.status = kind, status
 
     def __reduce__(self) -> tuple[type[ServiceError], tuple[Any, ...]]:
         return type(self), (self.field, self.value, self.what, self.kind, self.status)

@@ -20,6 +20,7 @@ class PlacementPart(NamedTuple):
     outcomes: dict[str, int]
     keys: int
     pending: int
+    deferred: int
     last_deadline: int | None
     series: bytes
     arm_results: dict[str, Any]
@@ -37,6 +38,7 @@ def export_part(placement: Placement) -> PlacementPart:
         dict(placement.outcomes),
         placement.key_count,
         placement.pending,
+        placement.deferred,
         placement.last_deadline,
         placement.series.to_bytes(),
         placement.series.results.save_state(),
@@ -61,6 +63,7 @@ def merge_parts(placement: Placement, parts: Sequence[PlacementPart]) -> Placeme
     merged.totals = ShardTotals(
         (max if placement.config.spread else sum)(part.keys for part in parts),
         sum(part.pending for part in parts),
+        sum(part.deferred for part in parts),
         max(deadlines, default=None),
     )
     merged.results.series = _merge_series(placement.series, parts)

@@ -78,15 +78,11 @@ class RewardRange(NamedTuple):
         With two known ends they are scaled to [0, 1]; with a known lowest reward only, it is subtracted; else
         they are unchanged.
         """
-        if self == UNIT_RANGE or self.low is None:
-            return rewards
-        return (rewards - self.low) / self.width
+        return rewards if self == UNIT_RANGE or self.low is None else (rewards - self.low) / self.width
 
     def from_unit(self, rewards: Any) -> Any:
         """Return rewards in the caller's unit; the inverse of :meth:`to_unit`."""
-        if self == UNIT_RANGE or self.low is None:
-            return rewards
-        return self.low + self.width * rewards
+        return rewards if self == UNIT_RANGE or self.low is None else self.low + self.width * rewards
 
     def contains(self, rewards: Any) -> Any:
         """Return for each reward, of a number or an array, whether it is finite and within the range.

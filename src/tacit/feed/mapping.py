@@ -59,8 +59,7 @@ class DecisionIndex:
     """
 
     def __init__(self, window: float, max_decisions: int = MAX_DECISIONS) -> None:
-        self._window = window
-        self._max_decisions = max_decisions
+        self._window, self._max_decisions = window, max_decisions
         self._decisions: dict[Identity, list[tuple[float, str]]] = {}
         self._order: OrderedDict[tuple[Identity, tuple[float, str]], None] = OrderedDict()
 
@@ -139,8 +138,7 @@ class BadEvent(Exception):
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+        self.reason, self.detail = reason, detail
 
 
 REFUSALS = {
@@ -646,9 +644,7 @@ def compile_path(name: str | Any | None) -> FieldGetter:
 
     def get(event: dict[str, Any]) -> Any:
         """Return the event's field of this name, or else the value at the path; None if it is missing."""
-        if name in event:
-            return event[name]
-        return _follow_path(event, steps)
+        return event[name] if name in event else _follow_path(event, steps)
 
     return get
 

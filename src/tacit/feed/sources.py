@@ -317,8 +317,7 @@ class Tail:
     """
 
     def __init__(self, path: Path, stays_open: bool) -> None:
-        self._path = path
-        self._stays_open = stays_open
+        self._path, self._stays_open = path, stays_open
         self._file: BinaryIO | None = None
         self._node: tuple[int, int] | None = None
         self._lines = EventLines(str(path))

@@ -392,7 +392,7 @@ class FeedbackWindow(Generic[ArmT_co]):
         ----------
         decision : Decision or str
             A decision of the learner, or of another learner with the same kind of policy; or its JSON from
-            ``to_json``.
+            ``to_json``, as text that is not parsed.
         time : float or datetime, optional
             When it was made.
 

@@ -645,10 +645,11 @@ def _concatenate_rows(blocks: Sequence[Floats]) -> Floats:
 
 
 def require_decision(decision: Any) -> None:
-    """Raise InvalidValue, with a hint for JSON text and lists, unless the argument is a ``Decision``."""
+    """Raise InvalidValue, with a hint for JSON and lists, unless the argument is a ``Decision``."""
     if type(decision) is not Decision:
         hints: dict[type, str] = {
             str: ", or of its JSON Decision.from_json(text)",
+            dict: ", or of its JSON the text, as to_json returned it",
             Decisions: "; learn_many learns many",
         }
         raise InvalidValue("decision", decision, f"give what choose returned{hints.get(type(decision), '')}")

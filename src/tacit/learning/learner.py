@@ -134,7 +134,8 @@ class Learner(EstimatingLearner[ArmT_co]):
         super().__init__(policy, generator("learner", seed), propensities)
         clicks = not policy.showing.compared and policy.reward_range == UNIT_RANGE
         self.watch = LearningWatch(clicks, not is_correctable(policy))
-        self._check_after: float = FIRST_CHECK
+        too_long = policy.arms is not None and policy.action_width > policy.arm_count
+        self._check_after: float = 0 if too_long else FIRST_CHECK
         self._warned_of_keys = False
 
     if not TYPE_CHECKING:
@@ -277,9 +278,7 @@ class Learner(EstimatingLearner[ArmT_co]):
             loops.feedback[:] = policy.reward_range.to_unit(feedback)
             value = feedback.max()
         else:
-            value = reward
-            if type(reward) is not float and isinstance(reward, BOOLEANS):
-                value = float(reward)
+            value = float(reward) if type(reward) is not float and isinstance(reward, BOOLEANS) else reward
             loops.feedback_row[0] = read_reward(policy, value)
         if not value:
             self.watch.has_zero = True
@@ -546,8 +545,14 @@ def _learn_columns(learner: Learner[Any], decisions: Sequence[Decision], columns
 def _check_usage(learner: Learner[Any], keys: Sequence[Key]) -> None:
     """Warn if the decisions so far suggest misuse, such as missing zeros or users as keys.
 
-    ``choose`` calls it after 1,000 and after 10,000 decisions; it stores when to call it next.
+    ``choose`` calls it after 1,000 and after 10,000 decisions, and before the first one if lists have more
+    positions than there are arms; it stores when to call it next.
     """
+    if not learner._check_after:
+        learner._check_after, count = FIRST_CHECK, learner.policy.arm_count
+        message = f"positions: {learner.policy.action_width} are more than the {count} arms; give {count}"
+        warnings.warn(message, AssumptionWarning, stacklevel=3)
+        return
     early = learner.decisions < SECOND_CHECK
     learner._check_after = SECOND_CHECK if early else math.inf
     if learner.logs_learned or isinstance(learner.policy, UniformRandom):

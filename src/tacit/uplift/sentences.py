@@ -114,9 +114,7 @@ def lift_sentence(
     if lift.claim == "early":
         return EARLY
     if lift.claim == "undecided":
-        if days is None:
-            return UNDECIDED
-        return f"{UNDECIDED} {planner_sentence(days, shown)}"
+        return UNDECIDED if days is None else f"{UNDECIDED} {planner_sentence(days, shown)}"
     unit: Callable[[float], str]
     if lift.ratio is not None:
         estimate, low, high = lift.ratio
@@ -210,37 +208,40 @@ def day(moment: datetime, now: datetime) -> str:
     return f"{moment.day} {moment:%B}{year}"
 
 
-def count_sentence(now: datetime, decisions: int, pending: int = 0, closes: datetime | None = None) -> str:
-    """Return a sentence on the time and the number of decisions of a lift, and one on pending ones if any.
+def count_sentence(now: datetime, decisions: int) -> str:
+    """Return a sentence on the time and the number of decisions of a lift.
 
-    ``closes`` is the time by which the windows of the pending decisions have closed.
+    Examples
+    --------
+    >>> count_sentence(datetime(2026, 5, 3, 12), 8000)
+    'As of 3 May 12:00:00 (UTC), over 8,000 decisions.'
+    """
+    return f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
+
+
+def pending_sentence(pending: int, now: datetime, closes: datetime | None, deferred: int = 0) -> str:
+    """Return a sentence on the number of pending decisions, and why they do not count yet.
+
+    Open windows have closed by ``closes``, which is None without any; ``deferred`` of the decisions have not
+    been activated.
 
     Examples
     --------
     >>> noon = datetime(2026, 5, 3, 12)
-    >>> count_sentence(noon, 8000)
-    'As of 3 May 12:00:00 (UTC), over 8,000 decisions.'
-    >>> print(count_sentence(noon, 8000, 20, noon.replace(minute=5)))
-    As of 3 May 12:00:00 (UTC), over 8,000 decisions.
-    20 decisions do not count yet, as windows are open until 12:05:00 (UTC).
-    """
-    text = f"As of {day(now, now)} {now:%H:%M:%S} (UTC), over {decisions:,} decisions."
-    return f"{text} {pending_sentence(pending, now, closes)}" if pending else text
-
-
-def pending_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence on the number of pending decisions, and that their windows close at ``closes``.
-
-    If ``closes`` is None it says that they are not activated.
+    >>> pending_sentence(20, noon, noon.replace(minute=5))
+    '20 decisions do not count yet, as windows are open until 12:05:00 (UTC).'
+    >>> pending_sentence(20, noon, None, deferred=20)
+    '20 decisions do not count yet, as nobody has activated them.'
     """
     decisions = "1 decision does" if pending == 1 else f"{pending:,} decisions do"
     if closes is None:
-        return f"{decisions} not count yet, as nobody has activated them."
-    return f"{decisions} not count yet, as windows are open until {_format_clock(closes, now)}."
+        return f"{decisions} not count yet, as nobody has activated {'it' if pending == 1 else 'them'}."
+    inactive = f", and nobody has activated {deferred:,} of them" if deferred else ""
+    return f"{decisions} not count yet, as windows are open until {_format_clock(closes, now)}{inactive}."
 
 
-def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -> str:
-    """Return a sentence for a lift without closed decisions, with the number of pending ones.
+def no_decision_sentence(open_count: int, now: datetime, closes: datetime | None) -> str:
+    """Return a sentence for a lift without closed decisions, with the number of open windows.
 
     Examples
     --------
@@ -250,11 +251,10 @@ def no_decision_sentence(pending: int, now: datetime, closes: datetime | None) -
     >>> no_decision_sentence(0, noon, None)
     'Too early: no decision counts yet.'
     """
-    if not pending:
+    if closes is None:
         return "Too early: no decision counts yet."
-    open_still = f"{pending:,} {'is' if pending == 1 else 'are'} open"
-    until = f" until {_format_clock(closes, now)}" if closes else ", as nobody has activated them"
-    return f"Too early: no decision's window has closed yet ({open_still}{until})."
+    windows = f"{open_count:,} {'is' if open_count == 1 else 'are'} open until {_format_clock(closes, now)}"
+    return f"Too early: no decision's window has closed yet ({windows})."
 
 
 def _format_clock(moment: datetime, now: datetime) -> str:
@@ -510,6 +510,4 @@ def per_decision(amount: float) -> str:
 
 def _round_number(x: float) -> str:
     """Return a number as text with two significant digits, or all digits before the point."""
-    if abs(x) >= 9.95:
-        return f"{x:.0f}"
-    return f"{x:.2g}"
+    return f"{x:.0f}" if abs(x) >= 9.95 else f"{x:.2g}"

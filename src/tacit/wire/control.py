@@ -313,6 +313,9 @@ class Nothing(msgspec.Struct, frozen=True):
 class LearnerOf(msgspec.Struct, frozen=True):
     """The query for a replica of the learner.
 
+    It is refused where the service must make each decision: with a holdout, signals, a pin, users who keep
+    their arm, in the mode ``shadow``, and for other kinds than ``arms``.
+
     Attributes
     ----------
     shard : int, optional

@@ -290,7 +290,7 @@ class LiftReport(msgspec.Struct, frozen=True):
     as_of : str
         Time of the report by the log's clock, in ISO 8601.
     pending : int
-        Decisions that do not count yet.
+        Decisions that do not count yet: their windows are open, or they are deferred and not activated.
     pending_until : str or None
         Time when the last of their windows closes, as windows are now.
     counted : str

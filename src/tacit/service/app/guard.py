@@ -339,8 +339,7 @@ class RateLimits:
     """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._clock = clock
+        self._rate, self._clock = rate, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take_token(self, client: str) -> bool:

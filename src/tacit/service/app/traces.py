@@ -58,8 +58,7 @@ class TracedApplication:
     """
 
     def __init__(self, app: ASGIApp, engine: Engine, provider: TracerProvider) -> None:
-        self._app = app
-        self._provider = provider
+        self._app, self._provider = app, provider
         self._tracer = provider.get_tracer("tacit", tacit.__version__)
         engine.commits.span = self._trace_commit
 

@@ -392,7 +392,9 @@ OF_PLACEMENT: Table = (
     (COUNTER, "tacit_restarts", "Restarts of keys that were seen.", "", attrgetter("series.restarts")),
     (GAUGE, "tacit_uniform_reward",
      "What uniform exploration would earn for each impression, estimated.", "", _read_uniform_reward),
-    (COUNTER, "tacit_feedback", "Feedback by the answer it got; window-closed: decisions.", "outcome",
+    (COUNTER, "tacit_feedback",
+     "Feedback, once each: learned if its reward is final, pending if more may come until the window closes; "
+     "window-closed: decisions that were final only then, those with pending feedback again.", "outcome",
      lambda placement: placement.outcomes.copy().items()),
 )  # fmt: skip
 OF_REQUESTS: Table = (

@@ -463,7 +463,6 @@ def _check_reward(reward: float | None, lowest: float) -> float:
     if type(reward) is float and lowest <= reward <= 1.0:
         return reward
     if reward is None:
-        raise InvalidValue(
-            "reward", None, f"give a number from {lowest:g} to 1 (a click is 1), also with metrics{LEARNED}"
-        )
+        remedy = f"give a number from {lowest:g} to 1 (a click or a sale is 1), also with metrics"
+        raise InvalidValue("reward", None, remedy + LEARNED)
     return checks.number("reward", reward, lowest, 1.0)  # type: ignore[arg-type]

@@ -78,9 +78,7 @@ def reshard(config: Config, shards: int, *, drop: bool = False) -> list[int]:
         after = shard_layout.Layout(before.generation + 1 if before else 1, shards)
         # Rows of an interrupted attempt.
         shard_layout.clear_layout(layouts, after)
-        sources: list[PostgresStore] = [layouts]
-        if before is not None:
-            sources = _open_stores(url, schema, before, opened_stores)
+        sources = [layouts] if before is None else _open_stores(url, schema, before, opened_stores)
         targets = [NewShard(store) for store in _open_stores(url, schema, after, opened_stores)]
         _distribute(config, layouts, sources, targets)
         shard_layout.begin_layout(layouts, after)
@@ -162,8 +160,7 @@ class Source:
     """
 
     def __init__(self, number: int, config: Config, store: Store) -> None:
-        self.number = number
-        self.store = store
+        self.number, self.store = number, store
         self.names = {stored.id: name for name, stored in store.placements().items()}
         self.places = np.zeros(store.end().seq + 1, np.int64)
         """Shard and new number of each decision, by its old number."""

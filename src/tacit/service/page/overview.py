@@ -73,7 +73,8 @@ def _check_requests(placement: Placement, now: int) -> str:
 
 def _check_feedback(placement: Placement, now: int) -> str:
     """Return a warning if no decision of at least ``FEW`` has had feedback, or a reward; "" otherwise."""
-    closed = placement.decisions - placement.pending
+    # Deferred decisions that nobody activated were not shown: no feedback is expected.
+    closed = timeline.count_decisions(placement.series, 0) - placement.pending
     has_feedback = _count_feedback(placement)
     # What a placement that does not learn is told of lists is not counted.
     if closed < FEW or (has_feedback and (placement.series.rewards or not placement.feedback)):

@@ -113,8 +113,7 @@ class Pages:
         answers: AnswerCounts | None = None,
         feeds: Callable[[], Sequence[FeedNow]] = lambda: (),
     ) -> None:
-        self._engine = engine
-        self._feeds = feeds
+        self._engine, self._feeds = engine, feeds
         self._answers = answers or AnswerCounts(lambda: ())
         self._rows = OverviewRows(engine.clock, self._answers)
         self._cache, self._is_compiled = PageCache(), False

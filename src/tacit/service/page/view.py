@@ -256,7 +256,7 @@ class View:
         self.impressions = placement.decisions
         self.feedback = placement.feedback
         self.keys = placement.key_count
-        self.open = placement.pending
+        self.open, self.deferred = placement.pending, placement.deferred
         self.mode = placement.mode
         self.outcomes = sorted(placement.outcomes.items(), key=lambda outcome_count: -outcome_count[1])
         self.asked = page_data.time_range

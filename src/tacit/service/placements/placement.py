@@ -108,6 +108,7 @@ class ShardTotals(NamedTuple):
 
     key_count: int
     pending: int
+    deferred: int
     last_deadline: int | None
 
 
@@ -362,7 +363,14 @@ class Placement:
     @property
     def pending(self) -> int:
         """Number of decisions with an open window."""
-        return len(self.windows.open.by_id) if self.totals is None else self.totals.pending
+        if self.totals is None:
+            return len(self.windows.open.by_id) - self.windows.deferred_count
+        return self.totals.pending
+
+    @property
+    def deferred(self) -> int:
+        """Number of deferred decisions that wait for their activation."""
+        return self.windows.deferred_count if self.totals is None else self.totals.deferred
 
     @property
     def last_deadline(self) -> int | None:

@@ -175,9 +175,9 @@ def _compute_snapshot_after(placement: Placement) -> int:
     It is the size of a snapshot now, its keys, open windows, sticky users and items, so that the total time
     of all snapshots is linear in the number of events.
     """
-    items = find_catalogue(placement.learner)
+    items = find_catalogue(placement.learner) or ()
     users = 0 if placement.sticky is None else placement.sticky.count
-    size = len(placement.learner) + placement.pending + users + (0 if items is None else len(items))
+    size = len(placement.learner) + len(placement.windows.open.by_id) + users + len(items)
     return max(placement.config.snapshot_every, size)
 
 

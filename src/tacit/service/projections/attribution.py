@@ -196,6 +196,8 @@ class Attribution:
         Order in which decisions are learned; None if each is learned when its reward is final.
     params : RuleParams
         The rule as parameters of the compiled loops.
+    deferred_count : int
+        Number of deferred decisions that wait for their activation: no window of theirs is open.
     turn_batch : TrainingBatch
         Decisions whose turn to be learned came with the windows that closed last.
 
@@ -217,7 +219,7 @@ class Attribution:
         self.closed_windows, self.turn_batch = NO_CLOSED_WINDOWS, EMPTY_BATCH
         self.order: LearningOrder | None = None
         self._queue, self._deferred, self._defaulted = DeadlineQueue(), DeadlineQueue(), DeadlineQueue()
-        self.rule = rule
+        self.rule, self.deferred_count = rule, 0
 
     @property
     def rule(self) -> Rule:
@@ -279,6 +281,7 @@ class Attribution:
         ):
             queued = entries[np.array(deferred) == is_deferred]
             windows.active[queued] = not is_deferred
+            self.deferred_count += is_deferred * len(queued)
             windows.deadline[queued] = self.time + length
             queue.insert(self.time + length, queued, windows.seq[queued])
         return entries
@@ -311,6 +314,7 @@ class Attribution:
             # The queue also has decisions that were activated since, whose entries may be reused.
             abandoned = due.select(self._is_deferred(due))
             self.open.windows.open[abandoned.entries] = False
+            self.deferred_count -= len(abandoned.entries)
             if len(abandoned.entries):
                 self._forget(abandoned)
         return self._close_windows(self._queue.pop_due(time)) if closes else EMPTY_BATCH
@@ -425,6 +429,7 @@ class Attribution:
         for i in np.flatnonzero(started).tolist():
             entry = columns.entries[i : i + 1]
             self._queue.insert(windows.deadline[entry], entry, windows.seq[entry])
+            self.deferred_count -= 1
             if self.order is not None:
                 self.order.enqueue(entry, self.time)
 
@@ -490,6 +495,7 @@ class Attribution:
             return entries, rows
         for queue, part in (self._queue, entries[active]), (self._deferred, entries[~active]):
             queue.insert(windows.deadline[part], part, windows.seq[part])
+        self.deferred_count += int(np.count_nonzero(~active))
         return entries, rows
 
 

@@ -191,7 +191,8 @@ class _Reporter:
         self._scale, self._has_client_decisions = placement.config.scale, placement.has_client_decisions
         self._shows_one = placement.kind.showing.single
         self._duel_verdict = placement.results.report()[1].verdict if placement.kind.showing.compared else ""
-        self._pending, self._closes = placement.pending, placement.last_deadline
+        self._deferred, self._closes = placement.deferred, placement.last_deadline
+        self._pending = placement.pending + self._deferred
         self._open_sentence, late_count = _explain_open(placement, now), placement.outcomes[CORRECTED]
         self._late_sentence = phrases.late_rewards_sentence(late_count) if late_count else ""
         self._periods: list[LiftPeriod] = [*self._sums.past_periods, self._sums]
@@ -557,7 +558,10 @@ class _Reporter:
         """Return a sentence with the time of the report, and its numbers of counted and open decisions."""
         n = sum(group.decisions for group in self._count_groups().values())
         closes = None if self._closes is None else as_datetime(self._closes)
-        return phrases.count_sentence(as_datetime(self._now), n, self._pending, closes)
+        now = as_datetime(self._now)
+        counted = phrases.count_sentence(now, n)
+        waiting = phrases.pending_sentence(self._pending, now, closes, self._deferred)
+        return f"{counted} {waiting}" if self._pending else counted
 
     def _test_shares(self, period: LiftPeriod) -> list[wire.Mismatch]:
         """Test whether the control's observed shares in a period agree with the configured share.
@@ -775,11 +779,11 @@ def _explain_open(placement: Any, now: int) -> str:
     time, closes, config = placement.lift.time, placement.last_deadline, placement.config
     if not (config.propensities and config.policy.randomized):
         return ""
-    if time and now >= time + config.rule.window and placement.pending != placement.decisions:
+    has_counted = placement.pending + placement.deferred != placement.decisions
+    if time and now >= time + config.rule.window and has_counted:
         return ""
-    return phrases.no_decision_sentence(
-        placement.pending, as_datetime(now), None if closes is None else as_datetime(closes)
-    )
+    until = None if closes is None else as_datetime(closes)
+    return phrases.no_decision_sentence(placement.pending, as_datetime(now), until)
 
 
 def _score_control(sums: LiftSums, control: str, offer: Offer) -> Scores:
