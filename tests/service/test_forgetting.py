@@ -11,8 +11,9 @@ import harness
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from harness import START, Client, as_after_a_crash, learned, quiet, recovered, with_home
+from harness import START, Client, as_after_a_crash, learned, quiet, reached, recovered, with_home
 from placement_access import decide
+from stores import SlowStore
 
 from tacit.cli import cli
 from tacit.cli.service import StoreOptions
@@ -238,6 +239,20 @@ async def test_no_snapshot_holds_a_forgotten_user_whose_decision_is_open(table, 
     assert other.encode() in path.read_bytes()
     with contextlib.closing(SqliteStore(path)) as store:
         assert verify(config, store) == []
+
+
+async def test_no_snapshot_that_is_being_written_holds_a_forgotten_user(tmp_path):
+    path, table = tmp_path / "s.db", {"arms": 2, "sticky": "user", "snapshot_every": 2}
+    store = SlowStore(SqliteStore(path))
+    async with harness.served(store, harness.configured(placements={"home": table})) as engine:
+        for user in "ann", "bob":
+            await decide(engine, DecisionRequest("all", id=user, user=user))
+        await reached(lambda: store.begun)
+        unit, _ = units(engine.store)
+        await engine.forget(Subject("user", "ann"))
+        store.goes_on.set()
+        await quiet(engine)
+        assert unit.encode() not in as_after_a_crash(path).read_bytes()
 
 
 @pytest.mark.parametrize("named", [[], ["--user", "a", "--client", "b"]])
