@@ -388,7 +388,7 @@ class LiftSums(lift_periods.LiftPeriod):
             "scores": self.scores.as_dict(),
             "partial": self.partial,
             "frequencies": [array.tolist() for array in self.frequencies],
-            "amounts": sorted(self._amounts.items()),
+            "amounts": [(seq, dict(amounts)) for seq, amounts in sorted(self._amounts.items())],
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
