@@ -449,8 +449,7 @@ class SnapshotTables:
         with self._database.transaction() as writer:
             number = self._database.select_one(writer, NEXT_PIECES)
         # The sweep of another snapshot must spare these pieces.
-        unfinished = self._unfinished
-        unfinished.add(number)
+        (unfinished := self._unfinished).add(number)
         try:
             checksum = Checksum(draft[:4])
             for batch in draft.split_into_batches():

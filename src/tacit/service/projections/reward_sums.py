@@ -404,9 +404,7 @@ class LiftSums(lift_periods.LiftPeriod):
         self.has_old_sums = before or saved["of_earlier"]
         if before and not self.partial and parse_holdout(self.terms) is None:
             # The first 0.3 did not sum coef, but sums from which it follows if no offer was partial.
-            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
-                1, self._offered
-            )
+            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / self._offered
         # Without any arm, as earlier versions saved them, they are empty.
         if saved["frequencies"][1]:
             self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
