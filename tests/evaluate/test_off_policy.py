@@ -411,10 +411,9 @@ def test_a_file_gives_what_memory_gives(tmp_path):
 
 @pytest.mark.parametrize("model", [ArmMeans(), ArmRidges()])
 def test_a_row_is_in_one_fold_whichever_columns_reject_others(tmp_path, model):
-    log = simulated(700, 10)
-    keys = pa.array([None if row % 7 == 0 else "k" for row in range(700)])
-    log = log.set_column(log.schema.get_field_index("key"), "key", keys)
-    pa.parquet.write_table(log, tmp_path / "log.parquet")
+    log = simulated(700, 10).to_pandas()
+    log.loc[::7, "key"] = None
+    log.to_parquet(tmp_path / "log.parquet")
     reading = {"strict": False, "most_rejected": 0.2, "cluster": "key"}
     here, there = (
         off_policy(Table({"a": 1.0}), source, [DoublyRobust(model)], **reading)

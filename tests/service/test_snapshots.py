@@ -179,20 +179,15 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
 
 
 async def test_a_snapshot_is_of_the_moment_of_its_copy_however_late_it_is_written(tmp_path):
-    table = {"arms": 2, "attribution_window": 600, "metrics": {"seconds": {}}, "holdout": {"share": 0.5}}
+    table = {"arms": 2, "metrics": {"seconds": {}}, "holdout": {"share": 0.5}}
     async with served(tmp_path / "s.db", harness.with_home(**table)) as engine:
-        home = engine.placements["home"]
-        rows = [await engine.decide("home", "a") for _ in range(3)]
-
-        async def play(seconds):
-            told = {"reward": 1.0, "metrics": encode_metrics({"seconds": seconds})}
-            await engine.record_many("home", [FeedbackRequest(row.id, **told) for row in rows])
-            await engine.ask("home", FedOf("clicks", {"0": seconds}))
-
-        await play(1)
-        written, later = list(access.draft_pieces(home)), access.draft_pieces(home)
-        await play(2)
-        assert list(later) == written != list(access.draft_pieces(home))
+        home, row = engine.placements["home"], await engine.decide("home", "a")
+        told = FeedbackRequest(row.id, reward=1.0, metrics=encode_metrics({"seconds": 1}))
+        for offset in 1, 2:
+            written, later = list(access.draft_pieces(home)), access.draft_pieces(home)
+            await engine.record_many("home", [told])
+            await engine.ask("home", FedOf("clicks", {"0": offset}))
+            assert list(later) == written != list(access.draft_pieces(home))
 
 
 # Beyond the end of the log -------------------------------------------------------------------
