@@ -314,6 +314,11 @@ def get_feed_offsets(placement):
     return placement.feed_offsets
 
 
+def draft_pieces(placement):
+    """Return an iterator that encodes a snapshot of this moment, as late as its pieces are taken."""
+    return snapshots_module.draft(placement, 0, 0).pieces
+
+
 def export_open_windows(placement):
     return snapshots_module.export_open_windows(placement)
 

@@ -24,6 +24,7 @@ from tacit.evaluate import (
     IPS,
     SNIPS,
     ArmMeans,
+    ArmRidges,
     ByClassifier,
     CascadeIPS,
     DirectMethod,
@@ -405,8 +406,21 @@ def test_a_file_gives_what_memory_gives(tmp_path):
                 off_policy(Table({"a": 0.5, "c": 0.5}), source, [estimator]).estimates[0]
                 for source in (log, tmp_path / name)
             )
-            assert here.value == there.value
-            assert here.intervals == there.intervals
+            assert (here.value, here.intervals) == (there.value, there.intervals)
+
+
+@pytest.mark.parametrize("model", [ArmMeans(), ArmRidges()])
+def test_a_row_is_in_one_fold_whichever_columns_reject_others(tmp_path, model):
+    log = simulated(700, 10).to_pandas()
+    log.loc[::7, "key"] = None
+    log.to_parquet(tmp_path / "log.parquet")
+    reading = {"strict": False, "most_rejected": 0.2, "cluster": "key"}
+    here, there = (
+        off_policy(Table({"a": 1.0}), source, [DoublyRobust(model)], **reading)
+        for source in (log, tmp_path / "log.parquet")
+    )
+    assert here.rows == there.rows == 600
+    assert here.estimates[0].value == there.estimates[0].value
 
 
 def test_parts_of_a_log_merge_to_the_whole():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from drawn import is_long
 from harness import START, folding, served, with_home
-from placement_access import decide, get_config, get_learner
+from placement_access import decide, get_config, get_learner, get_lift
 
 from tacit.learning.learner import Learner
 from tacit.service.app.server import run_in_thread
@@ -54,6 +54,13 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
     config = configured(policy=policy, snapshot_every=40)
     async with folding(tmp_path / "s.db", config, partly=True) as engine:
         await traffic(engine, 25)
+
+
+async def test_a_holdout_may_begin_and_end_after_restarts(tmp_path):
+    for rounds, holdout in (5, None), (20, {"share": 0.5}), (40, None):
+        async with folding(tmp_path / "s.db", configured(holdout=holdout)) as engine:
+            await traffic(engine, rounds)
+            assert len(get_lift(engine.placements["home"]).read_copy().frequencies.offered) == 1
 
 
 async def test_it_learns_what_the_learner_learns(tmp_path):

@@ -11,8 +11,9 @@ import harness
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from harness import START, Client, as_after_a_crash, learned, quiet, recovered, with_home
+from harness import START, Client, as_after_a_crash, learned, quiet, reached, recovered, with_home
 from placement_access import decide
+from stores import SlowStore
 
 from tacit.cli import cli
 from tacit.cli.service import StoreOptions
@@ -227,13 +228,19 @@ async def test_a_crash_leaves_all_of_it_or_nothing(tmp_path):
 
 @pytest.mark.parametrize("table", [{"arms": 2, "sticky": "user"}, SEARCH])
 async def test_no_snapshot_holds_a_forgotten_user_whose_decision_is_open(table, tmp_path):
-    path, config = tmp_path / "s.db", harness.configured(placements={"home": table})
-    async with harness.served(path, config) as engine:
+    path, table = tmp_path / "s.db", table | {"snapshot_every": 2}
+    config, slow = harness.configured(placements={"home": table}), SlowStore(SqliteStore(path))
+    async with harness.served(slow, config) as engine:
         for user in "ann", "bob":
-            rankings = LISTS if table is SEARCH else None
+            rankings = LISTS if "kind" in table else None
             await decide(engine, DecisionRequest("all", id=user, user=user, rankings=rankings))
         (unit, other) = units(engine.store)
+        # Nor one that is being written meanwhile.
+        await reached(lambda: slow.begun)
         await engine.forget(Subject("user", "ann"))
+        slow.goes_on.set()
+        await quiet(engine)
+        assert unit.encode() not in as_after_a_crash(path).read_bytes()
     assert unit.encode() not in path.read_bytes()
     assert other.encode() in path.read_bytes()
     with contextlib.closing(SqliteStore(path)) as store:

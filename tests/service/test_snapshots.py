@@ -16,9 +16,11 @@ from tacit.learning.learner import Learner, make_snapshot, restore_learner
 from tacit.learning.snapshot import PIECE, CopyBuffer, from_bytes, iter_pieces
 from tacit.service.errors import StoreError
 from tacit.service.log.removal import drop_rows
+from tacit.service.log.requests import FeedbackRequest, encode_metrics
 from tacit.service.log.rows import DecisionRow, Rows
 from tacit.service.log.sql import save_snapshot
 from tacit.service.log.store import BASES, BATCH, Draft, OldRows, Snapshot
+from tacit.wire.site import FedOf
 
 SNAPSHOT = Snapshot(1, 5, START, "{}", b"learner", None, b"series", b"windows")
 
@@ -174,6 +176,18 @@ def test_pieces_are_those_of_the_moment_and_no_larger_than_needed():
     assert max(map(len, written)) <= 2.1 * PIECE
     assert arrays(from_bytes(then, "then", restore_learner))[0] == keys
     assert arrays(from_bytes(then, "then", restore_learner)) != arrays(learner)
+
+
+async def test_a_snapshot_is_of_the_moment_of_its_copy_however_late_it_is_written(tmp_path):
+    table = {"arms": 2, "metrics": {"seconds": {}}, "holdout": {"share": 0.5}}
+    async with served(tmp_path / "s.db", harness.with_home(**table)) as engine:
+        home, row = engine.placements["home"], await engine.decide("home", "a")
+        told = FeedbackRequest(row.id, reward=1.0, metrics=encode_metrics({"seconds": 1}))
+        for offset in 1, 2:
+            written, later = list(access.draft_pieces(home)), access.draft_pieces(home)
+            await engine.record_many("home", [told])
+            await engine.ask("home", FedOf("clicks", {"0": offset}))
+            assert list(later) == written != list(access.draft_pieces(home))
 
 
 # Beyond the end of the log -------------------------------------------------------------------

@@ -259,7 +259,7 @@ def _evaluate_part(evaluate: Any, part: Any, *arguments_and_report: Any) -> tupl
 
 def _count_rows(question: OffPolicyEvaluation, part: Any, *, progress: Report) -> list[Any]:
     """Return, for each model that the evaluation fits to the log, its counts over a part of the log."""
-    return [model.count_log(part, question.missing_reward, question.is_weighed) for model in question.models]
+    return question.count_log(part)
 
 
 def _collect_offered(part: Any, *, progress: Report) -> set[str]:

@@ -323,11 +323,8 @@ def sum_log(
     """
     log = open_log(log)
     reward_range = get_reward_range(log)
-    reader = RowReader(
-        question.columns,
-        question.missing_reward,
+    reader = question.make_row_reader(
         need_propensity=question.propensities == LOGGED,
-        is_weighed=question.is_weighed,
         first=first,
         names={key: column for model in question.models for key, column in model.names.items()},
         whole=question.has_slate_estimator,

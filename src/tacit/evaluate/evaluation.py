@@ -159,8 +159,7 @@ def off_policy(
         if reader.is_stream:
             remedy = "give a log that can be read twice, or an estimator with a fitted model"
             raise InvalidValue("log", log, remedy)
-        counts = [model.count_log(reader, missing_reward, question.is_weighed) for model in question.models]
-        question = question.with_fitted_models(counts)
+        question = question.with_fitted_models(question.count_log(reader))
     with report_progress("weighting", progress) as report:
         result = compute_result(question, sum_log(question, reader, progress=report))
     warn_of_lists(question, reader.report)

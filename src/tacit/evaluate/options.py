@@ -34,7 +34,7 @@ from tacit.evaluate.intervals import CONFIDENCE, check_confidence
 from tacit.evaluate.learners import Frozen, Learning, Ranking
 from tacit.evaluate.rewards import ASSUMES, ASSUMES_GIVEN, Frequencies, ModelOfLog
 from tacit.evaluate.ridge import ArmRidges
-from tacit.evaluate.rows import extra_columns
+from tacit.evaluate.rows import RowReader, extra_columns
 from tacit.evaluate.targets import ByClassifier, Target
 from tacit.frames import is_frame
 from tacit.learning.learner import Learner
@@ -236,10 +236,20 @@ class OffPolicyEvaluation(Options):
         """True if all estimators are for slates."""
         return all(isinstance(estimator, SlateEstimator) for estimator in self.estimators)
 
+    def make_row_reader(self, **options: Any) -> RowReader:
+        """Return a reader of the rows to weigh; ``options`` are further ones of :class:`RowReader`."""
+        return RowReader(self.columns, self.missing_reward, is_weighed=self.is_weighed, **options)
+
+    def count_log(self, log: Any) -> list[Any]:
+        """Return the counts of a log, or of a part of one, for each of ``models``."""
+        # Models read all columns of the evaluation: of a Parquet file, others would not be checked, and rows
+        # that only the weighting rejects would move later rows to other folds.
+        return [model.count_log(log, self.make_row_reader(need_propensity=False)) for model in self.models]
+
     def with_fitted_models(self, counts: Sequence[Any]) -> OffPolicyEvaluation:
         """Return a copy of the evaluation whose unfitted models are fitted.
 
-        ``counts`` has one element for each of ``models``, from its ``count_log``. Estimators without a
+        ``counts`` has one element for each of ``models``, from :meth:`count_log`. Estimators without a
         model stay unchanged.
         """
         fitted_models: dict[int, Any] = {

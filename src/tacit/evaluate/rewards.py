@@ -134,10 +134,11 @@ class ModelOfLog:
     is_fitted = False
     names: Mapping[str, list[str]] = MappingProxyType({})
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> Any:
+    def count_log(self, log: Any, reader: RowReader) -> Any:
         """Read a log, or a part of one, and return the counts that the model is fitted to.
 
-        ``missing_reward`` is the reward of a row without feedback; None leaves such rows out. Counts of
+        ``reader`` reads at least ``columns``. It must reject the same rows as the reader of the rows that are
+        evaluated: a row is in the same fold for both only if the same rows precede it. Counts of
         consecutive parts can be merged by their ``merge``.
         """
         raise NotImplementedError
@@ -149,9 +150,10 @@ class ModelOfLog:
     def fit(self, log: Any, missing_reward: float | None = 0.0) -> Self:
         """Return a copy of the model that is fitted to a log, which is read once.
 
-        ``missing_reward`` is as for :meth:`count_log`.
+        ``missing_reward`` is the reward of a row without feedback; None leaves such rows out.
         """
-        return self.from_counts(self.count_log(log, missing_reward))
+        reader = RowReader(self.columns, missing_reward, need_propensity=False)
+        return self.from_counts(self.count_log(log, reader))
 
 
 class ArmMeans(ModelOfLog):
@@ -184,9 +186,8 @@ class ArmMeans(ModelOfLog):
         self.columns = frozenset({per} if per else ())
         self._means: Floats | None = None
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> ArmCounts:
+    def count_log(self, log: Any, reader: RowReader) -> ArmCounts:
         """Read a log and return the number of rows and sum of rewards per fold, value of ``per``, and arm."""
-        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
         shape = (self.folds, 0, 0)
         count, total = np.zeros(shape), np.zeros(shape)
         names: tuple[list[str], list[str]] = ([], [])
@@ -421,9 +422,8 @@ class Frequencies(ModelOfLog):
         self._shares: Floats | None = None
         self._cells: dict[str, int] = {}
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> ArmCounts:
+    def count_log(self, log: Any, reader: RowReader) -> ArmCounts:
         """Read a log and return how often it shows each arm per fold and per placement, key and position."""
-        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
         cells: dict[str, int] = {}
         batch_counts: list[tuple[Ints, Ints, Ints]] = []
         for rows in reader.read(log):

@@ -173,12 +173,11 @@ class ArmRidges(ArmValues, ModelOfLog):
         self.penalty = None if penalty is None else checks.positive("penalty", penalty)
         self._models: dict[int, LengthModels] | None = None
 
-    def count_log(self, log: Any, missing_reward: float | None = 0.0, is_weighed: bool = False) -> Products:
+    def count_log(self, log: Any, reader: RowReader) -> Products:
         """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
 
         Raises UnfitLog if contexts have too many lengths, or the sums need too much memory.
         """
-        reader = RowReader(self.columns, missing_reward, need_propensity=False, is_weighed=is_weighed)
         log = open_log(log)
         sums: dict[int, Floats] = {}
         origins: dict[int, Floats] = {}

@@ -128,21 +128,19 @@ def check_config(config: SignalConfig, policy: Policy) -> None:
     Raises
     ------
     InvalidValue
-        If a signal is unknown or the number differs.
+        If a signal is unknown, the number differs, or arms come with requests.
     """
     check_signals(config.names, config.fast, config.slow)
     signal_count, context_dim = len(config.names) + config.client, policy.context_dim
     if signal_count != context_dim:
+        remedy = f"{context_dim}; give its classifier dim={signal_count}, or other signals"
+        remedy = remedy if context_dim else "no context; leave signals out"
         what = (
-            f"with client_signals = {config.client} a context has {signal_count} numbers, "
-            f"and {policy.label} reads "
+            f"with client_signals = {config.client} a context has {signal_count} numbers, and {policy.label}"
         )
-        remedy = (
-            f"{context_dim}; give its classifier dim={signal_count}, or other signals"
-            if context_dim
-            else "no context; leave signals out"
-        )
-        raise InvalidValue("signals", list(config.names), what + remedy)
+        raise InvalidValue("signals", list(config.names), f"{what} reads {remedy}")
+    if policy.arms is None:
+        raise InvalidValue("signals", list(config.names), "arms come with requests; leave all signals out")
 
 
 # ---- Users who keep their arms

@@ -114,6 +114,8 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
                 note = log_rows.encode_json(counts._asdict())
                 marks.append(log_rows.ChangeRow(seq, stored.id, end.time, log_rows.FORGET, note, who))
         store.insert_rows(writer, log_rows.Rows([], [], marks))
+    # Copies of open decisions, too, from before they were blanked.
+    store.snapshots.abandon_unfinished()
     # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
     with contextlib.suppress(StoreError):
         while store.snapshots.sweep_pieces():

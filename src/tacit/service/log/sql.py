@@ -441,14 +441,15 @@ class SnapshotTables:
 
         A snapshot or base replaces the previous one; a state is added. Each step is a transaction of its own,
         so that others may be committed in between. If not all steps run, the previous snapshot remains. The
-        last steps delete pieces that no snapshot uses.
+        last steps delete pieces that no snapshot uses. Raises StoreError if :meth:`abandon_unfinished` was
+        called between two steps.
         """
         # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
         # number is written last, in one statement.
         with self._database.transaction() as writer:
             number = self._database.select_one(writer, NEXT_PIECES)
         # The sweep of another snapshot must spare these pieces.
-        self._unfinished.add(number)
+        (unfinished := self._unfinished).add(number)
         try:
             checksum = Checksum(draft[:4])
             for batch in draft.split_into_batches():
@@ -456,9 +457,11 @@ class SnapshotTables:
                 with self._database.transaction() as writer:
                     self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
                 yield
+                if unfinished is not self._unfinished:
+                    raise StoreError("a user was forgotten, whose data it may hold")
             self._write_head(draft, what, checksum, number)
         finally:
-            self._unfinished.discard(number)
+            unfinished.discard(number)
         while self.sweep_pieces():
             yield
 
@@ -481,6 +484,10 @@ class SnapshotTables:
         with self._database.transaction() as writer:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._database.run(writer, SWEEP, (oldest,)).fetchall())
+
+    def abandon_unfinished(self) -> None:
+        """Make the snapshots that are being written fail at their next step; their pieces may be swept."""
+        self._unfinished = set()
 
     def drop_later_states(self, placement: int, end: int) -> None:
         """Delete the snapshot and the states of a placement that include rows after ``end``."""

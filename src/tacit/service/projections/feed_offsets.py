@@ -71,7 +71,7 @@ class FeedOffsets(Aspect):
 
     def save_state(self) -> dict[str, Any]:
         """Return the snapshot's field: {"fed": offsets by feed and partition}."""
-        return {"fed": self.offsets}
+        return {"fed": deepcopy(self.offsets)}
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Restore the offsets from a snapshot."""

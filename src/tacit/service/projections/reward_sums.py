@@ -160,8 +160,11 @@ class LiftSums(lift_periods.LiftPeriod):
         self.frequencies = FrequencySums.empty(self._arms)
 
     def set_arm_counts(self, arms: int, offered: int) -> None:
-        """Set the number of arms that have an index, and of arms on offer."""
-        self._arms, self._offered = arms, offered
+        """Set the number of arms that have an index, and of arms on offer.
+
+        Each is at least 1: arms that come with requests count as arm 0.
+        """
+        self._arms, self._offered = max(arms, 1), max(offered, 1)
 
     def change_arms(self, arms: int, offered: int, seq: int, time: int, *, control: bool) -> None:
         """Begin to compare a new number of arms, with empty sums, from row ``seq`` of the log on.
@@ -309,11 +312,11 @@ class LiftSums(lift_periods.LiftPeriod):
         np.add.at(self.answered_counts, groups[closed.answered[assigned]], 1.0)
 
     def _add_scores(self, closed: ClosedDecisions) -> None:
-        """Add closed decisions with a propensity to the comparison of the current arms.
+        """Add closed decisions with known propensities to the comparison of the current arms.
 
         Decisions made before the last change of arms are added to ``uniform_scores`` instead.
         """
-        has_propensity = ~np.isnan(closed.propensities) & (closed.propensities > 0)
+        has_propensity = ~np.isnan(closed.policy_propensities) & (closed.propensities > 0)
         recent = np.array(closed.seqs) >= self.first_scored_seq
         if (is_current := has_propensity & recent).any():
             self.partial += int((closed.offered_counts[is_current] < self._offered).sum())
@@ -388,7 +391,7 @@ class LiftSums(lift_periods.LiftPeriod):
             "scores": self.scores.as_dict(),
             "partial": self.partial,
             "frequencies": [array.tolist() for array in self.frequencies],
-            "amounts": sorted(self._amounts.items()),
+            "amounts": [(seq, dict(amounts)) for seq, amounts in sorted(self._amounts.items())],
         }
 
     def restore(self, saved: dict[str, Any]) -> None:
@@ -401,10 +404,10 @@ class LiftSums(lift_periods.LiftPeriod):
         self.has_old_sums = before or saved["of_earlier"]
         if before and not self.partial and parse_holdout(self.terms) is None:
             # The first 0.3 did not sum coef, but sums from which it follows if no offer was partial.
-            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / max(
-                1, self._offered
-            )
-        self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
+            self.scores.uniform[3] = self.scores.overall[0] - self.scores.arms[4].sum() / self._offered
+        # Without any arm, as earlier versions saved them, they are empty.
+        if saved["frequencies"][1]:
+            self.frequencies = FrequencySums(*map(np.array, saved["frequencies"]))
         self._amounts = dict(saved["amounts"])
 
 
@@ -429,7 +432,7 @@ class RewardSums(Projection):
     def __init__(self, metrics: Mapping[str, MetricConfig], lifecycle: ArmLifecycle) -> None:
         """Begin with empty sums."""
         self._lifecycle = lifecycle
-        self.sums = LiftSums(max(len(lifecycle.arm_indices), 1), metrics)
+        self.sums = LiftSums(len(lifecycle.arm_indices), metrics)
 
     # Events ----------------------------------------------------------------------------------
 
