@@ -79,8 +79,7 @@ class LikedItems(EmbeddingPolicy):
     @staticmethod
     def learn(params, state, lane, outcome):
         impression = outcome.impression
-        at = place_among(impression.arms, outcome.shown)
-        taste(state, lane, impression.relevance[at], outcome.reward)
+        taste(state, lane, impression.relevance[place_among(impression.arms, outcome.shown)], outcome.reward)
 
 
 @dataclass(frozen=True)

@@ -128,8 +128,7 @@ def test_a_fit_finds_the_parameters_again_and_never_loses_likelihood(model):
     shown, clicks = simulated(model, 40_000)
     fit = type(model).fit(shown, clicks)
     assert fit.converged
-    gains = np.diff(fit.log_likelihoods)
-    assert (gains >= -1e-7 * abs(fit.log_likelihoods[-1])).all()
+    assert (np.diff(fit.log_likelihoods) >= -1e-7 * abs(fit.log_likelihoods[-1])).all()
     # No parameters are likelier than the fitted ones, the true ones included.
     truth = model.log_likelihood(shown, clicks).sum()
     assert fit.log_likelihoods[-1] >= truth - 1e-3

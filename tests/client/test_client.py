@@ -555,8 +555,7 @@ def test_one_client_serves_many_threads_and_many_tasks(url):
 )
 def test_pauses_grow_within_their_bound(tries, more, asked, status, seed):
     reply = Reply(status, retry_after=str(asked))
-    rng = np.random.default_rng(seed)
-    seconds = compute_pause(reply, tries, tries - 1 + more, 0.0, rng)
+    seconds = compute_pause(reply, tries, tries - 1 + more, 0.0, np.random.default_rng(seed))
     if status in (200, 400, 409) or more == 0 or asked > LONGEST_RETRY_AFTER:
         assert seconds == math.inf
     else:

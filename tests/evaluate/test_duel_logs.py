@@ -46,8 +46,7 @@ def test_looking_at_every_time_is_safe(ties):
     rng, alpha = np.random.default_rng(3), 0.1
     outcomes = rng.integers(0, 2, (2000, 2000)).astype(float)
     outcomes[rng.random(outcomes.shape) < ties] = 0.5
-    scores = outcomes.cumsum(axis=1)
-    plays = np.arange(1, 2001)
+    scores, plays = outcomes.cumsum(axis=1), np.arange(1, 2001)
     # The evidence grows with the lead: per number of plays, the least lead that is enough.
     enough = [
         next(
@@ -60,8 +59,7 @@ def test_looking_at_every_time_is_safe(ties):
         )
         for n in range(1, 2001, 20)
     ]
-    leads = abs(2 * scores - plays)[:, ::20]
-    wrong = (leads >= np.array(enough)).any(axis=1).mean()
+    wrong = (abs(2 * scores - plays)[:, ::20] >= np.array(enough)).any(axis=1).mean()
     # Three standard deviations above the bound: 1.4e-3.
     assert wrong <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / 2000)
 

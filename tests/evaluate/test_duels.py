@@ -224,8 +224,7 @@ def test_rmed1_knows_how_likely_it_finds_each_pair(offered):
             if set(pair) <= set(offered):
                 told[pair] = policy.propensity(policy.params, learner.state, 0, impression, pair)
         assert told.sum() == pytest.approx(1.0)
-        off = np.abs(seen - draws * told)
-        assert (off <= 6 * np.sqrt(draws * told * (1 - told)) + (told > 0)).all()
+        assert (np.abs(seen - draws * told) <= 6 * np.sqrt(draws * told * (1 - told)) + (told > 0)).all()
         np.testing.assert_array_equal(decisions.propensities, told[tuple(decisions.actions.T)])
         drawn += (told > 0).sum() > 1
         decision = learner.choose("query")
@@ -424,8 +423,7 @@ def test_rucb_by_hand():
     state, impression = teach(policy, [(0, 1, 1.0)] * 40 + [(2, 0, 0.0)] * 40)
     assert state.bounds.losses[0].tolist() == [0, 1, 1]
     assert state.best[0] == 0
-    rng = np.random.default_rng(1)
-    assert policy.choose(policy.params, state, 0, impression, rng) == (0, 0)
+    assert policy.choose(policy.params, state, 0, impression, np.random.default_rng(1)) == (0, 0)
     assert policy.propensity(policy.params, state, 0, impression, (0, 0)) == 1.0
     # With one duel each, nobody surely loses: the left arm is uniform. Against 0 the bounds of 1
     # and 2 are both 0 + sqrt(ln 3); against 1 that of 0 is 1 + sqrt(ln 3) = 2.05, above the 2 of

@@ -242,8 +242,7 @@ def test_optimized_lists_are_compared_by_credits(tmp_path):
     ],
 )
 def test_a_wrong_row_is_counted_or_stops(tmp_path, row, reason):
-    text = f"search,team,position,click\n0,new,1,1\n0,old,2,0\n{row}\n"
-    log = rows(tmp_path / "log.csv", text)
+    log = rows(tmp_path / "log.csv", f"search,team,position,click\n0,new,1,1\n0,old,2,0\n{row}\n")
     report, read = read_interleaved(log)
     assert read.rejected == {reason: 1}
     assert report.sums.searches >= 1

@@ -152,8 +152,7 @@ def test_a_ranking_policy_is_weighed_list_by_list_wherever_batches_end(rows):
     target = tacit.policies.SafeListMix(ARMS, positions=3, epsilon=0.1)
     result = off_policy(target, log.to_batches(max_chunksize=rows))
     independent, cascade, slate = result.estimates
-    expected = by_hand(target, decisions, clicks)
-    assert independent.value == pytest.approx(expected.mean(), abs=1e-12)
+    assert independent.value == pytest.approx(by_hand(target, decisions, clicks).mean(), abs=1e-12)
     assert result.lists == independent.sums.n == 60
     assert result.rows == len(log)
     assert result.logged == pytest.approx(np.sum(log["reward"].to_numpy()) / 60)

@@ -369,8 +369,7 @@ def test_a_learning_policy_is_weighted_by_what_it_would_do_at_each_row():
     ):
         slot = "abc".index(arm)
         means = np.where(learner_plays > 0, learner_sums / np.maximum(learner_plays, 1), np.nan)
-        best = expected_greedy(means)
-        values.append((0.3 / 3 + 0.7 * best[slot]) / propensity * reward)
+        values.append((0.3 / 3 + 0.7 * expected_greedy(means)[slot]) / propensity * reward)
         learner_plays[slot] += 1
         learner_sums[slot] += reward
     result = off_policy(policy, log, [IPS(), DoublyRobust()])
@@ -415,10 +414,8 @@ def test_a_row_is_in_one_fold_whichever_columns_reject_others(tmp_path, model):
     log.loc[::7, "key"] = None
     log.to_parquet(tmp_path / "log.parquet")
     reading = {"strict": False, "most_rejected": 0.2, "cluster": "key"}
-    here, there = (
-        off_policy(Table({"a": 1.0}), source, [DoublyRobust(model)], **reading)
-        for source in (log, tmp_path / "log.parquet")
-    )
+    logs = log, tmp_path / "log.parquet"
+    here, there = (off_policy(Table({"a": 1.0}), log, [DoublyRobust(model)], **reading) for log in logs)
     assert here.rows == there.rows == 600
     assert here.estimates[0].value == there.estimates[0].value
 

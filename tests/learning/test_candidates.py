@@ -44,8 +44,7 @@ def taught(policy, rounds=6, seed=2):
         dispatch.observe(policy.params, state, 0, impression)
         dispatch.decide(policy.params, state, 0, impression, rng, action)
         shown = dispatch.shown_in(policy.params, action)
-        reward = float(rng.random() < 0.4)
-        kind.learn(policy.params, state, 0, Outcome(impression, shown, reward, np.nan))
+        kind.learn(policy.params, state, 0, Outcome(impression, shown, float(rng.random() < 0.4), np.nan))
     return state
 
 

@@ -54,8 +54,7 @@ serve(load_config(overrides=json.loads(sys.argv[1])))
 def address(tmp_path_factory):
     """Serve in a process of its own: warnings of one thread are lost while another compiles."""
     store = str(tmp_path_factory.mktemp("mistakes") / "clicks.db")
-    values = {"server.port": 0, "store.path": store, "placements": SERVED}
-    service, port = started(json.dumps(values), SERVE)
+    service, port = started(json.dumps({"server.port": 0, "store.path": store, "placements": SERVED}), SERVE)
     yield f"http://127.0.0.1:{port}"
     stopped(service, signal.SIGTERM)
 

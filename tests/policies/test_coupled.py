@@ -293,8 +293,7 @@ def test_offsets_are_parameters_of_indicators():
         scale = 1.0 / math.sqrt(variance)
         told = state.offsets.mean[0, k, :4] - slope @ state.mean[0, k]
         np.testing.assert_allclose(told, scale * mean[offsets], atol=1e-7)
-        crossed = covariance[np.ix_(offsets, features)]
-        np.testing.assert_allclose(-slope @ own, scale * crossed, atol=1e-7)
+        np.testing.assert_allclose(-slope @ own, scale * covariance[np.ix_(offsets, features)], atol=1e-7)
         spread = slope @ own @ slope.T + np.diag(state.offsets.variance[0, k, :4])
         np.testing.assert_allclose(spread, scale**2 * covariance[np.ix_(offsets, offsets)], atol=1e-7)
 

@@ -40,8 +40,7 @@ def taught(policy, history):
 
 def index_of(policy, state, arm):
     """Return an arm's index in the coming round."""
-    shared = policy.confidence(policy.params, state, 0)
-    return policy.index(policy.params, state, 0, arm, shared)
+    return policy.index(policy.params, state, 0, arm, policy.confidence(policy.params, state, 0))
 
 
 def shifting_rewards(rounds=150):

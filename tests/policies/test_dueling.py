@@ -44,8 +44,7 @@ def test_beat_the_mean_by_hand():
     state = told(policy, [*first, (2, 0, 1.0), (0, 2, 0.0)])
     assert policy.result(state, 0)[:3] == (2, (1, 0), 4)
     rng = np.random.default_rng(1)
-    impression = tacit.Impression(np.arange(3), np.zeros(0))
-    assert policy.choose(policy.params, state, 0, impression, rng) == (2, 2)
+    assert policy.choose(policy.params, state, 0, tacit.Impression(np.arange(3), np.zeros(0)), rng) == (2, 2)
 
 
 def test_the_test_comes_after_every_comparison_with_the_fewest_of_any_arm():

@@ -417,8 +417,7 @@ def test_slates_of_the_position_based_model(policy, effects):
     assert late[1].argmax() == 1
     if effects is None:
         assert state.counts.effects[0].round(1).tolist() == pytest.approx([0.3, 1.0, 0.6], abs=0.15)
-    short = tacit.Impression(np.array([3]), np.zeros(0))
-    policy.decide(made.params, state, 0, short, rng, action)
+    policy.decide(made.params, state, 0, tacit.Impression(np.array([3]), np.zeros(0)), rng, action)
     assert sorted(action.tolist()) == [-1, -1, 3]
 
 

@@ -33,8 +33,7 @@ def taught(rounds=60, seed=1):
     policy = HybridClickMixture(*DIMS)
     state = policy.init(KEYS)
     for key, impression, arm, clicked in clicks(np.random.default_rng(seed), rounds):
-        outcome = Outcome(impression, arm, float(clicked), 1.0)
-        HybridClickMixture.learn(policy.params, state, key, outcome)
+        HybridClickMixture.learn(policy.params, state, key, Outcome(impression, arm, float(clicked), 1.0))
     return policy, state
 
 

@@ -423,8 +423,7 @@ def test_what_is_believed_of_arms_is_told(policy):
     decision = learner.choose("new")
     # All hypotheses say the same: 4 looks at 0.3·(1 + pull·place), so Beta(4m, 4(1 − m)) in the middle.
     found, pull = learner.estimates("new"), 0.6 if policy is tacit.ListMix else 0.8
-    means = [0.3 * (1 + pull), 0.3, 0.3 * (1 - pull)]
-    assert [each.mean for each in found] == pytest.approx(means)
+    assert [each.mean for each in found] == pytest.approx([0.3 * (1 + pull), 0.3, 0.3 * (1 - pull)])
     assert [each.plays for each in found] == [0, 0, 0]
     interval = stats.beta(4 * 0.3, 4 * 0.7).ppf([0.025, 0.975])
     assert [found[1].low, found[1].high] == pytest.approx(interval, abs=1e-3)

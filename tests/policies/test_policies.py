@@ -387,8 +387,7 @@ def test_promised_shares_hold_whoever_is_asking():
     for x in (-1.0, 1.0):
         impression = tacit.Impression(np.arange(3), np.array([x]))
         for arm in (0, 1, 2):
-            outcome = Outcome(impression, arm, float(arm == (x > 0)), 0.5)
-            policy.learn(policy.params, state, 0, outcome)
+            policy.learn(policy.params, state, 0, Outcome(impression, arm, float(arm == (x > 0)), 0.5))
         inner, found = (chances_of(one, state, impression) for one in (plain, policy))
         assert found == pytest.approx([0.9 * inner[0], 0.9 * inner[1], 0.1 + 0.9 * inner[2]])
 

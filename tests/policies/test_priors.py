@@ -175,8 +175,7 @@ def test_a_placement_begins_with_it_and_the_log_folds_to_the_same(tmp_path):
     async def session():
         async with harness.served(tmp_path / "s.db", config) as engine:
             (row,) = await engine.decide_many("home", [living.asked(engine, "tomato")])
-            chances = {"film": 1 - LESSER, "holiday": LESSER}
-            assert row.propensity == pytest.approx(chances[row.arm], rel=1e-9)
+            assert row.propensity == pytest.approx({"film": 1 - LESSER, "holiday": LESSER}[row.arm], rel=1e-9)
             for i in range(30):
                 (row,) = await engine.decide_many("home", [living.asked(engine, f"key {i % 4}")])
                 await engine.feedback("home", row.id, float(i % 3 == 0))

@@ -190,8 +190,7 @@ def test_the_propensity_is_the_frequency_of_the_arm(mode, base, offered):
     for arm in offered:
         told[arm] = tacit.policies.ProbationBandit.propensity(params, state, 0, impression, arm)
     assert told.sum() == pytest.approx(1.0, abs=1e-7)
-    off = np.abs(seen - draws * told)
-    assert (off <= 6 * np.sqrt(draws * told * (1 - told)) + 1).all()
+    assert (np.abs(seen - draws * told) <= 6 * np.sqrt(draws * told * (1 - told)) + 1).all()
     assert mode == QUIET or len(offered) == 1 or (told[offered] > 1e-4).sum() > 1
 
 

@@ -183,8 +183,7 @@ class Plain:
 
     def refit(self):
         """Twenty steps each: all arms' counts with 2 keys of Beta(1, 1), then each arm's with 5."""
-        everything = list(self.firsts.values())
-        self.common = self.fitted(self.common, everything, (1.0, 1.0), 2)
+        self.common = self.fitted(self.common, list(self.firsts.values()), (1.0, 1.0), 2)
         for arm in range(self.arms):
             counts = [c for (_, other), c in self.firsts.items() if other == arm]
             self.own[arm] = self.fitted(self.own[arm], counts, self.common, 5)

@@ -112,8 +112,7 @@ def test_a_batch_is_decided_as_one_by_one_where_nothing_is_drawn(case, tmp_path)
 
 
 def test_a_policy_that_observes_contexts_is_restored_after_each_decision_while_frozen(tmp_path):
-    table = {"arms": ARMS, "signals": ["volume"]}
-    config = with_home(tmp_path / "s.db", policy="auto", **table)
+    config = with_home(tmp_path / "s.db", policy="auto", arms=ARMS, signals=["volume"])
     store = SqliteStore(tmp_path / "s.db")
     placement = load_placement("home", config.placements["home"], store, 7)
     assert placement.learner.policy.observes

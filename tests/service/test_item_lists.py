@@ -175,8 +175,7 @@ def test_it_learns_over_http_what_users_like(tmp_path):
                 places = [int(str(arm).removeprefix("doc-")) for arm in answer.slate]
                 items = places if n % 2 else offers[n][places]
                 chances = likes[devices[n]][items] * [1.0, 0.6, 0.4]
-                clicks = np.flatnonzero(rng.random(3) < chances).tolist()
-                sent.append(Clicks(answer.decision_id, clicks))
+                sent.append(Clicks(answer.decision_id, np.flatnonzero(rng.random(3) < chances).tolist()))
                 if i >= 25:
                     gained.append(likes[devices[n]][items[0]] - likes[devices[n]][offers[n]].mean())
             client.clicks_many("home", sent)

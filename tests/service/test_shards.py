@@ -184,8 +184,7 @@ async def test_arms_that_come_in_the_first_shard_come_in_all_and_sums_go_on(tmp_
         for engine in engines:
             offer = access.get_offer(engine.placements["home"])
             assert offer.arms == ["holiday", "recipe", "spring"]
-            state = learner_of(engine).state
-            assert dict(zip(offer.names, state.plays[0].tolist(), strict=True)) == plays
+            assert dict(zip(offer.names, learner_of(engine).state.plays[0].tolist(), strict=True)) == plays
             assert [e.kind for e in engine.store.events(0) if isinstance(e, ChangeRow)].count("arms") == 1
 
 
