@@ -331,7 +331,8 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
 def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
     """Return decisions and a copy of the learned state, to be read by another thread.
 
-    If each key has its own models, only the busiest key's decisions and state are taken.
+    If each key has its own models, only the busiest key's decisions and state are taken. From a policy
+    without ``beliefs_in`` the report needs no state, so all decisions are taken.
     """
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
