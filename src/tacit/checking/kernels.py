@@ -454,6 +454,7 @@ def check_propensities(trial: Trial) -> str:
             raise Failed(f"{when}: {float(chances.max()):g} is no probability")
         if trial.shows_fixed_arm and abs(chances.sum() - 1) > 1e-6:
             raise Failed(f"{when}: the propensities of all arms add up to {chances.sum():.6g}")
+        # Chernoff's bound, for deviations to both sides of each action in the three states together.
         limit = log(2 * 3 * len(actions) / trial.error)
         for action, count, chance in zip(actions.tolist(), counts.tolist(), chances, strict=True):
             share = count / trial.draws

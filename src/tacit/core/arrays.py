@@ -120,7 +120,7 @@ def lanes_view(state: Any, rows: Sequence[int], start: int, stop: int) -> Any:
     """Return views of the state of lanes ``start`` to ``stop`` − 1: their rows, and the whole of shared
     arrays.
 
-    ``rows`` is the result of :func:`lane_rows`.
+    ``rows`` is the result of :func:`lane_rows`: rows of a lane per array, 0 if it is shared.
     """
     arrays = (array for _, array in leaves(state))
     views = (

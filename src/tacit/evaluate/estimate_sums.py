@@ -383,10 +383,11 @@ def _tally_arms(rows: LoggedRows) -> Floats:
     The shape is (4, arms).
     """
     size, row_count = len(rows.arm.names), len(rows.offer)
+    # Rows with the same offer are counted together, and their number is added to each arm of the offer.
     rows_of_offer = np.bincount(rows.offer) if len(rows.offers) > 1 else np.array([row_count])
-    offers = np.flatnonzero(rows_of_offer)
-    offered_arms = [rows.offers[offer] for offer in offers.tolist()]
-    offered_counts = np.repeat(rows_of_offer[offers], [len(arms) for arms in offered_arms])
+    offer_indices = np.flatnonzero(rows_of_offer)
+    offered_arms = [rows.offers[index] for index in offer_indices.tolist()]
+    offered_counts = np.repeat(rows_of_offer[offer_indices], [len(arms) for arms in offered_arms])
     inverse = 1.0 / rows.propensity
     codes = (rows.arm.codes, np.concatenate(offered_arms), rows.arm.codes, rows.arm.codes)
     weights = None, offered_counts, inverse, inverse**2

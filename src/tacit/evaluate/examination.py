@@ -534,8 +534,10 @@ def examine(
     cells = count_cells(reader, options.missing_reward, randomized=randomized, highest=reward_range.width)
     reader.report.drop_order_warnings()
     warn_rejected(reader, log, by_placement=True)
+    # From here on the cells, and all arrays of effects, number the positions by their index in ``places``.
     places = np.unique(cells.position)
     cells = cells._replace(position=np.searchsorted(places, cells.position))
+    is_sparse = not features and has_sparse_kinds(len(cells.names), cells.row_counts.sum())
 
     def estimate_effects(part: Cells, start: Floats | None) -> Floats:
         """Return the effects from some of the cells by the chosen method; ``em`` begins from ``start``."""
@@ -547,7 +549,6 @@ def examine(
             return fit_factors(*_count_pairs(part, len(places)))
         return em(part, len(places), start, Regression(cells, features, regression))
 
-    is_sparse = not features and has_sparse_kinds(len(cells.names), cells.row_counts.sum())
     shown_counts, clicks = (sum_by_position(cells, x, len(places)) for x in (cells.row_counts, cells.clicks))
     compares_arms = method != "randomization" and not features
     isolated = _find_isolated(cells, len(places)) if compares_arms else []
@@ -560,8 +561,10 @@ def examine(
         unknown_positions = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
         _warn_of_positions(places, shown_counts, isolated, sorted(unknown_positions - set(isolated)))
     low, high = _jackknife(cells, effects, estimate_effects, confidence)
+    # Without two groups, or with equal effects in all of them, the jackknife gives no interval.
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
+        # A randomized effect is a ratio of click rates, whose Wilson intervals bound it.
         if method == "randomization" and not np.isnan(effects[place]):
             least, most = wilson(clicks[0] / shown_counts[0], shown_counts[0], confidence)
             ends = wilson(clicks[place] / shown_counts[place], shown_counts[place], confidence)

@@ -176,7 +176,8 @@ class ArmRidges(ArmValues, ModelOfLog):
     def count_log(self, log: Any, reader: RowReader) -> Products:
         """Return the sums of products of contexts and rewards of a log, per fold, arm and length of contexts.
 
-        Raises UnfitLog if contexts have too many lengths, or the sums need too much memory.
+        With ``is_weighed``, rows without a propensity are left out if others have one. Raises UnfitLog if
+        contexts have too many lengths, or the sums need too much memory.
         """
         log = open_log(log)
         sums: dict[int, Floats] = {}
@@ -185,6 +186,7 @@ class ArmRidges(ArmValues, ModelOfLog):
             fold = rows.folds(self.folds)
             for picked, context_rows in group_by_length(rows):
                 length, arms = context_rows.shape[1], len(reader.arms)
+                # Relative to the first context, large numbers that hardly vary keep their precision.
                 origin = origins.setdefault(length, context_rows[0].copy())
                 self._check_size(rows, length, len(sums), arms)
                 total = _pad_arms(sums.get(length), self.folds, arms, length + 2)

@@ -135,11 +135,12 @@ def read_events(
         If the format is unknown, or cannot be followed.
     """
     if format is not None:
+        # Raises InvalidValue for an unknown format, before the source is waited for.
         formats.detect_format(Path(), format)
     if place == STANDARD_INPUT:
         if format not in (None, "json"):
             raise InvalidValue("format", format, "standard input has JSON lines; give a file instead")
-        yield from _read_standard_input(0)
+        yield from _read_standard_input(descriptor=0)
     elif follow:
         yield from _follow(place, format)
     else:

@@ -22,8 +22,8 @@ from tacit.policies.features.gaussian import logistic
 MOST_VALUES, BANDS = 8, 4
 BETWEEN = "\N{EN DASH}"
 
-OpenValues = Mapping[tuple[int, float], Sequence[str]]
-"""Values of open categories, by the column and the sign to which they were hashed."""
+HashedValues = Mapping[tuple[int, float], Sequence[str]]
+"""Values of categories without a declared list, by the column and the sign to which they were hashed."""
 Segment = tuple[str, Booleans]
 """The common value of a segment, and a mask of its users."""
 
@@ -48,11 +48,11 @@ def list_fields(schema: Schema, dim: int) -> list[ContextField]:
     return fields
 
 
-def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) -> list[Segment]:
+def split_users(field: ContextField, contexts: Floats, value_names: HashedValues) -> list[Segment]:
     """Return segments of users by the value of a context field: names and masks, without empty segments.
 
     Numbers are split at quartiles; values beyond the eighth are joined as others. Users without a value are
-    the last segment. ``open_values`` names the values of hashed categories.
+    the last segment. ``value_names`` has the names of hashed values.
     """
     values, first = contexts[:, field.columns], field.columns.start
     missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
@@ -65,7 +65,7 @@ def split_users(field: ContextField, contexts: Floats, open_values: OpenValues) 
     else:
         segments = [
             (
-                " or ".join(open_values.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])),
+                " or ".join(value_names.get((first + j, sign), [f"values hashed to {sign * (j + 1):+.0f}"])),
                 mask,
             )
             for j in range(values.shape[1] - 1)

@@ -350,6 +350,8 @@ class LogReport:
         TooManyRejected
             With the rewards of the rejected rows, the reasons and their remedies.
         """
+        # Rows that are lost for their outcome bias the mean reward of a log of any length. Rows that are lost
+        # for other reasons need not: they are judged only where the log is long enough for a share.
         is_judged = self.read >= MIN_JUDGED or (ended and self.rejected.keys() <= OUTCOMES)
         if is_judged and self.read - self.kept > share * self.read:
             text = (

@@ -119,7 +119,7 @@ def read_log(
     most_rejected : float, default 0.05
         The largest share of invalid rows, in [0, 1], with which the log is evaluated or learned. A larger
         share raises TooManyRejected, as rows may be invalid by their outcome: from 1,000 rows on, and in
-        shorter logs if all are invalid for their reward. Reading alone is not limited.
+        shorter logs if no row is invalid for another reason than its reward. Reading alone is not limited.
     reward_range : (float, float), (float, None) or None, default (0, 1)
         The lowest and the highest reward there can be, in the unit of the log; None where there is no
         bound. A row with a reward outside is invalid.

@@ -102,14 +102,16 @@ class ConfigurationLogger:
     def log_changes(self) -> list[str]:
         """Apply and log configured settings that differ from the log; return the names of changed placements.
 
-        The settings are starts, feedback rules, arms, holdouts and guardrails. Invalid settings are reported
-        by the logger and not applied. The change events are pending: the caller must wait for the commit.
+        The settings are start files, feedback rules, arms, holdouts and guardrails. Invalid settings are
+        reported by the logger and not applied, but their placements are returned, too. The change events are
+        pending: the caller must wait for the commit.
         """
         changes: list[Request] = []
         for name, placement in self._engine.placements.items():
             if placement.start is not None and not placement.start_logged:
                 changes.append(AppendChange(name, placement.start.text, rows.START, rows.CONFIGURATION))
             if placement.feedback_rule.version < IN_ORDER:
+                # Feedback was learned when it came; from now on it is learned in the learning order.
                 # Earlier decisions keep the rule by which they were learned.
                 changes.append(AppendChange(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
             if self._is_leader and (change := get_config_change(placement)) is not None:
@@ -123,7 +125,7 @@ class ConfigurationLogger:
                 changes.append(AppendChange(name, arms, rows.ARMS, rows.CONFIGURATION))
             if placement.current_change(rows.HOLDOUT) != resolve_terms(placement):
                 changes.append(AppendChange(name, resolve_terms(placement), rows.HOLDOUT, rows.CONFIGURATION))
-        for result in apply(self._pending, changes, {}) if changes else ():
+        for result in apply(self._pending, changes, stored_decisions={}) if changes else ():
             if isinstance(result, TacitError):
                 logger.error("the configuration is not followed: %s", result)
         # After the changes of arms, which guardrails refer to.
@@ -134,7 +136,7 @@ class ConfigurationLogger:
             and (start := placement.guardrail.make_begin_change()) is not None
         ]
         if guardrail_starts:
-            apply(self._pending, guardrail_starts, {})
+            apply(self._pending, guardrail_starts, stored_decisions={})
         return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
     async def finish(self, concerned: Sequence[str]) -> None:

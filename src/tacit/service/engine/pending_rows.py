@@ -155,7 +155,8 @@ class PendingLog:
     def freeze(self) -> Iterator[None]:
         """In a ``with`` block: set ``frozen``, so that other threads may read the placements.
 
-        Queued decisions are added to the lift's sums before. The writer changes no placement in the block.
+        Queued decisions are added to the lift's sums before: otherwise the first thread that reads the sums
+        would add them, and change the placement. The writer changes no placement in the block.
         """
         for placement in self.placements.values():
             placement.reward_sums.sums.settle()

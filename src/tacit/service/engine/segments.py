@@ -22,7 +22,7 @@ from tacit.learning.lanes import Offer
 from tacit.learning.segments import (
     Bands,
     FieldEffect,
-    OpenValues,
+    HashedValues,
     compute_bands,
     compute_field_effects,
     list_fields,
@@ -58,23 +58,23 @@ class Sample(NamedTuple):
     policy : Policy
     state : named tuple
         State of one key, and the state that all keys share.
-    open_values : OpenValues
+    hashed_values : HashedValues
     offer : Offer
     key : str or None
         The key of the decisions, if each key has its own models.
     rows : list of DecisionRow
-    size : int
-        Bytes of the whole state.
+    state_bytes : int
+        Size of the whole state.
     scale : RewardScale
     """
 
     policy: Policy
     state: Any
-    open_values: OpenValues
+    hashed_values: HashedValues
     offer: Offer
     key: str | None
     rows: list[DecisionRow]
-    size: int
+    state_bytes: int
     scale: RewardScale
 
 
@@ -108,8 +108,8 @@ class _SegmentReport:
         Fields are in descending order of their effect; only the first 12 have segments.
         """
         effects = sorted(self._effects, key=lambda effect: -(effect.matters or 0.0))
-        most, open_values = effects[:MOST_FIELDS], self._sample.open_values
-        segments = [split_users(effect.field, self._contexts, open_values) for effect in most]
+        most, hashed_values = effects[:MOST_FIELDS], self._sample.hashed_values
+        segments = [split_users(effect.field, self._contexts, hashed_values) for effect in most]
         segments += [[] for _ in effects[MOST_FIELDS:]]
         every = np.ones(len(self._rows), np.bool_)
         masks = [every, *(which for field_segments in segments for _, which in field_segments)]
@@ -129,7 +129,7 @@ class _SegmentReport:
         since, until = (as_text(self._rows[at].time) if self._rows else None for at in (0, -1))
         verdict = describe_effect(len(self._rows), self._says_nothing, entries)
         sample = self._sample
-        model = sample.key, self._says_nothing, sample.size
+        model = sample.key, self._says_nothing, sample.state_bytes
         return ForWhom(
             verdict, len(self._rows), since, until, *model, arms, entries, None, sample.scale.named
         )
@@ -331,14 +331,15 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
 def take_sample(placement: Placement, rows: list[DecisionRow]) -> Sample:
     """Return decisions and a copy of the learned state, to be read by another thread.
 
-    If each key has its own models, only the busiest key's decisions and state are taken.
+    If each key has its own models, only the busiest key's decisions and state are taken. From a policy
+    without ``beliefs_in`` the report needs no state, so all decisions are taken.
     """
     learner, key, lane = placement.learner, None, 0
     if any(learner.lanes.rows) and hasattr(learner.policy, "beliefs_in") and rows:
         key = Counter(row.key for row in rows).most_common(1)[0][0]
         rows, lane = [row for row in rows if row.key == key], learner.lane(key)
     state = deepcopy(learner.lanes.view(lane))
-    open_values = {} if placement.reader.encoder is None else deepcopy(placement.reader.encoder.hashed_values)
-    size = byte_count(learner.state)
-    scale = placement.config.scale
-    return Sample(learner.policy, state, open_values, placement.offer, key, rows, size, scale)
+    encoder = placement.reader.encoder
+    hashed_values = {} if encoder is None else deepcopy(encoder.hashed_values)
+    state_bytes, scale = byte_count(learner.state), placement.config.scale
+    return Sample(learner.policy, state, hashed_values, placement.offer, key, rows, state_bytes, scale)

@@ -110,7 +110,11 @@ class UbiRecords:
         }
 
     def _make_query_attributes(self, row: DecisionRow) -> dict[str, Any]:
-        """Return tacit's attributes of a query record: mode, context, arms, propensities or teams."""
+        """Return tacit's attributes of a query record: mode, context, arms, propensities or teams.
+
+        For a list, ``propensities`` has each item's propensity given the items above it, and
+        ``position_propensities`` that of the item at its position, whatever is above.
+        """
         attributes: dict[str, Any] = {"mode": row.mode, "epoch": row.epoch}
         if row.deferred:
             attributes["deferred"] = True
@@ -121,6 +125,7 @@ class UbiRecords:
             return attributes
         items, teams = list_items(row), _make_team_attributes(row)
         if items and None in items:
+            # The record's ids leave out empty positions, so that they do not tell where the items were.
             attributes["slate"] = items
         if teams is None and (slate := decode_list(row.shown)).position_propensities:
             positions = [k for k, arm in enumerate(slate.arms) if arm is not None]

@@ -190,9 +190,10 @@ def draw_chart(
     """
     points = [point for curve in curves for point in curve.points]
     values = [point.value for point in points] or [0.0]
-    # Limit the range, so that a wide interval does not flatten all curves.
+    # Limit the range, so that a wide interval does not flatten all curves: there is at most as much space
+    # above the values as between them.
     reach = max(2.0 * max(values) - min(values), max(values), 0.0)
-    ticks = choose_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values, 0.0))
+    ticks = choose_ticks(min(max((p.high for p in points), default=0.0), reach), min(0.0, *values))
     scale = _Scale(span, ticks[0], ticks[-1])
     marks = [scale.draw_band(curve) for curve in curves] + [scale.draw_line(curve) for curve in curves]
     shares = unit.shares

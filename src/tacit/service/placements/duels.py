@@ -185,6 +185,8 @@ class DuelReader(RequestReader):
     def check_offer(self, impressions: Sequence[Impression]) -> None:
         """Check again, when impressions are decided, that each with lists has one of a ranker on offer.
 
+        Until the arms first change, ``full_offers`` is empty: a request then has the lists of all rankers.
+
         Raises
         ------
         InvalidValue

@@ -260,8 +260,9 @@ class FeedbackLearning:
     def advance(self, time: int) -> None:
         """Close the windows that end by a time of the log, and learn and count their rewards.
 
-        Decisions whose turn in the learning order has come are learned, too. Projections fold all closed
-        decisions; signals count their feedback.
+        Decisions whose turn in the learning order has come (``turn_batch``) are learned, too. Projections
+        fold all closed decisions. Nothing else is done for a decision without a reward, or whose reward was
+        learned when its feedback came. Signals count the feedback of the others.
         """
         windows, signals = self._windows, self._signals
         rewards = windows.advance(time)

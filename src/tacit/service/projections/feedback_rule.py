@@ -20,6 +20,7 @@ from tacit.service.projections.attribution import Attribution
 from tacit.service.projections.learning_order import LearningOrder
 
 WHEN_IT_COMES, IN_ORDER = 1, 2
+"""Versions of the rule: feedback is learned when it comes, or in the :class:`LearningOrder`."""
 FIRST = "first"
 LATE_SHARE, EARLY_SHARE = 0.9, 0.001
 """Shares of the window: above the first clicks are late, below the second the window is far too long."""
