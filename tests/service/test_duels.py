@@ -7,7 +7,7 @@ import harness
 import numpy as np
 import placement_access as access
 import pytest
-from harness import START, as_after_a_crash, eventually, folding, served, with_home
+from harness import SECOND, START, as_after_a_crash, eventually, folding, served, with_home
 from stores import store_at
 
 from tacit.core.arrays import leaves
@@ -23,10 +23,10 @@ from tacit.service.log.rows import EXAMINED
 from tacit.service.log.sqlite import SqliteStore
 from tacit.service.maintenance.doctor import verify
 from tacit.service.maintenance.log_export import export, import_log
+from tacit.wire.control import ArmsOf
 
 RANKINGS = {"old": ["a", "b", "c", "d"], "new": ["b", "a", "e", "c"], "odd": ["f", "d", "e", "b"]}
 RANKERS = list(RANKINGS)
-SECOND = 1_000_000
 WINDOW = 30 * SECOND
 
 
@@ -207,6 +207,9 @@ async def test_what_was_learned_is_a_fold_over_the_log(tmp_path, policy):
         tmp_path / "s.db", configured(policy=policy, snapshot_every=40), partly=True, name="search"
     ) as engine:
         await traffic(engine, 20)
+        await engine.ask("search", ArmsOf(["newest"]))
+        # Whatever is read on the way.
+        access.report_duels(engine.placements["search"], "key 0")
     assert access.export_counts(engine.placements["search"]), "there were duels"
 
 

@@ -292,8 +292,7 @@ async def test_the_exported_lists_say_what_was_learned_and_judge_another_policy(
 
 
 async def test_lists_as_records_of_ubi_name_what_was_on_offer(tmp_path):
-    config = configured()
-    await served_lists(tmp_path / "s.db", config, kinds=6)
+    await served_lists(tmp_path / "s.db", configured(), kinds=6)
     with contextlib.closing(store_at(tmp_path / "s.db")) as store:
         export_ubi(store, tmp_path / "ubi")
         made = sum(hasattr(row, "shown") for row in store.events(0))

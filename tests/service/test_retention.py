@@ -210,8 +210,7 @@ async def test_it_moves_to_another_store_and_goes_on(tmp_path):
 
 async def test_what_cannot_be_archived_is_not_dropped(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    config = keeping(archive=tmp_path / "file" / "folder")
-    await run(tmp_path / "s.db", config)
+    await run(tmp_path / "s.db", keeping(archive=tmp_path / "file" / "folder"))
     assert counted(tmp_path / "s.db") == 60
     assert "store.archive" in caplog.text
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import msgspec
@@ -456,7 +457,8 @@ class DuelResults(Results):
             key = self.leading
         elif key not in self.tallies and key not in self.policy.learner:
             raise InvalidValue("key", key, "give one for which there was a duel")
-        tally = self.tallies[key] if key in self.tallies else DuelTally(len(self._lifecycle.names))
+        # A copy: reading must not change what a snapshot holds.
+        tally = copy(self.tallies.get(key) or DuelTally(0))
         tally.extend_rankers(len(self._lifecycle.names))
         plays, scores = tally.plays.copy(), tally.scores.copy()
         return key, DuelReport(
