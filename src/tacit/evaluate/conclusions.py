@@ -130,6 +130,8 @@ def conclude(
     notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
     if clustered and (count := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
         notes.append(f"{estimator.label}: {ONE_CLUSTER if count < 2 else FEW_CLUSTERS_NOTE.format(count)}")
+    # Weights w ≤ clip have Σw² ≤ clip·Σw, equal only if each is clip or 0. With mean 1 their variance would
+    # be at most clip: the observed mean is five standard errors below 1.
     clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         warning = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
@@ -167,7 +169,7 @@ class UnitScale(NamedTuple):
         """
         length, (low, high) = _count_positions(estimator), reward_range
         if isinstance(estimator, SlateEstimator) and low is not None:
-            low, high = min(low, 0.0), high and max(high, 0.0)
+            low, high = min(low, 0.0), high and max(high, 0.0)  # an open end, None, stays open
         elif low is None and math.isfinite(sums.least):
             low = sums.least / length
         scale = RewardRange(low, high)
@@ -228,6 +230,7 @@ def _list_interval_warnings(
     length, ends = _count_positions(estimator), (-math.inf, math.inf)
     pairs = zip(reward_range, ends, strict=True)
     least, most = (open_end if end is None else end * length for end, open_end in pairs)
+    # Without a normal interval, neither comparison is true.
     low, high = bounds.get("normal", (math.inf, -math.inf))
     if low < least or high > most:
         doubts.append(
@@ -295,6 +298,7 @@ def _anytime(
     (low, high), width = scale.reward_range, scale.reward_range.width
     assert low is not None
     assert high is not None
+    # A value is the model's prediction, within the range, plus weight times an error of at most its width.
     margin = weight_bound * width
     return intervals.anytime_in_range(sums, low - margin, high + margin, confidence)
 

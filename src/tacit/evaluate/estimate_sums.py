@@ -168,6 +168,7 @@ class LogSummation:
         self._cluster = question.cluster
         given_above = [getattr(estimator, "given_above", False) for estimator in estimators]
         self._given_above, self._takes_position = any(given_above), not all(given_above)
+        # Of the estimators of lists only: fewer than all estimators if some weigh single rows.
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
@@ -191,6 +192,7 @@ class LogSummation:
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
+        # Where neither the target nor the log tells them apart, both are the very same array.
         weights = weights_above = probabilities / rows.propensity
         if given_above is not probabilities or rows.given_above is not rows.propensity:
             weights_above = given_above / rows.given_above
@@ -260,13 +262,16 @@ class LogSummation:
         if self._given_above:
             text = partial(describe_missing_propensity, rows)
             yield Refusal("propensity", np.isnan(rows.given_above), text)
+        # Most batches have no such row, which one maximum (that ignores NaN) tells.
         if 1.0 - np.fmax.reduce(rows.propensity, initial=0.0) <= MIN_REMAINDER:
             remainder = 1.0 - rows.propensity
             is_certain = remainder <= MIN_REMAINDER
+            # The same array: the log has only propensities given the arms above.
             is_above = bool(self._lengths) and rows.given_above is rows.propensity
             if is_above and not self._takes_position:
                 chances, lists = given_above, group_lists(rows, min(self._lengths))
                 prefixes = np.cumprod(lists.table(chances, min(self._lengths), 1.0), axis=1)
+                # Column k: the target's probability of the k arms above, for the first position 1.
                 is_certain &= np.insert(prefixes, 0, 1.0, axis=1)[lists.list_index, lists.place] > 0
             is_certain &= 1 - chances > HOPELESS_RATIO * remainder + 1e-9
             text = partial(_describe_certain, rows, chances, is_above and self._takes_position)
@@ -333,6 +338,7 @@ def sum_log(
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
+    # A learner stores the number of rows and a checksum of the rewards of each log that it was fitted to.
     logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
     for rows in reader.read(log):
         checksum = crc32(reward_range.to_unit(rows.reward).tobytes(), checksum) if logs else checksum

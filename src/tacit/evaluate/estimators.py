@@ -487,6 +487,7 @@ class PositionBasedIPS(SlateEstimator):
             chances = weighted.target.all_position_probabilities()[:, : len(effects)]
             return np.asarray(chances @ effects[: chances.shape[1]])
         if "position" not in weighted.target.columns:
+            # The same probability π at every position, and π is weight times propensity.
             return np.asarray(effects.sum() * weighted.weights * weighted.rows.propensity)
         return self._compute_exposure(weighted.target, weighted.rows)
 

@@ -156,7 +156,7 @@ class ReplayResult(Tabulated):
 
     def _describe_rewards(self) -> list[str]:
         """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
-        estimates = [estimate for estimate in self.estimates if estimate == estimate]
+        estimates = [estimate for estimate in self.estimates if not math.isnan(estimate)]
         if not estimates:
             return [f"  mean reward      {NO_OVERLAP}"]
         return [
@@ -239,7 +239,7 @@ class ReplayCounts(NamedTuple):
     def shares(self) -> tuple[float, float]:
         """Shares of the sum of absolute rewards that the largest and the five largest bring.
 
-        They are means over the passes.
+        They are means over the passes. The last of the moments are the sums of absolute rewards.
         """
         shares = [
             (row[0] / total, sum(row) / total)
@@ -293,7 +293,8 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched, confidence = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
-        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
+        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes. Moments
+        # are means over all matches; but passes share rows, so the sample is only as large as one pass's.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
         if matched < 2:
             return ReplaySegment(estimate, math.nan, math.nan, matched)

@@ -193,6 +193,7 @@ class ArmMeans(ModelOfLog):
         names: tuple[list[str], list[str]] = ([], [])
         for rows in reader.read(log):
             per, arm = rows.get_column(self.per), rows.arm
+            # Positions are named anew in each batch, up to its highest one.
             names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
             shape = (self.folds, len(names[0]), len(names[1]))
             count, total = _grow_array(count, shape), _grow_array(total, shape)
@@ -425,15 +426,15 @@ class Frequencies(ModelOfLog):
     def count_log(self, log: Any, reader: RowReader) -> ArmCounts:
         """Read a log and return how often it shows each arm per fold and per placement, key and position."""
         cells: dict[str, int] = {}
-        batch_counts: list[tuple[Ints, Ints, Ints]] = []
+        batch_counts: list[tuple[Ints, ...]] = []
         for rows in reader.read(log):
             codes = np.array([cells.setdefault(cell, len(cells)) for cell in _name_cells(rows)])
             fold = rows.folds(FOLDS)
             triples = np.stack([fold, codes, rows.arm.codes])
             distinct, count = np.unique(triples, axis=1, return_counts=True)
-            batch_counts.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
+            batch_counts.append((*distinct, count))
         plays = np.zeros((FOLDS, len(cells), len(reader.arms)))
-        for fold, codes, (arms, count) in batch_counts:
+        for fold, codes, arms, count in batch_counts:
             np.add.at(plays, (fold, codes, arms), count)
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
@@ -444,9 +445,11 @@ class Frequencies(ModelOfLog):
         """
         model = copy.copy(self)
         other_plays = counts.plays.sum(axis=0) - counts.plays
+        # The position is the last part of a cell's name, see _name_cells.
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
         at_place = np.zeros_like(other_plays)
         for position in np.unique(place):
+            # One more of each arm: none gets frequency 0.
             total = other_plays[:, place == position].sum(axis=1, keepdims=True) + 1.0
             at_place[:, place == position] = total / total.sum(axis=2, keepdims=True)
         rows = other_plays.sum(axis=2, keepdims=True)
@@ -476,5 +479,5 @@ def _name_cells(rows: LoggedRows) -> list[str]:
     triples = np.stack([placement.codes, key.codes, place])
     distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
     triples = distinct.T.tolist()
-    cells = [f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in triples]
+    cells = [f"{placement.names[code]}\0{key.names[key_code]}\0{at}" for code, key_code, at in triples]
     return [cells[i] for i in cell_index.ravel().tolist()]

@@ -259,11 +259,13 @@ class ArmRidges(ArmValues, ModelOfLog):
         rows = float(products[:, 0, 0].sum())
         best, smallest = np.zeros_like(targets), np.inf
         width = products.shape[1]
+        # Without contexts (width 1) there are no slopes, and any penalty is the same.
         for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
             penalties = np.diag([self.strength, *[penalty] * (width - 1)])
             inverse = np.linalg.inv(products + penalties)
             weights = np.einsum("aij,aj->ai", inverse, targets)
             degrees_of_freedom = float(np.einsum("aij,aji->", inverse, products))
+            # Of each arm, the sum of squared errors: Σ(r − wx)² = Σr² − 2w·Σxr + wᵀ(Σxxᵀ)w.
             errors = squares - 2 * (weights * targets).sum(axis=1)
             errors += np.einsum("ai,aij,aj->a", weights, products, weights)
             criterion = float(errors.sum()) / max(rows - degrees_of_freedom, 1e-9) ** 2

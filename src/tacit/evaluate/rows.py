@@ -86,7 +86,8 @@ class LoggedRows(NamedTuple):
     propensity, reward : array of float64, shape (rows,)
         The propensity is that of the arm at its position; NaN if the log has none.
     given_above : array of float64, shape (rows,)
-        In a list, the propensity of the arm given the arms above it; NaN if the log has none.
+        In a list, the propensity of the arm given the arms above it; NaN if the log has none. The very array
+        ``propensity`` if no row of the batch has one at its position.
     names : dict
         The other requested columns of names.
     items : ItemTable or None
@@ -357,6 +358,7 @@ class RowReader:
             offer,
             self._offers,
             propensity,
+            # With None, no reward is missing: such rows are left out.
             numbers(batch, "reward", self._missing_reward or 0.0),
             given_above,
             {

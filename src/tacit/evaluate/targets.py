@@ -188,7 +188,7 @@ class ArmTables(Restartable):
         """
         table_codes = self._code_column(rows)
         arms = rows.arm.names
-        if self._matrix.shape[1] < len(arms):
+        if self._matrix.shape[1] < len(arms):  # new arms: all tables are written again
             self._matrix = np.zeros((0, len(arms)))
         known_count = len(self._matrix)
         if known_count < len(table_codes.names):
@@ -277,6 +277,7 @@ class Table(ArmTables):
         if len(self._checked_offers) == len(names) * len(rows.offers):
             return
         pairs = codes * len(rows.offers) + rows.offer
+        # Counting is faster than sorting, unless there are more possible pairs than rows.
         if len(names) * len(rows.offers) > len(pairs):
             distinct = np.unique(pairs)
         else:

@@ -125,6 +125,7 @@ class ItemWindow(NamedTuple):
             starts = stops - size
             places = np.arange(stops[-1]) - np.repeat(starts, size)
             item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
+            # Each row has one match: the item that it shows, once in its offer.
             logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
             columns = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
@@ -189,6 +190,7 @@ class WindowReader:
         """
         size, self._unread = self._config.window, list_unread_columns(log)
         parts, offers, free_rows = [], _Offers(), size
+        # The whole log is read, then filtered: a shard may be empty, and the log's rejected rows are limited.
         reader = log.log if isinstance(log, KeyShard) else log
         chunks = as_chunks(reader, needs_propensity=not self._config.assume_uniform)
         chunks = chunks if reader is log else log.filter_rows(chunks)
@@ -241,6 +243,8 @@ class WindowReader:
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
         if self._items is None:
+            # By uniform choice 1/p is the number of arms on offer. Every arm counts as on offer in every row,
+            # which can only lessen the evidence against an arm.
             sizes = stops - starts
             counts = [np.bincount(shown_arms, sizes**power, len(self._names)) for power in range(3)]
             self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
