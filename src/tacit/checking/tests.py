@@ -74,6 +74,7 @@ def check_simulation(trial: Trial) -> str:
         learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
     lanes = [int(key) for key in learner.keys]
     arrays_and_rows = zip(leaves(run.state), learner.lanes.rows, strict=True)
+    # In the order of the learner's lanes; an array with 0 rows per lane is shared by all keys.
     lane_arrays = (
         _select_rows(array, lanes, count) if count else array for (_, array), count in arrays_and_rows
     )
@@ -97,6 +98,7 @@ def _find_environment(trial: Trial) -> Environment:
     """Return an example of an environment that fits the policy; raise ``LeftOut`` if there is none."""
     policy = trial.policy
     dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
+    # The simplest environment first.
     for kind in sorted(environments.values(), key=lambda kind: kind.__name__ != "BernoulliArms"):
         if not kind.__module__.startswith("tacit.") or kind.takes != policy.shows:
             continue
@@ -191,7 +193,7 @@ def check_replay(trial: Trial) -> str:
     replaying = ReplayConfig(policy=policy, seed=trial.seed, window=rows)
     source, played = WindowReader(replaying), Pass(replaying, 0)
     for window in source.read(log):
-        list(played.replay(window, len(source.lanes)))
+        list(played.replay(window, len(source.lanes)))  # it replays while it is iterated
     learner = Learner(policy, stream("replay", trial.seed, 0))
     for row, key in enumerate(keys):
         decision = learner.choose(key, contexts[row] or None)

@@ -58,11 +58,12 @@ def fit_factors(shown_counts: Floats, clicks: Floats, *, is_unbiased: bool = Fal
         expected, curve = _expect_clicks(shown_counts, totals, log_factors)
         step = np.linalg.solve(curve, (clicks - expected).sum(axis=0)[1:])
         largest = np.abs(step).max(initial=0.0)
-        log_factors[1:] += step / max(1.0, largest)
+        log_factors[1:] += step / max(1.0, largest)  # no factor changes by more than e times in a step
         if largest < 1e-10:
             break
     if is_unbiased:
         expected, curve = _expect_clicks(shown_counts, totals, log_factors)
+        # 1/y is the variance less 1/x.
         excess = np.diag(np.linalg.inv(curve)) - 1.0 / expected.sum(axis=0)[1:]
         log_factors[1:] -= np.log1p(np.maximum(excess, 0.0))
     factors[connected] = np.exp(log_factors)

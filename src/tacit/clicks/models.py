@@ -99,7 +99,8 @@ class Cascade(ClickModel):
             """Return the model with clicks over examinations as attraction; unexamined kinds keep theirs."""
             return cls(compute_kind_rates(clicked, examined, table, model.attraction))
 
-        return run_em(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
+        # The first step reaches the maximum, the second gains nothing, which is convergence.
+        return run_em(cls([UNKNOWN] * count), step, table, clicked, iterations=2, tolerance=0.0)
 
 
 # ---- The dependent click model: after a click the user continues, with a probability by position
@@ -343,7 +344,7 @@ class DynamicBayesian(ClickModel):
             satisfaction = compute_kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
-            tempted = follows * examined - satisfied
+            tempted = follows * examined - satisfied  # not satisfied, and there is a next result
             continued = follows * onward
             continuation = divide_counts(continued.sum(), tempted.sum(), model.persistence)
             return cls(attraction, satisfaction, float(continuation))

@@ -193,6 +193,7 @@ def select_warnings(
     has_large_rewards : bool
         Whether rows were rejected because their reward is outside [0, 1].
     """
+    # The least number of rows; ``row_count`` for what must hold of all rows.
     min_rows = {
         EMPTY: row_count,
         ZEROS: max(row_count, 0 if has_large_rewards else MANY),
@@ -251,7 +252,7 @@ class RowHistory:
         self._mixed_placements: list[DataWarning] = []
         self._placement: Any = None
         self._has_times = False
-        self._min_position = 1
+        self._min_position = 1  # 0 as soon as a position is 0 or missing
         self._has_repeated_ids = False
         self.has_lists = False
         """Whether a decision has rows at several positions."""

@@ -433,6 +433,7 @@ def _read_unquoted_header(path: Path) -> str:
     """Return the header of a CSV file without its quoted cells."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
+    # Every other part is between quotes.
     return "".join(header.split('"')[::2])
 
 
@@ -498,6 +499,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
                 passed = [bad for bad in malformed if bad[0] < first]
                 del malformed[: len(passed)]
                 columns = map(_trim_start, batch.columns) if has_blanks else batch.columns
+                # Without names, pyarrow reads all columns: then only the rows count.
                 yield RawRows(dict(zip(names, columns, strict=bool(names))), rows, passed)
     if malformed:
         yield RawRows({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
@@ -556,7 +558,7 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a line; None if it is no object, or has text that is not Unicode."""
     try:
         value = json.loads(line.decode("utf-8-sig"))
-        if b"\\ud" in line.lower():
+        if b"\\ud" in line.lower():  # perhaps half of a surrogate pair, which cannot be encoded
             _to_json(value).encode()
     except (ValueError, RecursionError):
         return None
@@ -670,7 +672,7 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
 FORMATS = {
     "parquet": Format((".parquet",), _read_parquet_names, _read_parquet, _write_parquet),
     "csv": Format((".csv", ".tsv"), _read_csv_names, _read_csv, _write_csv),
-    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, True),
+    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, sparse=True),
 }
 
 

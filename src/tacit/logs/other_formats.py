@@ -79,7 +79,7 @@ class DsjsonLines:
                 "arms": arms,
                 "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index + 1),
                 "propensity": float(record["_label_probability"]),
-                "reward": None if cost is None else 0.0 - float(cost),
+                "reward": None if cost is None else 0.0 - float(cost),  # of cost 0 it is 0, not −0
             }
         except (ValueError, KeyError, TypeError):
             return dict.fromkeys(DSJSON_COLUMNS)

@@ -67,6 +67,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
         Whether files are kept whole.
     """
     pieces = [piece for file in log.files for piece in _list_pieces(file)]
+    # Rounded up, so that there are at most MAX_PARTS parts.
     size = max(rows, -(-sum(piece.rows for piece in pieces) // MAX_PARTS))
     parts: list[list[_Piece]] = []
     rows_left = 0
@@ -251,7 +252,7 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
     times = _get_times(chunk)
     if by_list:
         starts = find_list_starts(chunk.batch["decision_id"])
-        times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
+        times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]  # of the list's first row
     order = np.argsort(times, kind="stable")
     chunk = Chunk(chunk.batch.take(pa.array(order)), chunk.source, chunk.rows[order])
     size = len(order) if by_list else SORTED_BATCH_ROWS

@@ -143,7 +143,7 @@ class Chunk(NamedTuple):
 class Example(NamedTuple):
     """The first row that was rejected for a reason: where it is, and the column and value that are wrong.
 
-    ``offered`` are the arms on offer if the arm is wrong.
+    ``offered`` are the arms on offer if the arm is wrong; ``remedy`` is advice for this value, or "".
     """
 
     source: str
@@ -537,6 +537,7 @@ def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     if pa.types.is_timestamp(kind):
         return _parse_times(texts, kind, times)
     try:
+        # By way of floats, as "3.0" is a whole number, too.
         return texts.cast(pa.float64()).cast(kind)
     except pa.ArrowInvalid:
         texts = pc.utf8_trim_whitespace(texts)
@@ -587,6 +588,7 @@ def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
             times.first_zoneless = times.first_zoneless or texts[0].as_py()
             times.zoneless += len(texts)
         return parsed
+    # Numbers as text: whole numbers first, which a float may not hold exactly.
     for form in (pa.int64(), pa.float64()) if times is not None else ():
         try:
             return _cast(texts.cast(form), kind, times)
@@ -706,6 +708,7 @@ def _find_first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     content = codes.astype(np.int32).tobytes()
     row_of_list: dict[bytes, int] = {}
     first_rows, start = [], 0
+    # An element takes 4 bytes, so equal lists have the same bytes.
     for row, stop in enumerate((4 * np.cumsum(sizes)).tolist()):
         first_rows.append(row_of_list.setdefault(content[start:stop], row))
         start = stop
@@ -768,6 +771,7 @@ def _list_refusals(raw: dict[str, Any], columns: dict[str, Any], report: LogRepo
     ranges = RANGES | {"reward": ("reward-outside-range", reward_range.contains)}
     for name, (reason, is_in_range) in ranges.items():
         if name in columns and columns[name].null_count < len(columns[name]):
+            # Null is allowed: a number in the range stands for it. If the two ends are in range, so are all.
             values = _fill_null(columns[name], (1 if name != "reward" else reward_range.low or 0.0))
             if not is_in_range(np.array([values.min(), values.max()])).all():
                 yield RowRule(reason, name, ~is_in_range(values), raw[name])
@@ -888,6 +892,7 @@ def check_rows(
     report.add_warnings(list_warnings(list_name_rules(raw.columns, columns), source, raw.rows))
     if times.zoneless:
         row = convert_values(raw.columns["timestamp"], pa.string()).index(times.first_zoneless).as_py()
+        # The text may have been rewritten, and is then not found (−1): the first row stands for it.
         first = source, int(raw.rows[max(row, 0)]), times.first_zoneless
         report.add_warnings([DataWarning(ZONELESS, "timestamp", times.zoneless, *first)])
     report.read += len(raw.rows) + len(raw.malformed)

@@ -190,6 +190,7 @@ def read_log(
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
+        # Any arms will do to open the log: only the arms shown are read.
         arm_reader = LogReader(files, constants=all_constants | {"arms": ["?"]}, **options)
         all_constants["arms"] = _collect_arms(arm_reader)
     reader = LogReader(files, constants=all_constants, **options)

@@ -237,7 +237,7 @@ class UbiReader(LogReader):
         lists = (attributes.get(name) for name in ("propensities", "position_propensities"))
         by_position = [dict(enumerate(values)) if isinstance(values, list) else None for values in lists]
         propensities, position_propensities = by_position[0], by_position[1] or {}
-        if propensities is None:
+        if propensities is None:  # a single result may have one number in place of a list
             propensities = {0: attributes.get("propensity")} if len(hits) == 1 else {}
         return [
             {

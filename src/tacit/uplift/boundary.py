@@ -233,7 +233,7 @@ class HoldoutSums(NamedTuple):
         if (buckets is None) != (self.buckets is None):
             raise InvalidValue("buckets", buckets, "give them where sums are clustered, only there")
         group_codes, amounts = np.asarray(groups), np.asarray(rewards, np.float64)
-        if not ((group_codes == CONTROL) | (group_codes == 1)).all():
+        if not ((group_codes == CONTROL) | (group_codes == POLICY)).all():
             raise InvalidValue("groups", groups, "give 0 for the control, 1 for the policy")
         if group_codes.shape != amounts.shape or not math.isfinite(amounts.sum()):
             remedy = f"give a finite number for each of {len(group_codes)} decisions"
@@ -440,6 +440,7 @@ def searches_needed(
         raise InvalidValue("difference", difference, "give a number other than 0")
     deviation = checks.number("deviation", deviation, 0.0, math.inf)
     per_variance = _compute_per_variance(power)
+    # ``per_variance`` is for one comparison; with several, the boundary is wider.
     single, several = (boundary(comparisons=m) + QUANTILE[power] for m in (1, comparisons))
     return per_variance * (several / single) ** 2 * (deviation / difference) ** 2
 

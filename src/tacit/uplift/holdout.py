@@ -44,6 +44,7 @@ MIN_GROUP = 100
 """Least number of decisions of each group for the difference of amounts of either sign."""
 
 STEPS = 64
+"""Bisections for an end of an interval: they leave 2⁻⁶⁴ of the range of ln ρ."""
 
 
 Periods = HoldoutSums | Sequence[HoldoutSums]
@@ -127,6 +128,7 @@ class _PooledPeriods(NamedTuple):
         odds = log_ratio + np.log(n1 / n0)
         log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
         deviance = 2 * (_compute_deviance(r1, r0 + r1, log_q) + _compute_deviance(r0, r0 + r1, log_p))
+        # φ: the mean of 1 − mean/largest over groups and periods, weighted by variance (the control's by ρ²).
         vary0 = ratio * ratio * vary0
         variances = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
         spread = variances.sum(axis=0) / (vary0 + vary1).sum(axis=0)
@@ -317,7 +319,8 @@ def difference_from_ratio(sums: Periods, ratio: Floats) -> Floats:
     >>> [round(float(difference_from_ratio(sums, ratio)), 3) for ratio in ratios]
     [-0.75, 0.0, 0.25, 0.75]
     """
-    return _PooledPeriods.pool(sums, math.inf).difference(ratio)
+    # A difference does not depend on the largest reward.
+    return _PooledPeriods.pool(sums, largest=math.inf).difference(ratio)
 
 
 def holdout_lift(
@@ -449,7 +452,7 @@ def difference_lift(
     weights = counts.sum(axis=1) / counts.sum()
     means = np.array([part.totals / part.counts for part in usable])
     variance = (weights**2 * [_difference_variance(part) for part in usable]).sum()
-    variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
+    variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), largest=1.0)
     estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
     radius = c * math.sqrt(variance)
     difference = Interval(estimate, estimate - radius, estimate + radius)
@@ -465,6 +468,7 @@ def _difference_variance(sums: HoldoutSums) -> float:
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
     independent_squares = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
-    design_effect = max(float(_sum_squares(sums, 1.0)) / float(independent_squares), 1.0)
+    # Any finite ``largest`` gives the squares about the common mean, or between buckets of units.
+    design_effect = max(float(_sum_squares(sums, largest=1.0)) / float(independent_squares), 1.0)
     alike = scatter.sum() / n.sum() * (1 / n).sum()
     return max(float((scatter / n / n).sum()), float(alike)) * design_effect

@@ -138,6 +138,7 @@ class DegradationSums:
         ``arms`` and ``q`` are the decisions' arms and propensities. A propensity of 0 means that there was no
         arm before. Also updates the attribute ``last``.
         """
+        # Sorted by bucket, the decision before is the column before; the first of a bucket follows ``last``.
         order = np.argsort(buckets, kind="stable")
         sorted_buckets, current = buckets[order], np.array([arms, q])[:, order]
         before = np.hstack([np.zeros((2, 1)), current[:, :-1]])
@@ -180,6 +181,7 @@ class DegradationSums:
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
         before = add_running(self.sums[:D], both, both * x, both * x * x, weight)
+        # Column i has the sums before decision i, the last column those after all.
         mean = before[TOTAL, :-1] / np.maximum(before[N, :-1], 1)
         sign = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
         coef = sign * weight / q

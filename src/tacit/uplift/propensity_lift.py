@@ -18,6 +18,7 @@ from tacit.errors import InvalidValue
 from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_from_interval
 
 ROWS = np.arange(5)[:, None]
+"""Rows of :attr:`ScoreSums.arms`, as a column: with arms as a row, an index of one cell each."""
 MIN_INFORMATION = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
@@ -211,6 +212,7 @@ class ScoreSums(NamedTuple):
         The arm must always have been on offer.
         """
         d, dd, gg, products, coefs = self.arms[:, arm]
+        # The score is a difference of scores: (a − b)² = a² + b² − 2ab.
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
         return self._make_scores(compared)
@@ -220,6 +222,7 @@ class ScoreSums(NamedTuple):
 
         Scores are positive where ``arm`` earns more than ``other``.
         """
+        # A decision shows only one of the two, so that products of their scores are 0.
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._make_scores((d - d2, dd + dd2, gg + gg2))
 

@@ -453,6 +453,7 @@ def degradation_sentence(
     >>> degradation_sentence("margin", None, None, (-1.25, -2.0, -0.5))
     'Proved: with the policy there is 1.2 less of margin per decision than with the control (0.5 to 2).'
     """
+    # Without signs, the bounds of a negative difference change places.
     sizes = [f"{_round_number(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
     more = "more" if harm[0] >= 0 else "less"
     arm_name, baseline = ("the policy", "the control") if arm is None else (arm, against)
@@ -510,4 +511,5 @@ def per_decision(amount: float) -> str:
 
 def _round_number(x: float) -> str:
     """Return a number as text with two significant digits, or all digits before the point."""
+    # 9.95 is rounded to 10, which has two digits already.
     return f"{x:.0f}" if abs(x) >= 9.95 else f"{x:.2g}"
