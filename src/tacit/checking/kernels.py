@@ -566,8 +566,9 @@ def _learn_checked(
     before = [array.copy() for _, array in leaves(learner.state)]
     learner.learn(decision, trial.compute_reward(round, decision.slots))
     for (name, new_array), old_array, row_count in zip(leaves(learner.state), before, rows, strict=True):
-        if not row_count:
+        if not row_count:  # shared by all keys
             continue
+        # With the rows of its own lane as they were, nothing may differ.
         new_array = new_array.copy()
         new_array[lane * row_count : (lane + 1) * row_count] = old_array[
             lane * row_count : (lane + 1) * row_count

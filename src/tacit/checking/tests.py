@@ -269,7 +269,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
             (row,) = await engine.decide_many("check", [placement.reader.read(request)])
             if waiting is not None:
                 learner.learn(*waiting)
-            draws.begin(learner.rng, str(round))
+            draws.begin(learner.rng, str(round))  # the service draws by the decision's id
             decision = trial.choose(learner, f"key {round % 3}", round)
             if not lists and decision.arm != row.arm:
                 raise Failed(f"round {round}: the service shows {row.arm}, a learner {decision.arm}")

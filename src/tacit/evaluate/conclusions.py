@@ -123,6 +123,7 @@ def conclude(
         estimate,
         # NaN if all rewards are equal: the formula's 0 would claim certainty.
         standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
+        # Without intervals that do not exist (None or NaN) or are empty.
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if anytime and anytime[0] >= anytime[1] else (),
     )

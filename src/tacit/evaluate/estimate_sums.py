@@ -122,6 +122,7 @@ class LogSums(NamedTuple):
         segments = {**after.segments, **self.segments}
         for name in set(self.segments) & set(after.segments):
             segments[name] = self.segments[name].merge(after.segments[name], in_turn)
+        # ``learned`` is False: no part alone is the log that a learner was fitted to.
         return LogSums(
             _merge_in_order(self.sums, after.sums, in_turn),
             self.rows + after.rows,
@@ -197,11 +198,12 @@ class LogSummation:
         if given_above is not probabilities or rows.given_above is not rows.propensity:
             weights_above = given_above / rows.given_above
         weighted = WeightedRows(rows, weights, weights_above, self._target)
+        # Of lists it is not known.
         possible = 0.0 if self._lengths else largest_possible(rows, probabilities, weights)
         lists = None
         if self._lengths:
             self._note_slates(rows)
-            lists = group_lists(rows, min(self._lengths))
+            lists = group_lists(rows, min(self._lengths))  # lists must fit every estimator
         cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
             cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)

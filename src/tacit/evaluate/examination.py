@@ -403,6 +403,7 @@ def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: 
 def _draw(results: Sequence[Examination], ax: Any) -> None:
     """Draw the effects of each result with their intervals as error bars on matplotlib axes."""
     for number, result in enumerate(results):
+        # Results stand side by side around the position.
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)
         ax.errorbar(x, result.effects, np.nan_to_num(errors), fmt="o", capsize=3, lw=1.5,
@@ -567,7 +568,8 @@ def examine(
         unknown_positions = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
         _warn_of_positions(places, shown_counts, isolated, sorted(unknown_positions - set(isolated)))
     low, high = _jackknife(cells, effects, estimate_effects, confidence)
-    # Without two groups, or with equal effects in all of them, the jackknife gives no interval.
+    # Without two groups, or with equal effects in all of them, the jackknife gives no interval. The first
+    # position's effect is 1 by definition.
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
         # A randomized effect is a ratio of click rates, whose Wilson intervals bound it.

@@ -199,6 +199,7 @@ def sum_units(
     else:
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
         by_group = [count, *(np.bincount(cluster, x, groups).astype(float) for x in (weights, values))]
+    # Without rewards, and without tails, the other fields of Sums keep their defaults.
     reward_sums = () if rewards is None else _sum_rewards(weights, rewards)
     sums = Sums(
         len(weights),
@@ -465,6 +466,7 @@ def _solve_bent(bend: float, quantile: float) -> Bounds:
     """Return the interval of t around 0 in which |t + bend·(1 + 2t²)| ≤ ``quantile``, for bend ≥ 0."""
     if bend < 1e-12:
         return -quantile, quantile
+    # Roots of 2·bend·t² + t + bend = ±quantile.
     high = (-1 + math.sqrt(max(1 - 8 * bend * (bend - quantile), 0.0))) / (4 * bend)
     root = 1 - 8 * bend * (bend + quantile)
     # Where the statistic is never below −quantile, it is above quantile on the other side.
@@ -676,6 +678,7 @@ def anytime(
     low = _bound_below(sums.n, y, yy, threshold)
     if weight_bound is not None:
         return length * low, anytime_in_range(sums, 0.0, length * weight_bound, confidence)[1]
+    # Sums of w·(1 − r) and of its squares.
     missed = sums.w / length - y
     missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
     return length * low, length * (1.0 - _bound_below(sums.n, missed, missed2, threshold))
@@ -735,6 +738,7 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
     (0.436, 0.564)
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
+    # Σ(y − low)² and Σ(high − y)².
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2

@@ -207,7 +207,10 @@ class ReplayCounts(NamedTuple):
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def add_passes(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the counts of these passes followed by other passes over the same rows."""
+        """Return the counts of these passes followed by other passes over the same rows.
+
+        Only values per pass are joined; the rest, of the log, is the same in both.
+        """
         return self._replace(
             matched=self.matched + other.matched,
             clicks=self.clicks + other.clicks,

@@ -373,6 +373,7 @@ class Greedy(Probabilities):
         expected = self.rewards.begin().evaluate_arms(rows)
         arm_codes = {name: code for code, name in enumerate(rows.arm.names)}
         on_offer = offer_matrix(rows)[rows.offer]
+        # Arms without a prediction have 0 in ``expected``, with which they must not win.
         predicted = np.zeros(len(rows.arm.names), np.bool_)
         predicted[[arm_codes[name] for name in self.arms if name in arm_codes]] = True
         scores = np.where(on_offer & predicted, expected, -np.inf)

@@ -291,7 +291,8 @@ class ArmRidges(ArmValues, ModelOfLog):
                 raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
             for number in range(self.folds):
                 in_fold: Any = fold[picked] == number
-                if len(picked) == len(rewards):  # the same rows, without a copy of their contexts
+                # Of all rows, every ``folds``-th is of a fold: a slice of them copies no contexts.
+                if len(picked) == len(rewards):
                     in_fold = slice((number - rows.first) % self.folds, None, self.folds)
                 rewards[picked[in_fold]] = models.predict(context_rows[in_fold], number)[:, :arms]
         return rewards

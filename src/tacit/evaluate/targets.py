@@ -581,6 +581,7 @@ def _load_table(path: Path) -> Table:
         if path.suffix.lower() == ".csv":
             return _parse_csv(path, csv.DictReader(text.splitlines()))
         data = json.loads(text)
+        # An object of one object is a column, with a table for each of its values.
         nested = isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), dict)
         per, numbers = next(iter(data.items())) if nested else (None, data)
         return Table(numbers, per=per)
@@ -602,6 +603,7 @@ def _parse_csv(path: Path, rows: Any) -> Table:
         )
         raise InvalidValue("policy", f"table:{path}", remedy)
     other_columns = [name for name in names if name not in ("arm", "probability")]
+    # A known column if there is one, else the first of the others.
     per = next((name for name in (*PER, *other_columns) if name in other_columns), None)
     tables: dict[str, dict[str, float]] = {}
     for row in rows:

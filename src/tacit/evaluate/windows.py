@@ -192,6 +192,7 @@ class WindowReader:
         parts, offers, free_rows = [], _Offers(), size
         # The whole log is read, then filtered: a shard may be empty, and the log's rejected rows are limited.
         reader = log.log if isinstance(log, KeyShard) else log
+        # Unless uniform choice is assumed, rows without a propensity are left out, if others have one.
         chunks = as_chunks(reader, needs_propensity=not self._config.assume_uniform)
         chunks = chunks if reader is log else log.filter_rows(chunks)
         for chunk in chunks:

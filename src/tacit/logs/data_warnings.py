@@ -309,6 +309,7 @@ class RowHistory:
         """
         if self._placement is None or self._mixed_placements or self.is_full:
             return note
+        # A sentence about a placement begins with "at PLACEMENT ".
         prefix = f"at {self._placement} "
         return "; ".join(part for part in note.split("; ") if part.startswith(prefix) or part[:3] != "at ")
 

@@ -184,7 +184,7 @@ def cut_between_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             yield _check_lists_together(
                 chunk.slice_rows(0, last), positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None
             )
-        open_list = chunk.slice_rows(last)
+        open_list = chunk.slice_rows(last)  # the chunk's last list may go on in the next chunk
     if open_list is not None:
         yield _check_lists_together(open_list, positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None)
 

@@ -797,6 +797,7 @@ def _mask_wrong_arms(arms: Any, arm: Any) -> tuple[Bools, Bools]:
     ``arms`` are the lists, ``arm`` the arms shown. The first mask has one element if all lists are equal.
     """
     arms = _encode_lists(arms)
+    # One list for all rows, whose index 0 stands for that of every row; else the distinct lists.
     first = offer_index = np.zeros(1, np.int64)
     if common_list_codes(arms) is None:
         first, offer_index = np.unique(first_equal_rows(arms), return_inverse=True)

@@ -185,7 +185,7 @@ def read_log(
         if layout is not None:
             refuse_options(_list_layout_refusals(layout.name, arms, time_unit, positions_from))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            vars(reader).update(limits)
+            vars(reader).update(limits)  # in place of the defaults of the class
             return reader
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}

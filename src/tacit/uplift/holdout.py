@@ -77,6 +77,7 @@ class _PooledPeriods(NamedTuple):
         """
         period_list = _as_list(periods)
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in period_list), strict=True))
+        # Both of shape (periods, groups, …); 1 in place of 0 decisions, whose weight is 0, makes rates 0.
         decisions = n.sum(axis=1)
         weights = decisions / np.maximum(decisions.sum(axis=0), 1)
         has_decisions = (decisions > 0)[:, None]
@@ -125,6 +126,7 @@ class _PooledPeriods(NamedTuple):
         n1 = self._average(mean1) / vary1.sum(axis=0)
         rate0, rate1 = self.rates
         r0, r1 = n0 * rate0, n1 * rate1
+        # Logs of the share of the rewards that the ratio gives the policy, q(ρ), and the control.
         odds = log_ratio + np.log(n1 / n0)
         log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
         deviance = 2 * (_compute_deviance(r1, r0 + r1, log_q) + _compute_deviance(r0, r0 + r1, log_p))
@@ -152,6 +154,7 @@ def _compute_variance_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
         return np.ones(shares.shape[1:])
     # The standard deviation of the assignment to the control.
     deviation = np.sqrt(shares * (1 - shares))
+    # A unit's part in the difference is its excess times (in control − h)/(h(1 − h)), with h the share.
     variances = np.sum([_sum_squares(sums, largest) for sums in periods] / deviation**2, axis=0)
     excess = {i: _compute_bucket_excess(periods[i]) for i in clustered}
     covariances = np.zeros_like(variances)
