@@ -496,7 +496,7 @@ def check_ties(trial: Trial) -> str:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
         raise LeftOut("it shows arms in their order at first, as it says")
-    learner, batch, _ = next(_iter_states(trial))
+    learner, batch, _ = next(_iter_states(trial))  # after 0 rounds
     counts = np.zeros(trial.arms, np.int64)
     actions, repeats, _ = _sample_actions(trial, learner, batch, stream=2)
     np.add.at(counts, actions[:, 0], repeats)

@@ -51,6 +51,7 @@ def fit_factors(shown_counts: Floats, clicks: Floats, *, is_unbiased: bool = Fal
     connected = _find_connected(shown_counts > 0, clicks > 0)
     shown_counts, clicks = shown_counts[:, connected], clicks[:, connected]
     totals = clicks.sum(axis=1, keepdims=True)
+    # Only kinds with clicks that are shown in several columns compare columns.
     informative = (totals[:, 0] > 0) & ((shown_counts > 0).sum(axis=1) > 1)
     shown_counts, clicks, totals = shown_counts[informative], clicks[informative], totals[informative]
     log_factors = np.zeros(connected.sum())

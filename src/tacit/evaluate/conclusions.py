@@ -196,6 +196,7 @@ class UnitScale(NamedTuple):
         sums, unknown = self.sums, (math.nan, math.nan)
         exact = intervals.widen_interval(unknown, sums, confidence, length=self.length, clustered=clustered)
         low, high = self.restore(exact) or unknown
+        # Bounds that are NaN do not count: comparisons with them are false.
         return min(low, bounds[0]), max(high, bounds[1])
 
 

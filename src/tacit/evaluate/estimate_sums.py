@@ -347,6 +347,7 @@ def sum_log(
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)
+    # A frozen learner (with ``learner``) has learned its keys before, however many this log has.
     policy = getattr(question.target, "policy", None)
     learns_per_key = policy is not None and policy.key_bytes and not hasattr(question.target, "learner")
     if learns_per_key and (message := reader.user_keys_message):

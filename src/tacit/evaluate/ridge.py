@@ -71,6 +71,7 @@ class Products(NamedTuple):
                 part_sums = part.sums[length]
                 folds, size = len(part_sums), length + 2
                 total = sums.setdefault(length, np.zeros((folds, len(arms), size, size)))
+                # From contexts minus the part's origin to contexts minus the common one.
                 shift = _shift_matrix(part.origins[length] - origin)
                 places = np.array([column[name] for name in part.arms], np.int64)
                 where = np.ix_((np.arange(folds) + turn) % folds, places)

@@ -218,6 +218,7 @@ def _list_remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
     Raises LogError if there is none, or the file system cannot be read.
     """
     address, question, options = url.partition("?")
+    # The file, or the folder above the first name with a star; options such as a region stand behind "?".
     base = address.partition("*")[0].rpartition("/")[0] if "*" in address else address
     try:
         files, root = pyarrow.fs.FileSystem.from_uri(base + question + options)

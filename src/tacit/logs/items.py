@@ -162,6 +162,7 @@ class ItemTable:
         ids = pa.chunked_array([batch.ids for batch in batches]).combine_chunks().dictionary_encode()
         codes = ids.indices.to_numpy().astype(np.int64)
         self.has_times = batches[0].times is not None
+        # Without times all rows have the same, so that an id must be unique.
         times = np.zeros(len(codes), np.int64)
         if self.has_times:
             times = np.concatenate([_to_microseconds(batch.times) for batch in batches])

@@ -927,6 +927,7 @@ def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
     if field.name in TEXT_COLUMNS and pa.types.is_dictionary(kind):
         is_compact = kind.value_type == pa.string() and not values.dictionary.null_count
     elif kind == pa.list_view(pa.string()) and len(values):
+        # A list that all rows share has the same offset and size in all of them.
         ends = values.offsets.to_numpy(), values.sizes.to_numpy()
         is_compact = not values.null_count and all((numbers == numbers[0]).all() for numbers in ends)
     return values if is_compact or kind == field.type else convert_values(values, field.type, times)

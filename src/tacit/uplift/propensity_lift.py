@@ -73,6 +73,7 @@ class Scores(NamedTuple):
         """
         if not self.n:
             return True
+        # Weight that the control lacks makes the mean positive.
         mean = self.g / self.n
         variance = max(self.gg / self.n - mean * mean, 0.0)
         return bool(mean <= TOLERANCE + MAX_DEVIATION * np.sqrt(variance / self.n))

@@ -67,6 +67,7 @@ def guardrail_status(
     else:
         return "early" if lift.claim == "early" else "unknown"
     _, low, high = interval
+    # Harm is significant: the whole interval is on the worse side of no change.
     if high < no_change if better == "more" else low > no_change:
         return "harm"
     is_safe = low >= no_change - allowed if better == "more" else high <= no_change + allowed
