@@ -55,9 +55,9 @@ def check_simulation(trial: Trial) -> str:
     """
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _find_environment(trial)
-    run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
+    run = Run(policy, environment, horizon, seed, number=0, checkpoints=np.array([horizon]))
     run.advance(horizon)
-    users = run_stream(seed, 0, ENVIRONMENT_STREAM)
+    users = run_stream(seed, run=0, which=ENVIRONMENT_STREAM)
     world: Any = environment.world(users, horizon)
     draws = np.random.SeedSequence(seed, spawn_key=(0, POLICY_STREAM))
     learner = Learner(policy, draws, propensities=False)
@@ -131,7 +131,7 @@ def check_clicks_only(trial: Trial) -> str:
     """
     policy, horizon = trial.policy, 10 * trial.rounds
     environment, points = _find_environment(trial), np.array([horizon])
-    clicks = read_click_timing("clicks only", CLICK_WINDOW, None, environment)
+    clicks = read_click_timing("clicks only", CLICK_WINDOW, delay=None, environment=environment)
     shares = []
     for number in range(CLICK_RUNS):
         gains = []
@@ -191,7 +191,7 @@ def check_replay(trial: Trial) -> str:
     }
     log = pa.table(columns | ({"context": contexts} if policy.context_dim else {}))
     replaying = ReplayConfig(policy=policy, seed=trial.seed, window=rows)
-    source, played = WindowReader(replaying), Pass(replaying, 0)
+    source, played = WindowReader(replaying), Pass(replaying, number=0)
     for window in source.read(log):
         list(played.replay(window, len(source.lanes)))  # it replays while it is iterated
     learner = Learner(policy, stream("replay", trial.seed, 0))
@@ -256,7 +256,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
 
     now = [MICROSECONDS]
     engine = Engine(config, store, lambda: now[0])
-    learner, draws = Learner(trial.policy, 0), Draws(trial.seed)
+    learner, draws = Learner(trial.policy, seed=0), Draws(trial.seed)
     lists, waiting = trial.policy.showing.listed, None
     await engine.start()
     placement = engine.placements["check"]
@@ -317,8 +317,8 @@ def measure_speed(trial: Trial) -> str:
 
 def _measure_round(policy: Policy, environment: Environment) -> float:
     """Return the seconds per simulated round, measured for about a fifth of a second."""
-    run = Run(policy, environment, SPEED_ROUNDS, 1, 0, np.array([SPEED_ROUNDS]))
-    run.advance(10)
+    run = Run(policy, environment, SPEED_ROUNDS, seed=1, number=0, checkpoints=np.array([SPEED_ROUNDS]))
+    run.advance(10)  # not measured: it compiles
     start, played = time.perf_counter(), 0
     while played < SPEED_ROUNDS - 10 and time.perf_counter() - start < 0.2:
         played += run.advance(max(10, played))

@@ -463,8 +463,8 @@ def run_em(
         model = step(model)
         log_likelihoods.append(math.fsum(model.log_likelihood(shown, clicks)))
         if log_likelihoods[-1] - log_likelihoods[-2] <= tolerance * len(shown):
-            return Fit(model, tuple(log_likelihoods), True)
-    return Fit(model, tuple(log_likelihoods), False)
+            return Fit(model, tuple(log_likelihoods), converged=True)
+    return Fit(model, tuple(log_likelihoods), converged=False)
 
 
 def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:

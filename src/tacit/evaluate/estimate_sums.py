@@ -233,7 +233,7 @@ class LogSummation:
         for name, count, reward in zip(names, counts, rewards, strict=True):
             before = self.segments.get(name)
             if before is None:
-                before = SegmentSums(tuple(empty_sums(GROUPS) for _ in self.sums), 0, 0.0)
+                before = SegmentSums(tuple(empty_sums(GROUPS) for _ in self.sums), rows=0, reward=0.0)
             total = before.rows + count, before.reward + reward
             self.segments[name] = SegmentSums(before.sums, *total)
         self._names = names
@@ -272,7 +272,7 @@ class LogSummation:
             is_above = bool(self._lengths) and rows.given_above is rows.propensity
             if is_above and not self._takes_position:
                 chances, lists = given_above, group_lists(rows, min(self._lengths))
-                prefixes = np.cumprod(lists.table(chances, min(self._lengths), 1.0), axis=1)
+                prefixes = np.cumprod(lists.table(chances, min(self._lengths), empty=1.0), axis=1)
                 # Column k: the target's probability of the k arms above, for the first position 1.
                 is_certain &= np.insert(prefixes, 0, 1.0, axis=1)[lists.list_index, lists.place] > 0
             is_certain &= 1 - chances > HOPELESS_RATIO * remainder + 1e-9

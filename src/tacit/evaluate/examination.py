@@ -559,7 +559,7 @@ def examine(
     shown_counts, clicks = (sum_by_position(cells, x, len(places)) for x in (cells.row_counts, cells.clicks))
     compares_arms = method != "randomization" and not features
     isolated = _find_isolated(cells, len(places)) if compares_arms else []
-    effects = estimate_effects(cells, None)
+    effects = estimate_effects(cells, start=None)
     if method == "em":  # it does not converge at positions without clicks
         effects[clicks == 0] = np.nan
         effects[isolated] = np.nan

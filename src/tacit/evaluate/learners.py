@@ -75,7 +75,7 @@ class LogLearner:
         self.policy = policy
         columns = {"placement", "key"} | ({"context"} if policy.context_dim else set())
         self.columns = frozenset(columns)
-        self.state = policy.init(0)
+        self.state = policy.init(0)  # of 0 lanes
         arm_names = [] if policy.arms is None else list_arm_names(policy)
         self._index_by_name = {name: arm_index for arm_index, name in enumerate(arm_names)}
         self._lanes: dict[int, int] = {}
@@ -202,7 +202,7 @@ class Learning:
         check_target_policy(policy)
         self.policy = policy
         self.label = f"{policy.label}, learning"
-        self._reset(False)
+        self._reset(all_arms=False)
 
     @property
     def schema(self) -> Any:
@@ -489,8 +489,8 @@ class Ranking(Restartable):
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
         actions[lists.list_index, lists.place] = arm_indices
-        clicks = lists.table(self.policy.reward_range.to_unit(rows.reward), width, 0.0)
-        propensities = lists.table(rows.given_above, width, 1.0).prod(axis=1)
+        clicks = lists.table(self.policy.reward_range.to_unit(rows.reward), width, empty=0.0)
+        propensities = lists.table(rows.given_above, width, empty=1.0).prod(axis=1)
         if learns_from_propensity(self.policy.params):
             refuse_unknown(rows, rows.given_above)
         # Probabilities, which the compiled loop writes, as :func:`evaluate_lists` says.

@@ -477,7 +477,7 @@ class Pass:
     def __init__(self, config: ReplayConfig, number: int, shard: int | None = None) -> None:
         """Set up an untrained policy, random generators and zero counts; pass 0 does not shuffle rows."""
         self.policy = config.policy
-        self.state = self.policy.init(0)
+        self.state = self.policy.init(0)  # of 0 lanes
         # Names of the streams; those of a shard are longer, so that none is that of a pass over all keys.
         place = (number,) if shard is None else (number, 1, shard)
         self.rng = stream("replay", config.seed, *place)

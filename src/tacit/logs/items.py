@@ -66,7 +66,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
         segments = convert_values(columns[SEGMENT], pa.string()) if SEGMENT in columns else pa.nulls(len(ids))
         times = None
         if FROM in columns:
-            times = convert_values(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(None, {}))
+            times = convert_values(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(unit=None, counts={}))
             if times.null_count:
                 raise InvalidValue(f"items[{FROM!r}]", "nothing, or no time", "give each row a time")
         yield ItemBatch(ids, vectors, segments, times)

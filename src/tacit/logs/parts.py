@@ -86,7 +86,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
 def _list_pieces(file: LogFile) -> list[_Piece]:
     """Return the row groups of a Parquet file, or other files and tables as one piece of unknown size (0)."""
     if isinstance(file.path, Frame) or file.format != "parquet":
-        return [_Piece(file, None, 0)]
+        return [_Piece(file, group=None, rows=0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
         info = opened.metadata
         return [_Piece(file, group, info.row_group(group).num_rows) for group in range(info.num_row_groups)]

@@ -476,7 +476,7 @@ class LogReader:
         has_other_layout = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
         if len(columns) != 1 or self.is_stream or has_other_layout:
             return None
-        (first,) = next(iter(self._iter_dicts(list(columns), 1)), {"": None}).values()
+        (first,) = next(iter(self._iter_dicts(list(columns), at_once=1)), {"": None}).values()
         return first
 
     def _iter_dicts(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:

@@ -279,7 +279,7 @@ class LogReport:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
             message = f"{example.column}: {example.value!r} is not allowed{remedy}"
             raise LogError(f"{example.source}: row {example.row}: {message}")
-        self.reject(reason, 1, example)
+        self.reject(reason, count=1, example=example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
         """Count a row as rejected because a value in it raised ``error``; under ``strict`` raise LogError.
@@ -287,7 +287,7 @@ class LogReport:
         The reason is "missing-FIELD" if the error's value is None, and "wrong-FIELD" otherwise.
         """
         why = "missing" if error.value is None else "wrong"
-        example = Example(source, row, error.field, error.value, None, error.allowed)
+        example = Example(source, row, error.field, error.value, remedy=error.allowed)
         self.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
 
     def merge(self, other: LogReport) -> LogReport:

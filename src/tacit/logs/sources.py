@@ -421,7 +421,7 @@ def as_chunks(log: Any, *, empty: bool = False, needs_propensity: bool = False) 
         If it cannot be read, has an invalid row (in memory), has no row, or too many rows are rejected.
     """
     reader = open_log(log)
-    return check_kept_rows(reader, reader.chunks(None, needs_propensity), empty=empty)
+    return check_kept_rows(reader, reader.chunks(needs_propensity=needs_propensity), empty=empty)
 
 
 def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:

@@ -178,7 +178,8 @@ class UbiReader(LogReader):
         numbers: list[int] = []
         source = ""
         query_ids: set[str] = set()
-        for place, record in self._iter_records(None):
+        # Without a report: malformed records were counted with the events.
+        for place, record in self._iter_records(report=None):
             if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
@@ -196,7 +197,7 @@ class UbiReader(LogReader):
             report.queries += 1
             if query.hits is None:
                 field = "query_response_hit_ids"
-                self._reject(report, f"missing-{field}", Example(*place, field, None))
+                self._reject(report, f"missing-{field}", Example(*place, field, value=None))
                 continue
             query_rows = self._make_rows(query, self._locate_rewards(query, objects, place, report))
             rows += query_rows
@@ -292,7 +293,7 @@ class UbiReader(LogReader):
             return read(record)
         except InvalidValue as error:
             reason = "missing" if error.value is None else "wrong"
-            example = Example(*place, error.field, error.value, None, error.allowed)
+            example = Example(*place, error.field, error.value, remedy=error.allowed)
             self._reject(report, f"{reason}-{error.field}", example)
 
     def _reject(self, report: UbiReport, reason: str, example: Example) -> None:

@@ -459,7 +459,7 @@ def difference_lift(
     estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
     radius = c * math.sqrt(variance)
     difference = Interval(estimate, estimate - radius, estimate + radius)
-    return Lift(claim_from_interval(difference.low, difference.high), None, difference)
+    return Lift(claim_from_interval(difference.low, difference.high), ratio=None, difference=difference)
 
 
 def _difference_variance(sums: HoldoutSums) -> float:

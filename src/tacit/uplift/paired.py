@@ -189,7 +189,7 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
         return Lift("early")
     mean, radius = float(sums.mean), c * float(sums.error)
     low, high = mean - radius, mean + radius
-    return Lift(claim_from_interval(low, high), None, Interval(mean, low, high))
+    return Lift(claim_from_interval(low, high), ratio=None, difference=Interval(mean, low, high))
 
 
 def chance_of_score(score: float) -> float:

@@ -114,7 +114,7 @@ class Scores(NamedTuple):
             return Lift("early")
         low, high = map(float, self.interval(c))
         difference = Interval(float(self.d / self.n), low, high)
-        return Lift(claim_from_interval(low, high), None, difference)
+        return Lift(claim_from_interval(low, high), ratio=None, difference=difference)
 
 
 class ScoreSums(NamedTuple):
