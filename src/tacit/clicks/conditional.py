@@ -116,6 +116,6 @@ def _find_connected(is_shown: Booleans, has_clicks: Booleans) -> Booleans:
     """
     reaches = has_clicks.T.astype(np.float64) @ is_shown > 0
     np.fill_diagonal(reaches, True)
-    for middle in range(len(reaches)):
+    for middle in range(len(reaches)):  # Warshall's algorithm: paths over ``middle``
         reaches |= reaches[:, middle, None] & reaches[middle]
     return np.asarray(reaches[0] & reaches[:, 0])

@@ -271,6 +271,7 @@ class LogSummation:
             # The same array: the log has only propensities given the arms above.
             is_above = bool(self._lengths) and rows.given_above is rows.propensity
             if is_above and not self._takes_position:
+                # Only rows below arms that the target shows matter, and its chances given the arms above.
                 chances, lists = given_above, group_lists(rows, min(self._lengths))
                 prefixes = np.cumprod(lists.table(chances, min(self._lengths), empty=1.0), axis=1)
                 # Column k: the target's probability of the k arms above, for the first position 1.
@@ -280,7 +281,7 @@ class LogSummation:
             yield Refusal("propensity", is_certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
-            self._logging.evaluate_shown(rows)
+            self._logging.evaluate_shown(rows)  # targets need this call before that of all arms
             is_never_logged = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
             text = partial(_describe_never, rows, probabilities, is_never_logged)
             yield Refusal("arm", is_never_logged.any(axis=1), text)

@@ -792,6 +792,7 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
+    # Of each offer, 1/p if the arm is shown and 0 if not, whose mean is at most 1.
     evidence = [_log_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
     arm = int(np.argmax(evidence))
     return arm, float(evidence[arm]) - math.log(len(evidence))

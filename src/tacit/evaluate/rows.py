@@ -429,9 +429,9 @@ def check_segments(source: str, names: Sequence[str]) -> None:
 
 
 def hash_clusters(column: Any, groups: int) -> Ints:
-    """Return a group in [0, groups) for each row, by a hash of its name; null counts as "".
+    """Return a group in [0, groups) for each row, by a hash of its name.
 
-    Equal names have the same group, on every machine.
+    Equal names have the same group, on every machine. The column must not have null.
     """
     encoded = column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]

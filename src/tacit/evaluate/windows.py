@@ -454,7 +454,7 @@ def replay_rows(
             sums[2] += reward * reward
             sums[3] += reward * reward * reward
             sums[4] += abs(reward)
-            if abs(reward) > largest[-1]:
+            if abs(reward) > largest[-1]:  # insert it, in descending order
                 place = len(largest) - 1
                 while place > 0 and largest[place - 1] < abs(reward):
                     largest[place] = largest[place - 1]

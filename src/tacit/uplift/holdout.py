@@ -213,6 +213,7 @@ def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
         between = np.sum(_compute_bucket_excess(sums) ** 2, axis=0)
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
+        # Without rewards the squares are 0, too, whatever they are divided by.
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
         within0 = (rr0 - r0 * r0 / np.maximum(n0, 1)) / some0 * r1
         within1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
