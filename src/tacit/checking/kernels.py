@@ -276,6 +276,7 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
 def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Decide in plain Python and return a copy of the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
+    # The common kernel would write what ``choose`` returns into an array, which hides its type.
     if policy.showing.single and find_kernel(policy, decide) is decide_arm:
         slot = policy.choose(params, state, 0, impression, rng)
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer):

@@ -321,6 +321,7 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
+        # Segments do not repeat the note on propensities given the arms above.
         segments={
             name: Segment(
                 _compute_estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),

@@ -137,6 +137,7 @@ DSJSON = FolderLayout(FORMAT, is_dsjson, _open_dsjson)
 
 
 COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}
+"""From columns of the schema to those of the file, whose first one, of row numbers, has no name."""
 ITEMS = "item_context.csv"
 
 

@@ -344,6 +344,7 @@ def decisions_needed(
     if lift > 1:
         doubt = f"lift: {lift:g} is {100 * lift:g} % more; give {lift - 1:.3g} if it is a ratio that you mean"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+    # The variance of the log ratio, for one decision.
     spread = (1 - p / largest) / (p * h) + (1 - ratio * p / largest) / (ratio * p * (1 - h))
     return _compute_per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 
@@ -401,6 +402,7 @@ def duels_needed(
         raise InvalidValue(missing, None, "give both per_user and likeness, or neither")
     per_user = checks.number("per_user", 1.0 if per_user is None else per_user, 1.0, math.inf)
     likeness = checks.number("likeness", likeness or 0.0, 0.0, 1.0)
+    # A duel's credit is 1, 0 or −1, with the mean 2·edge; a user's duels count by the design effect.
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))
     return searches_needed(2 * edge, deviation, power=power, comparisons=comparisons)
 

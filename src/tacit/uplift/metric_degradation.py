@@ -122,6 +122,7 @@ class DegradationSums:
         last = self._update_last(arms, q, key_buckets)
         start = 0
         while start < len(arms):
+            # Blocks are those of all decisions so far, whatever the sizes of calls.
             block = slice(start, start + BLOCK - self.seen % BLOCK)
             predicted = self._predict_propensities(key_buckets[block], last[:, block])
             self._add_block(arms[block], x[block, None], q[block, None], offered[block], baseline, predicted)
@@ -222,6 +223,7 @@ class DegradationSums:
         # The information, as a number of amounts in an unweighted comparison.
         has_information = is_defined & (total**2 * weight**2 >= MIN_INFORMATION * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
+        # At least the variance of scores whose amounts are independent of the arms shown.
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
         radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight
         mean = d / weight
