@@ -321,7 +321,7 @@ def _measure_round(policy: Policy, environment: Environment) -> float:
     run.advance(10)  # not measured: it compiles
     start, played = time.perf_counter(), 0
     while played < SPEED_ROUNDS - 10 and time.perf_counter() - start < 0.2:
-        played += run.advance(max(10, played))
+        played += run.advance(max(10, played))  # as many rounds again
     return (time.perf_counter() - start) / played
 
 

@@ -480,5 +480,6 @@ def _name_cells(rows: LoggedRows) -> list[str]:
     triples = np.stack([placement.codes, key.codes, place])
     distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
     triples = distinct.T.tolist()
+    # Names, as codes differ between parts of a log.
     cells = [f"{placement.names[code]}\0{key.names[key_code]}\0{at}" for code, key_code, at in triples]
     return [cells[i] for i in cell_index.ravel().tolist()]

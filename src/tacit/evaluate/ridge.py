@@ -245,6 +245,7 @@ class ArmRidges(ArmValues, ModelOfLog):
         spread = np.sqrt(np.maximum(np.diag(total)[1:-1] / n - center**2, 0.0))
         varies = spread > 1e-12 * np.abs(center)  # less is rounding error of a constant
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
+        # Fitted to rewards minus their mean, which then goes into the intercepts.
         shift = _shift_matrix(-center, scale, reward)
         weights = self._solve_weights(shift @ sums @ shift.T)
         weights[:, 0] += reward

@@ -192,6 +192,7 @@ class ArmTables(Restartable):
             self._matrix = np.zeros((0, len(arms)))
         known_count = len(self._matrix)
         if known_count < len(table_codes.names):
+            # A value without a table has the default for each arm, unless ``_check`` refuses it.
             tables = [self.tables.get(value, {}) for value in table_codes.names[known_count:]]
             new = np.array([[table.get(arm, self._default) for arm in arms] for table in tables])
             self._matrix = np.concatenate([self._matrix, new.reshape(-1, len(arms))])

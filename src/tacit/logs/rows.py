@@ -623,6 +623,7 @@ def _parse_arm_name(value: Any) -> str | None:
         return None
     if type(value) not in (str, int):
         raise ValueError("an arm is text or a whole number")
+    # Half of a surrogate pair cannot be encoded, which is a ValueError.
     return str(value).encode().decode()
 
 

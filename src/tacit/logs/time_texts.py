@@ -69,7 +69,9 @@ def rewrite_times(texts: Any, find_orders: Callable[[], set[str]] = set) -> Any:
 
 
 def find_date_orders(texts: Any) -> set[str]:
-    """Return which of "day" and "month" dates of three numbers show to come first, as another is above 12.
+    """Return which of "day" and "month" come first in dates of three numbers: a number above 12 is a day.
+
+    Both, if dates contradict each other; empty if no number is above 12.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def find_date_orders(texts: Any) -> set[str]:
     ({'month'}, set())
     """
     parts = pc.extract_regex(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), NUMERIC_DATE)
-    fields = {"day": "first", "month": "second"}
+    fields = {"day": "first", "month": "second"}  # the day's place, by what then comes first
     return {
         order
         for order, field in fields.items()
