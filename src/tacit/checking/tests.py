@@ -298,6 +298,7 @@ def measure_speed(trial: Trial) -> str:
     learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
     impressions = [trial.make_impression(round) for round in range(rounds)]
+    # One reward serves all calls, as it hardly affects their time.
     rewards = [trial.compute_reward(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
     start = time.perf_counter()
     for impression in impressions:

@@ -260,7 +260,7 @@ class OffPolicyResult(Tabulated, Plot):
             f"{unanswered_text}; intervals of {self.confidence:.0%}",
         ]
         lines += [f"{result.estimator}: {result.note}" for result in self.estimates if result.note]
-        if self.lists is None:
+        if self.lists is None:  # the evidence is for weights of rows, not for their sums over lists
             lines += [line for estimate in self.estimates if (line := estimate.describe_weight_doubt())]
         lines += [*self.notes, *([self.assumes] if self.assumes else [])]
         if self.never_shown:

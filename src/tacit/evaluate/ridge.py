@@ -206,7 +206,7 @@ class ArmRidges(ArmValues, ModelOfLog):
                 f"{rows.chunk.source}: context: of more than {MOST_LENGTHS} different lengths; give "
                 "contexts of as many numbers in each row, or a model that needs none, such as ArmMeans()"
             )
-        size = 8 * self.folds * arms * (length + 2) ** 2
+        size = 8 * self.folds * arms * (length + 2) ** 2  # bytes
         if size > MOST_BYTES:
             raise UnfitLog(
                 f"{rows.chunk.source}: context: a regression for each of {arms:,} arms on {length:,} "

@@ -323,6 +323,7 @@ class RowHistory:
         if _is_ascending(ids):
             return
         codes = ids.dictionary_encode().indices.to_numpy()
+        # All but the first row of each id.
         is_repeat = np.ones(len(ids), np.bool_)
         is_repeat[np.unique(codes, return_index=True)[1]] = False
         count = int(is_repeat.sum())

@@ -725,5 +725,6 @@ def parse_values(column: Any, format: str) -> list[Any]:
         return [text if text is None else BOOLEAN_TEXTS[text.lower()] for text in values]
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
+    # Numbers, unless a value is none; a column without any value is one of missing numbers.
     is_numeric = numbers.null_count == column.null_count < len(column)
     return numbers.to_pylist() if is_numeric or not any(texts) else values

@@ -926,6 +926,7 @@ def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
+        # Not as CSV: an error shows the texts as they are.
         values = [value for value in parse_values(column, format="") if value is not None]
         if not values:
             return numbers

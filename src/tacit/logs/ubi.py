@@ -334,7 +334,7 @@ def _to_json_value(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):
-        return {name: _to_json_value(name, inner) for name, inner in value.items() if inner is not None}
+        return {key: _to_json_value(key, inner) for key, inner in value.items() if inner is not None}
     if name in ATTRIBUTE_FIELDS and isinstance(value, str):
         try:
             return json.loads(value)
