@@ -186,6 +186,7 @@ class LogSummation:
         malformed.
         """
         probabilities = self._target.evaluate_shown(rows)
+        # Only a learning target of lists tells its propensities given the arms above from those at positions.
         given_above = probabilities
         if isinstance(self._target, Ranking):
             probabilities = self._target.position_probabilities(rows)
@@ -208,17 +209,17 @@ class LogSummation:
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
             cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)
         segments = self._code_segments(rows) if self._by_segment else None
-        for place, estimator in enumerate(self._estimators):
+        for index, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
                 units, cluster = estimator.list_units(weighted, lists), None
                 unit_segments = None if segments is None else segments[lists.first]
             else:
                 units, cluster, unit_segments = estimator.units(weighted), cluster_groups, segments
-            added = _add_units(self.sums[place], units, cluster, self._tails)
-            self.sums[place] = added._replace(possible=max(added.possible, possible))
+            added = _add_units(self.sums[index], units, cluster, self._tails)
+            self.sums[index] = added._replace(possible=max(added.possible, possible))
             if unit_segments is not None:
-                self._add_segments(place, units, cluster, unit_segments)
+                self._add_segments(index, units, cluster, unit_segments)
 
     def _code_segments(self, rows: LoggedRows) -> Ints:
         """Return the segment code of each row; add the rows and their rewards to the counts of segments.
@@ -239,8 +240,8 @@ class LogSummation:
         self._names = names
         return codes
 
-    def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment.
+    def _add_segments(self, index: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
+        """Add the units of the estimator with this index to its sums in each unit's segment.
 
         ``unit_segments`` has the segment code of each unit, ``cluster`` the group of its cluster, if any.
         """
@@ -250,7 +251,7 @@ class LogSummation:
             rewards = None if units.rewards is None else units.rewards[picked]
             segment_units = Units(units.weights[picked], units.values[picked], rewards)
             segment_cluster = None if cluster is None else cluster[picked]
-            sums[place] = _add_units(sums[place], segment_units, segment_cluster, self._tails)
+            sums[index] = _add_units(sums[index], segment_units, segment_cluster, self._tails)
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _list_refusals(self, rows: LoggedRows, chances: Floats, given_above: Floats) -> Iterator[Refusal]:

@@ -328,7 +328,7 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
     if len(compared) < 2:
         return None
     c = boundary(confidence, len(compared) - 1)
-    leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))
+    leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))  # by the sums of scores
     pairs = {arm: sums.compare_arms(leader, arm) for arm in compared if arm != leader}
     if not all(pair.has_enough_data for pair in pairs.values()):
         return None
