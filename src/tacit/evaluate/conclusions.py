@@ -364,6 +364,7 @@ def _list_result_warnings(question: OffPolicyEvaluation, log_sums: LogSums) -> I
     if question.target_policy[0] is None:
         # The reader of the log warns of blanks and empty names; a policy warns of its own arms.
         yield describe_similar_names("arms", [arm for arm in log_sums.arms if arm and arm == arm.strip()])
+    # Propensities that are estimated from the log cannot contradict it.
     if question.assumes != ASSUMES and not question.has_slate_estimator and log_sums.arms:
         yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 

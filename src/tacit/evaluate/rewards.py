@@ -211,6 +211,7 @@ class ArmMeans(ModelOfLog):
         overall = (other_sums.sum(axis=(1, 2)) / np.maximum(other_plays.sum(axis=(1, 2)), 1.0))[:, None, None]
         model._means = (other_sums + self.strength * overall) / (other_plays + self.strength)
         model.is_fitted = True
+        # Positions are codes themselves, and need no names.
         model.names = ({self.per: counts.values} if self.per in NAMES else {}) | {"arm": counts.arms}
         return model
 

@@ -130,6 +130,7 @@ class DegradationSums:
             self.seen += len(arms[block])
             start = block.stop
             if self.seen % BLOCK == 0:
+                # Once for each decision of the bucket in the block.
                 self.known = self.known * DECAY ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
 

@@ -171,7 +171,7 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
     (4 times in 5).
     """
     when = "" if days is None else f", in {_duration_text(days)}"
-    count = f"{float(f'{decisions:.3g}'):,.0f}"
+    count = f"{float(f'{decisions:.3g}'):,.0f}"  # rounded to three digits
     return (
         f"With a holdout of {percent(share)} a lift of {percent(shown)} would show after {count} "
         f"decisions{when} (4 times in 5)."
