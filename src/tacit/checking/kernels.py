@@ -249,7 +249,7 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
     Raises ``Failed``, with the policy's line, if a kernel raises; ``LeftOut`` after a division by zero.
     """
     policy, params = trial.policy, trial.policy.params
-    lane_rows(policy.init)
+    lane_rows(policy.init)  # raises unless each lane has as many rows
     state, rng, actions = policy.init(1), make_plain_generator(trial.seed), []
     action = np.zeros(policy.action_width, np.int64)
     for round in range(PLAIN_ROUNDS):
@@ -276,6 +276,7 @@ def _play_plain(trial: Trial) -> tuple[list[list[int]], Any]:
 def _decide_plain(trial: Trial, state: Any, impression: Impression, rng: Generator, action: Ints) -> Ints:
     """Decide in plain Python and return a copy of the action; raise ``Failed`` if it is not on offer."""
     policy, params = trial.policy, trial.policy.params
+    # The common kernel would write what ``choose`` returns into an array, which hides its type.
     if policy.showing.single and find_kernel(policy, decide) is decide_arm:
         slot = policy.choose(params, state, 0, impression, rng)
         if isinstance(slot, bool) or not isinstance(slot, int | np.integer):
@@ -410,6 +411,7 @@ def _iter_states(trial: Trial) -> Iterator[tuple[Learner, Batch, str]]:
     for rounds in (0, 10, trial.rounds):
         trial.play(learner, "a", range(played, rounds))
         played = rounds
+        # Not an impression of a round that is played.
         arguments = trial.make_impression(10_000 + rounds).arguments
         columns: dict[str, Any] = {_name_in_batch(name): [array] for name, array in arguments.items()}
         batch = learner.choose_many(["a"], **columns).batch
@@ -428,6 +430,7 @@ def _sample_actions(
     loop, rng = compile_loop(draw_actions, params), np.random.default_rng([trial.seed, stream])
     actions = np.zeros((trial.draws, trial.policy.action_width), np.int64)
     before = copy_state(state)
+    # First draws without queries, then queries without draws.
     loop(params, state, batch, rng, actions, actions[:0], np.empty(0))
     if not trial.policy.remembers:
         check_same_states(state, before, "choose writes it; only learn and observe may")
@@ -494,9 +497,9 @@ def check_ties(trial: Trial) -> str:
         raise LeftOut("only where a policy shows arms that have slots, not in lists")
     if trial.policy.begins_in_turn:
         raise LeftOut("it shows arms in their order at first, as it says")
-    learner, batch, _ = next(_iter_states(trial))
+    learner, batch, _ = next(_iter_states(trial))  # after 0 rounds
     counts = np.zeros(trial.arms, np.int64)
-    actions, repeats, _ = _sample_actions(trial, learner, batch, 2)
+    actions, repeats, _ = _sample_actions(trial, learner, batch, stream=2)
     np.add.at(counts, actions[:, 0], repeats)
     limit = log(2 * trial.arms / trial.error)
     for slot, count in enumerate(counts.tolist()):
@@ -519,6 +522,7 @@ def check_lanes(trial: Trial) -> str:
     """
     alone, among = trial.make_learner(), trial.make_learner()
     rows = lane_rows(trial.policy.init)
+    # Both learners have the same lanes from the start, but only one learns for the other keys.
     for learner in (alone, among):
         learner.choose_many(["b", "a", "c"], **_repeat_impression(trial))
     for round in range(trial.rounds):
@@ -528,10 +532,11 @@ def check_lanes(trial: Trial) -> str:
             _learn_checked(trial, among, decision, key, round + 1, rows)
         decisions = []
         for learner in (alone, among):
-            seed_learner(learner, trial.seed, round, 9)
+            seed_learner(learner, trial.seed, round, 9)  # not a number of another key
             decision = trial.choose(learner, "a", round)
             _learn_checked(trial, learner, decision, "a", round, rows)
             decisions.append(decision)
+        # An array with 0 rows per lane is shared by all keys.
         if 0 not in rows and decisions[0].slots.tolist() != decisions[1].slots.tolist():
             raise Failed(f"round {round}: what a key is shown depends on what others learned")
     if 0 in rows:
@@ -562,8 +567,9 @@ def _learn_checked(
     before = [array.copy() for _, array in leaves(learner.state)]
     learner.learn(decision, trial.compute_reward(round, decision.slots))
     for (name, new_array), old_array, row_count in zip(leaves(learner.state), before, rows, strict=True):
-        if not row_count:
+        if not row_count:  # shared by all keys
             continue
+        # With the rows of its own lane as they were, nothing may differ.
         new_array = new_array.copy()
         new_array[lane * row_count : (lane + 1) * row_count] = old_array[
             lane * row_count : (lane + 1) * row_count

@@ -55,9 +55,9 @@ def check_simulation(trial: Trial) -> str:
     """
     policy, seed, horizon = trial.policy, trial.seed, trial.rounds
     environment = _find_environment(trial)
-    run = Run(policy, environment, horizon, seed, 0, np.array([horizon]))
+    run = Run(policy, environment, horizon, seed, number=0, checkpoints=np.array([horizon]))
     run.advance(horizon)
-    users = run_stream(seed, 0, ENVIRONMENT_STREAM)
+    users = run_stream(seed, run=0, which=ENVIRONMENT_STREAM)
     world: Any = environment.world(users, horizon)
     draws = np.random.SeedSequence(seed, spawn_key=(0, POLICY_STREAM))
     learner = Learner(policy, draws, propensities=False)
@@ -74,6 +74,7 @@ def check_simulation(trial: Trial) -> str:
         learner.learn(decision, feedback.tolist() if len(feedback) > 1 else float(feedback[0]))
     lanes = [int(key) for key in learner.keys]
     arrays_and_rows = zip(leaves(run.state), learner.lanes.rows, strict=True)
+    # In the order of the learner's lanes; an array with 0 rows per lane is shared by all keys.
     lane_arrays = (
         _select_rows(array, lanes, count) if count else array for (_, array), count in arrays_and_rows
     )
@@ -97,6 +98,7 @@ def _find_environment(trial: Trial) -> Environment:
     """Return an example of an environment that fits the policy; raise ``LeftOut`` if there is none."""
     policy = trial.policy
     dims = {*policy.feature_dims, policy.context_dim} - {0} or {1}
+    # The simplest environment first.
     for kind in sorted(environments.values(), key=lambda kind: kind.__name__ != "BernoulliArms"):
         if not kind.__module__.startswith("tacit.") or kind.takes != policy.shows:
             continue
@@ -129,7 +131,7 @@ def check_clicks_only(trial: Trial) -> str:
     """
     policy, horizon = trial.policy, 10 * trial.rounds
     environment, points = _find_environment(trial), np.array([horizon])
-    clicks = read_click_timing("clicks only", CLICK_WINDOW, None, environment)
+    clicks = read_click_timing("clicks only", CLICK_WINDOW, delay=None, environment=environment)
     shares = []
     for number in range(CLICK_RUNS):
         gains = []
@@ -189,9 +191,9 @@ def check_replay(trial: Trial) -> str:
     }
     log = pa.table(columns | ({"context": contexts} if policy.context_dim else {}))
     replaying = ReplayConfig(policy=policy, seed=trial.seed, window=rows)
-    source, played = WindowReader(replaying), Pass(replaying, 0)
+    source, played = WindowReader(replaying), Pass(replaying, number=0)
     for window in source.read(log):
-        list(played.replay(window, len(source.lanes)))
+        list(played.replay(window, len(source.lanes)))  # it replays while it is iterated
     learner = Learner(policy, stream("replay", trial.seed, 0))
     for row, key in enumerate(keys):
         decision = learner.choose(key, contexts[row] or None)
@@ -254,7 +256,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
 
     now = [MICROSECONDS]
     engine = Engine(config, store, lambda: now[0])
-    learner, draws = Learner(trial.policy, 0), Draws(trial.seed)
+    learner, draws = Learner(trial.policy, seed=0), Draws(trial.seed)
     lists, waiting = trial.policy.showing.listed, None
     await engine.start()
     placement = engine.placements["check"]
@@ -267,7 +269,7 @@ async def _play_service(trial: Trial, config: Any, store: Any) -> tuple[Any, Lea
             (row,) = await engine.decide_many("check", [placement.reader.read(request)])
             if waiting is not None:
                 learner.learn(*waiting)
-            draws.begin(learner.rng, str(round))
+            draws.begin(learner.rng, str(round))  # the service draws by the decision's id
             decision = trial.choose(learner, f"key {round % 3}", round)
             if not lists and decision.arm != row.arm:
                 raise Failed(f"round {round}: the service shows {row.arm}, a learner {decision.arm}")
@@ -296,6 +298,7 @@ def measure_speed(trial: Trial) -> str:
     learner, rounds = trial.make_learner(), 200
     trial.play(learner, "a", range(10))
     impressions = [trial.make_impression(round) for round in range(rounds)]
+    # One reward serves all calls, as it hardly affects their time.
     rewards = [trial.compute_reward(0, decision.slots) for decision in trial.play(learner, "a", range(1))]
     start = time.perf_counter()
     for impression in impressions:
@@ -315,11 +318,11 @@ def measure_speed(trial: Trial) -> str:
 
 def _measure_round(policy: Policy, environment: Environment) -> float:
     """Return the seconds per simulated round, measured for about a fifth of a second."""
-    run = Run(policy, environment, SPEED_ROUNDS, 1, 0, np.array([SPEED_ROUNDS]))
-    run.advance(10)
+    run = Run(policy, environment, SPEED_ROUNDS, seed=1, number=0, checkpoints=np.array([SPEED_ROUNDS]))
+    run.advance(10)  # not measured: it compiles
     start, played = time.perf_counter(), 0
     while played < SPEED_ROUNDS - 10 and time.perf_counter() - start < 0.2:
-        played += run.advance(max(10, played))
+        played += run.advance(max(10, played))  # as many rounds again
     return (time.perf_counter() - start) / played
 
 

@@ -191,6 +191,7 @@ def conditional_clicks(chain: Chain, clicks: Booleans) -> Floats:
     for position in range(clicks.shape[1]):
         clicked, click = clicks[:, position], chain.click[:, position]
         chances[:, position] = examined * click
+        # P(examined | no click) = P(examined, no click)/P(no click).
         unclicked = 1.0 - chances[:, position]
         skipped = np.divide(
             examined * (1.0 - click), unclicked, out=np.zeros(len(clicks)), where=unclicked > 0
@@ -329,6 +330,7 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
             row = rows.setdefault((placement, decision), len(rows))
             name = arm if kind == "arm" else (key, arm)
             cell = kinds.setdefault(name, len(kinds)), (reward or 0.0) > 0.0
+            # Another cell comes back if an earlier row of the decision has the position.
             if position is None or cells.setdefault((row, position), cell) is not cell:
                 raise LogError(
                     f"{source}: row {number}: position: {position!r} is not allowed; give each "
@@ -337,8 +339,8 @@ def read_sessions(log: Any, kind: str = "key-arm", **reading: Any) -> Sessions:
     warn_rejected(reader, log)
     shape = len(rows), 1 + max(position for _, position in cells)
     kind_table, clicks = np.full(shape, EMPTY, np.int64), np.zeros(shape, np.bool_)
-    for at, (number, clicked) in cells.items():
-        kind_table[at], clicks[at] = number, clicked
+    for at, (kind_number, clicked) in cells.items():
+        kind_table[at], clicks[at] = kind_number, clicked
     return Sessions(kind_table, clicks, list(kinds))
 
 
@@ -391,7 +393,7 @@ def perplexity(model: ClickModel, shown: Any, clicks: Any, *, conditional: bool 
     log_loss = -np.where(is_result, log_probabilities(chances, clicked), 0.0).sum(axis=0)
     count = is_result.sum(axis=0)
     mean = np.divide(log_loss, count, out=np.full(len(count), np.nan), where=count > 0)
-    return np.asarray(np.exp(mean))
+    return np.asarray(np.exp(mean))  # as 2 to the power of binary logarithms
 
 
 # ---- Fitting click models: expectation maximisation, and the posterior of examination given clicks
@@ -461,8 +463,8 @@ def run_em(
         model = step(model)
         log_likelihoods.append(math.fsum(model.log_likelihood(shown, clicks)))
         if log_likelihoods[-1] - log_likelihoods[-2] <= tolerance * len(shown):
-            return Fit(model, tuple(log_likelihoods), True)
-    return Fit(model, tuple(log_likelihoods), False)
+            return Fit(model, tuple(log_likelihoods), converged=True)
+    return Fit(model, tuple(log_likelihoods), converged=False)
 
 
 def examination_posterior(chain: Chain, clicks: Booleans) -> Floats:

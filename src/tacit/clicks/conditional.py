@@ -51,6 +51,7 @@ def fit_factors(shown_counts: Floats, clicks: Floats, *, is_unbiased: bool = Fal
     connected = _find_connected(shown_counts > 0, clicks > 0)
     shown_counts, clicks = shown_counts[:, connected], clicks[:, connected]
     totals = clicks.sum(axis=1, keepdims=True)
+    # Only kinds with clicks that are shown in several columns compare columns.
     informative = (totals[:, 0] > 0) & ((shown_counts > 0).sum(axis=1) > 1)
     shown_counts, clicks, totals = shown_counts[informative], clicks[informative], totals[informative]
     log_factors = np.zeros(connected.sum())
@@ -58,11 +59,12 @@ def fit_factors(shown_counts: Floats, clicks: Floats, *, is_unbiased: bool = Fal
         expected, curve = _expect_clicks(shown_counts, totals, log_factors)
         step = np.linalg.solve(curve, (clicks - expected).sum(axis=0)[1:])
         largest = np.abs(step).max(initial=0.0)
-        log_factors[1:] += step / max(1.0, largest)
+        log_factors[1:] += step / max(1.0, largest)  # no factor changes by more than e times in a step
         if largest < 1e-10:
             break
     if is_unbiased:
         expected, curve = _expect_clicks(shown_counts, totals, log_factors)
+        # 1/y is the variance less 1/x.
         excess = np.diag(np.linalg.inv(curve)) - 1.0 / expected.sum(axis=0)[1:]
         log_factors[1:] -= np.log1p(np.maximum(excess, 0.0))
     factors[connected] = np.exp(log_factors)
@@ -114,6 +116,6 @@ def _find_connected(is_shown: Booleans, has_clicks: Booleans) -> Booleans:
     """
     reaches = has_clicks.T.astype(np.float64) @ is_shown > 0
     np.fill_diagonal(reaches, True)
-    for middle in range(len(reaches)):
+    for middle in range(len(reaches)):  # Warshall's algorithm: paths over ``middle``
         reaches |= reaches[:, middle, None] & reaches[middle]
     return np.asarray(reaches[0] & reaches[:, 0])

@@ -59,7 +59,7 @@ class Cascade(ClickModel):
 
     def chain(self, shown: Ints) -> Chain:
         """Return the chain of a user who clicks by attraction, leaves after a click, else continues."""
-        click = lookup_values(self.attraction, shown, 0.0)
+        click = lookup_values(self.attraction, shown, empty_value=0.0)
         return Chain(click, np.zeros(shown.shape), np.ones(shown.shape))
 
     @classmethod
@@ -99,7 +99,8 @@ class Cascade(ClickModel):
             """Return the model with clicks over examinations as attraction; unexamined kinds keep theirs."""
             return cls(compute_kind_rates(clicked, examined, table, model.attraction))
 
-        return run_em(cls([UNKNOWN] * count), step, table, clicked, 2, 0.0)
+        # The first step reaches the maximum, the second gains nothing, which is convergence.
+        return run_em(cls([UNKNOWN] * count), step, table, clicked, iterations=2, tolerance=0.0)
 
 
 # ---- The dependent click model: after a click the user continues, with a probability by position
@@ -149,7 +150,7 @@ class DependentClick(ClickModel):
             raise InvalidValue("shown", positions, allowed)
         onward = np.zeros(shown.shape)
         onward[:, : len(self.continuation)] = self.continuation[:positions]
-        return Chain(lookup_values(self.attraction, shown, 0.0), onward, np.ones(shown.shape))
+        return Chain(lookup_values(self.attraction, shown, empty_value=0.0), onward, np.ones(shown.shape))
 
     @classmethod
     def fit(
@@ -268,8 +269,8 @@ class DynamicBayesian(ClickModel):
 
     def chain(self, shown: Ints) -> Chain:
         """Return the chain of a user who leaves if satisfied by a click, or if not persistent."""
-        click = lookup_values(self.attraction, shown, 0.0)
-        unsatisfied = 1.0 - lookup_values(self.satisfaction, shown, 0.0)
+        click = lookup_values(self.attraction, shown, empty_value=0.0)
+        unsatisfied = 1.0 - lookup_values(self.satisfaction, shown, empty_value=0.0)
         onward = np.full(shown.shape, self.persistence)
         return Chain(click, onward * unsatisfied, onward)
 
@@ -337,13 +338,13 @@ class DynamicBayesian(ClickModel):
             onward = np.zeros(table.shape)
             onward[:, :-1] = examined[:, 1:]
             # A user who left after a click was satisfied, or was not and did not persist.
-            satisfies = lookup_values(model.satisfaction, table, 0.0)
+            satisfies = lookup_values(model.satisfaction, table, empty_value=0.0)
             leaving = 1.0 - (1.0 - satisfies) * model.persistence
             satisfied = followed * (1.0 - onward) * divide_counts(satisfies, leaving, np.zeros(leaving.shape))
             satisfaction = compute_kind_rates(satisfied, followed, table, model.satisfaction)
             if persistence is not None:
                 return cls(attraction, satisfaction, persistence)
-            tempted = follows * examined - satisfied
+            tempted = follows * examined - satisfied  # not satisfied, and there is a next result
             continued = follows * onward
             continuation = divide_counts(continued.sum(), tempted.sum(), model.persistence)
             return cls(attraction, satisfaction, float(continuation))
@@ -394,7 +395,7 @@ class PositionBased(ClickModel):
         if positions > len(self.examination):
             remedy = f"examination is known for {len(self.examination)} positions"
             raise InvalidValue("shown", positions, remedy)
-        click = lookup_values(self.attraction, shown, 0.0) * self.examination[:positions]
+        click = lookup_values(self.attraction, shown, empty_value=0.0) * self.examination[:positions]
         return Chain(click, np.ones(shown.shape), np.ones(shown.shape))
 
     @classmethod
@@ -450,7 +451,7 @@ class PositionBased(ClickModel):
 
             The first position is always examined.
             """
-            attracts = lookup_values(model.attraction, table, 0.0)
+            attracts = lookup_values(model.attraction, table, empty_value=0.0)
             examines = np.broadcast_to(model.examination, table.shape)
             both = attracts * examines
             # The posterior probability of each cause: 1 with a click, else that of this cause alone.
@@ -458,7 +459,7 @@ class PositionBased(ClickModel):
                 np.where(clicked, 1.0, divide_counts(cause - both, 1.0 - both, np.zeros(both.shape)))
                 for cause in (attracts, examines)
             )
-            attraction = compute_kind_rates(attracted, 1.0, table, model.attraction)
+            attraction = compute_kind_rates(attracted, trials=1.0, shown=table, otherwise=model.attraction)
             if is_sparse:
                 return cls(attraction, model.examination)
             examination = divide_counts(

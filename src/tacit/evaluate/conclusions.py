@@ -123,6 +123,7 @@ def conclude(
         estimate,
         # NaN if all rewards are equal: the formula's 0 would claim certainty.
         standard_error=intervals.standard_error(sums, estimator.ratio, clustered=clustered) or math.nan,
+        # Without intervals that do not exist (None or NaN) or are empty.
         intervals={kind: x for kind, x in bounds.items() if x and x[0] < x[1]},
         empty=("anytime",) if anytime and anytime[0] >= anytime[1] else (),
     )
@@ -130,6 +131,8 @@ def conclude(
     notes = [f"{estimator.label}: {estimate.note}{substitution}"] if estimate.note else []
     if clustered and (count := np.count_nonzero(sums.groups[0])) < FEW_CLUSTERS:
         notes.append(f"{estimator.label}: {ONE_CLUSTER if count < 2 else FEW_CLUSTERS_NOTE.format(count)}")
+    # Weights w ≤ clip have Σw² ≤ clip·Σw, equal only if each is clip or 0. With mean 1 their variance would
+    # be at most clip: the observed mean is five standard errors below 1.
     clip, mean = getattr(estimator, "clip", math.inf), estimate.mean_weight
     if sums.ww >= clip * sums.w * (1 - 1e-9) and mean + 5 * math.sqrt(clip / sums.n) < 1:
         warning = f"clip: every weight is cut to {clip:g}, and they are {mean:.3g} on average in place of 1"
@@ -167,7 +170,7 @@ class UnitScale(NamedTuple):
         """
         length, (low, high) = _count_positions(estimator), reward_range
         if isinstance(estimator, SlateEstimator) and low is not None:
-            low, high = min(low, 0.0), high and max(high, 0.0)
+            low, high = min(low, 0.0), high and max(high, 0.0)  # an open end, None, stays open
         elif low is None and math.isfinite(sums.least):
             low = sums.least / length
         scale = RewardRange(low, high)
@@ -193,6 +196,7 @@ class UnitScale(NamedTuple):
         sums, unknown = self.sums, (math.nan, math.nan)
         exact = intervals.widen_interval(unknown, sums, confidence, length=self.length, clustered=clustered)
         low, high = self.restore(exact) or unknown
+        # Bounds that are NaN do not count: comparisons with them are false.
         return min(low, bounds[0]), max(high, bounds[1])
 
 
@@ -228,6 +232,7 @@ def _list_interval_warnings(
     length, ends = _count_positions(estimator), (-math.inf, math.inf)
     pairs = zip(reward_range, ends, strict=True)
     least, most = (open_end if end is None else end * length for end, open_end in pairs)
+    # Without a normal interval, neither comparison is true.
     low, high = bounds.get("normal", (math.inf, -math.inf))
     if low < least or high > most:
         doubts.append(
@@ -295,6 +300,7 @@ def _anytime(
     (low, high), width = scale.reward_range, scale.reward_range.width
     assert low is not None
     assert high is not None
+    # A value is the model's prediction, within the range, plus weight times an error of at most its width.
     margin = weight_bound * width
     return intervals.anytime_in_range(sums, low - margin, high + margin, confidence)
 
@@ -315,6 +321,7 @@ def compute_result(question: OffPolicyEvaluation, log_sums: LogSums) -> OffPolic
         rows=log_sums.rows,
         lists=log_sums.sums[0].n if question.has_only_slate_estimators else None,
         by=question.by,
+        # Segments do not repeat the note on propensities given the arms above.
         segments={
             name: Segment(
                 _compute_estimates(question, part.sums, len(log_sums.segments), reward_range=reward_range),
@@ -357,6 +364,7 @@ def _list_result_warnings(question: OffPolicyEvaluation, log_sums: LogSums) -> I
     if question.target_policy[0] is None:
         # The reader of the log warns of blanks and empty names; a policy warns of its own arms.
         yield describe_similar_names("arms", [arm for arm in log_sums.arms if arm and arm == arm.strip()])
+    # Propensities that are estimated from the log cannot contradict it.
     if question.assumes != ASSUMES and not question.has_slate_estimator and log_sums.arms:
         yield describe_propensity_doubt(list(log_sums.arms), np.array([*log_sums.arms.values()]).T)
 

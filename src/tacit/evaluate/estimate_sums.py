@@ -122,6 +122,7 @@ class LogSums(NamedTuple):
         segments = {**after.segments, **self.segments}
         for name in set(self.segments) & set(after.segments):
             segments[name] = self.segments[name].merge(after.segments[name], in_turn)
+        # ``learned`` is False: no part alone is the log that a learner was fitted to.
         return LogSums(
             _merge_in_order(self.sums, after.sums, in_turn),
             self.rows + after.rows,
@@ -168,6 +169,7 @@ class LogSummation:
         self._cluster = question.cluster
         given_above = [getattr(estimator, "given_above", False) for estimator in estimators]
         self._given_above, self._takes_position = any(given_above), not all(given_above)
+        # Of the estimators of lists only: fewer than all estimators if some weigh single rows.
         self._lengths = [estimator.slots for estimator in estimators if isinstance(estimator, SlateEstimator)]
         self.slate_ids: tuple[str | None, str | None] | None = None
         self.sums = [empty_sums(GROUPS) for _ in estimators]
@@ -184,6 +186,7 @@ class LogSummation:
         malformed.
         """
         probabilities = self._target.evaluate_shown(rows)
+        # Only a learning target of lists tells its propensities given the arms above from those at positions.
         given_above = probabilities
         if isinstance(self._target, Ranking):
             probabilities = self._target.position_probabilities(rows)
@@ -191,30 +194,32 @@ class LogSummation:
         tally = _tally_arms(rows)
         tally[:, : self._tally.shape[1]] += self._tally
         self._tally = tally
+        # Where neither the target nor the log tells them apart, both are the very same array.
         weights = weights_above = probabilities / rows.propensity
         if given_above is not probabilities or rows.given_above is not rows.propensity:
             weights_above = given_above / rows.given_above
         weighted = WeightedRows(rows, weights, weights_above, self._target)
+        # Of lists it is not known.
         possible = 0.0 if self._lengths else largest_possible(rows, probabilities, weights)
         lists = None
         if self._lengths:
             self._note_slates(rows)
-            lists = group_lists(rows, min(self._lengths))
+            lists = group_lists(rows, min(self._lengths))  # lists must fit every estimator
         cluster_groups = None
         if self._cluster is not None and len(self._lengths) < len(self._estimators):
             cluster_groups = hash_clusters(rows.batch[self._cluster], GROUPS)
         segments = self._code_segments(rows) if self._by_segment else None
-        for place, estimator in enumerate(self._estimators):
+        for index, estimator in enumerate(self._estimators):
             if isinstance(estimator, SlateEstimator):
                 assert lists is not None
                 units, cluster = estimator.list_units(weighted, lists), None
                 unit_segments = None if segments is None else segments[lists.first]
             else:
                 units, cluster, unit_segments = estimator.units(weighted), cluster_groups, segments
-            added = _add_units(self.sums[place], units, cluster, self._tails)
-            self.sums[place] = added._replace(possible=max(added.possible, possible))
+            added = _add_units(self.sums[index], units, cluster, self._tails)
+            self.sums[index] = added._replace(possible=max(added.possible, possible))
             if unit_segments is not None:
-                self._add_segments(place, units, cluster, unit_segments)
+                self._add_segments(index, units, cluster, unit_segments)
 
     def _code_segments(self, rows: LoggedRows) -> Ints:
         """Return the segment code of each row; add the rows and their rewards to the counts of segments.
@@ -229,14 +234,14 @@ class LogSummation:
         for name, count, reward in zip(names, counts, rewards, strict=True):
             before = self.segments.get(name)
             if before is None:
-                before = SegmentSums(tuple(empty_sums(GROUPS) for _ in self.sums), 0, 0.0)
+                before = SegmentSums(tuple(empty_sums(GROUPS) for _ in self.sums), rows=0, reward=0.0)
             total = before.rows + count, before.reward + reward
             self.segments[name] = SegmentSums(before.sums, *total)
         self._names = names
         return codes
 
-    def _add_segments(self, place: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
-        """Add the units of the estimator with the index ``place`` to its sums in each unit's segment.
+    def _add_segments(self, index: int, units: Units, cluster: Ints | None, unit_segments: Ints) -> None:
+        """Add the units of the estimator with this index to its sums in each unit's segment.
 
         ``unit_segments`` has the segment code of each unit, ``cluster`` the group of its cluster, if any.
         """
@@ -246,7 +251,7 @@ class LogSummation:
             rewards = None if units.rewards is None else units.rewards[picked]
             segment_units = Units(units.weights[picked], units.values[picked], rewards)
             segment_cluster = None if cluster is None else cluster[picked]
-            sums[place] = _add_units(sums[place], segment_units, segment_cluster, self._tails)
+            sums[index] = _add_units(sums[index], segment_units, segment_cluster, self._tails)
             self.segments[self._names[code]] = before._replace(sums=tuple(sums))
 
     def _list_refusals(self, rows: LoggedRows, chances: Floats, given_above: Floats) -> Iterator[Refusal]:
@@ -260,20 +265,24 @@ class LogSummation:
         if self._given_above:
             text = partial(describe_missing_propensity, rows)
             yield Refusal("propensity", np.isnan(rows.given_above), text)
+        # Most batches have no such row, which one maximum (that ignores NaN) tells.
         if 1.0 - np.fmax.reduce(rows.propensity, initial=0.0) <= MIN_REMAINDER:
             remainder = 1.0 - rows.propensity
             is_certain = remainder <= MIN_REMAINDER
+            # The same array: the log has only propensities given the arms above.
             is_above = bool(self._lengths) and rows.given_above is rows.propensity
             if is_above and not self._takes_position:
+                # Only rows below arms that the target shows matter, and its chances given the arms above.
                 chances, lists = given_above, group_lists(rows, min(self._lengths))
-                prefixes = np.cumprod(lists.table(chances, min(self._lengths), 1.0), axis=1)
+                prefixes = np.cumprod(lists.table(chances, min(self._lengths), empty=1.0), axis=1)
+                # Column k: the target's probability of the k arms above, for the first position 1.
                 is_certain &= np.insert(prefixes, 0, 1.0, axis=1)[lists.list_index, lists.place] > 0
             is_certain &= 1 - chances > HOPELESS_RATIO * remainder + 1e-9
             text = partial(_describe_certain, rows, chances, is_above and self._takes_position)
             yield Refusal("propensity", is_certain, text)
         if self._logging is not None:
             probabilities = self._target.evaluate_arms(rows)
-            self._logging.evaluate_shown(rows)
+            self._logging.evaluate_shown(rows)  # targets need this call before that of all arms
             is_never_logged = (probabilities > 0) & (self._logging.evaluate_arms(rows) <= 0)
             text = partial(_describe_never, rows, probabilities, is_never_logged)
             yield Refusal("arm", is_never_logged.any(axis=1), text)
@@ -333,12 +342,14 @@ def sum_log(
     propensity_model: Any = None if question.propensities == LOGGED else question.propensities
     if hasattr(propensity_model, "begin"):
         propensity_model = propensity_model.begin()
+    # A learner stores the number of rows and a checksum of the rewards of each log that it was fitted to.
     logs, checksum = getattr(getattr(question.target, "learner", None), "logs_learned", ()), 0
     for rows in reader.read(log):
         checksum = crc32(reward_range.to_unit(rows.reward).tobytes(), checksum) if logs else checksum
         summing.add(rows if propensity_model is None else _set_propensities(rows, propensity_model))
         if progress is not None:
             progress(reader.rows)
+    # A frozen learner (with ``learner``) has learned its keys before, however many this log has.
     policy = getattr(question.target, "policy", None)
     learns_per_key = policy is not None and policy.key_bytes and not hasattr(question.target, "learner")
     if learns_per_key and (message := reader.user_keys_message):

@@ -333,8 +333,8 @@ class SlateEstimator(Estimator):
 
     def list_units(self, weighted: WeightedRows, lists: Lists) -> Units:
         """Return one unit per list: the sums over its positions of weights, weighted rewards, and rewards."""
-        weights = lists.table(self.row_weights(weighted), self.slots, 1.0)
-        rewards = lists.table(weighted.rows.reward, self.slots, 0.0)
+        weights = lists.table(self.row_weights(weighted), self.slots, empty=1.0)
+        rewards = lists.table(weighted.rows.reward, self.slots, empty=0.0)
         position_weights = clip_weights(self._compute_position_weights(weights), self.clip)
         totals = position_weights.sum(axis=1)
         return Units(totals, (position_weights * rewards).sum(axis=1), rewards.sum(axis=1))
@@ -487,6 +487,7 @@ class PositionBasedIPS(SlateEstimator):
             chances = weighted.target.all_position_probabilities()[:, : len(effects)]
             return np.asarray(chances @ effects[: chances.shape[1]])
         if "position" not in weighted.target.columns:
+            # The same probability π at every position, and π is weight times propensity.
             return np.asarray(effects.sum() * weighted.weights * weighted.rows.propensity)
         return self._compute_exposure(weighted.target, weighted.rows)
 

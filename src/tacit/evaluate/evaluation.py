@@ -153,6 +153,7 @@ def off_policy(
         by=by,
     )
     reader = question.open_log(log, **reading)
+    # Models may read the contexts that the policy does not.
     if isinstance(getattr(question.target, "policy", None), Policy) and not question.models:
         warn_unread_context(reader, question.target.policy)
     if not all(model.is_fitted for model in question.models):

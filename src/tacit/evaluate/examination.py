@@ -83,7 +83,7 @@ def count_cells(log: Any, missing_reward: float | None, *, randomized: bool, hig
         pair = _number_pairs(rows, pairs, names)
         batch_cells = np.stack([group, pair, positions(rows), weights, weights * rows.reward / highest])
         parts.append(_sum_duplicates(batch_cells))
-        if len(parts) > 32:
+        if len(parts) > 32:  # bounds the memory
             parts = [_sum_duplicates(np.concatenate(parts, axis=1))]
     columns = _sum_duplicates(np.concatenate([np.zeros((5, 0)), *parts], axis=1))
     return Cells._make([*columns[:3].astype(np.int64), *columns[3:], names])
@@ -118,6 +118,7 @@ def _sum_duplicates(columns: Floats) -> Floats:
 
     These rows are group, pair and position; the other rows of equal columns are summed.
     """
+    # lexsort sorts by its last key first: the rows 2, 1, 0 are position, pair, group.
     columns = columns[:, np.lexsort(columns[2::-1])]
     is_first = np.ones(columns.shape[1], np.bool_)
     is_first[1:] = (np.diff(columns[:3], axis=1) != 0).any(axis=0)
@@ -179,6 +180,7 @@ def harvesting(cells: Cells, width: int) -> Floats:
     is_shown = (shown_counts > 0).astype(np.float64)
     rates = np.divide(clicks, shown_counts, out=np.zeros_like(clicks), where=shown_counts > 0)
     hits, misses = rates.T @ is_shown, (is_shown - rates).T @ is_shown
+    # Without a click at either end, the likelihood has no maximum: log p would be −∞.
     edges = [(k, m) for k in range(width) for m in range(k + 1, width) if hits[k, m] > 0 and hits[m, k] > 0]
     connected = _find_connected(edges, width)
     edges = [edge for edge in edges if edge[0] in connected]
@@ -199,6 +201,7 @@ def harvesting(cells: Cells, width: int) -> Floats:
             design[row, len(free) + number] = 1.0
             good[row], bad[row] = hits[position, other_position], misses[position, other_position]
         both = slice(2 * number, 2 * number + 2)
+        # All p are 1 at first, and r half of the click rate, so that p·r < 1 even if every row has a click.
         start[len(free) + number] = math.log(good[both].sum() / (good + bad)[both].sum() * 0.5)
     effects[free] = np.exp(_maximise_log_linear(design, good, bad, start)[: len(free)])
     return effects
@@ -243,6 +246,7 @@ def _maximise_log_linear(design: Floats, good: Floats, bad: Floats, start: Float
 
     x, best = start, value(start)
     for _ in range(200):
+        # eᵘ/(1 − eᵘ); below, first and second derivative of the objective (the second with its sign turned).
         odds = 1.0 / np.expm1(-(design @ x))
         slope = design.T @ (good - bad * odds)
         curve = (design.T * (bad * odds * (1.0 + odds))) @ design
@@ -275,6 +279,8 @@ def em(cells: Cells, width: int, start: Floats | None, regression: Regression) -
         theta = np.full(width, 0.5)
         gamma = (clicks.sum(axis=1) + 1.0) / (rows + 2.0)
     else:
+        # Effects are relative: scaled to at most 0.9, they are probabilities that may still grow. A pair's
+        # relevance is then its clicks over its examined rows, nearly.
         theta = 0.9 * np.nan_to_num(start, nan=1.0) / np.nanmax(start)
         gamma = np.minimum(0.95, (clicks.sum(axis=1) + 0.1) / np.maximum(shown_counts @ theta, 1e-9))
     for _ in range(ITERATIONS):
@@ -397,6 +403,7 @@ def plot(results: Sequence[Examination], path: str | Path | None = None, *, ax: 
 def _draw(results: Sequence[Examination], ax: Any) -> None:
     """Draw the effects of each result with their intervals as error bars on matplotlib axes."""
     for number, result in enumerate(results):
+        # Results stand side by side around the position.
         x = result.positions + 0.12 * (number - (len(results) - 1) / 2)
         errors = np.abs(np.stack([result.low, result.high]) - result.effects)
         ax.errorbar(x, result.effects, np.nan_to_num(errors), fmt="o", capsize=3, lw=1.5,
@@ -552,7 +559,7 @@ def examine(
     shown_counts, clicks = (sum_by_position(cells, x, len(places)) for x in (cells.row_counts, cells.clicks))
     compares_arms = method != "randomization" and not features
     isolated = _find_isolated(cells, len(places)) if compares_arms else []
-    effects = estimate_effects(cells, None)
+    effects = estimate_effects(cells, start=None)
     if method == "em":  # it does not converge at positions without clicks
         effects[clicks == 0] = np.nan
         effects[isolated] = np.nan
@@ -561,7 +568,8 @@ def examine(
         unknown_positions = set(np.flatnonzero(np.isnan(effects) & (clicks > 0)).tolist())
         _warn_of_positions(places, shown_counts, isolated, sorted(unknown_positions - set(isolated)))
     low, high = _jackknife(cells, effects, estimate_effects, confidence)
-    # Without two groups, or with equal effects in all of them, the jackknife gives no interval.
+    # Without two groups, or with equal effects in all of them, the jackknife gives no interval. The first
+    # position's effect is 1 by definition.
     for place in (np.flatnonzero(~(low < high)[1:]) + 1).tolist():
         low[place] = high[place] = np.nan
         # A randomized effect is a ratio of click rates, whose Wilson intervals bound it.

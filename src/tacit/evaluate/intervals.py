@@ -124,7 +124,8 @@ class Sums(NamedTuple):
     def to_unit(self, reward_range: RewardRange, length: float = 1.0) -> Sums:
         """Return the sums of the same units with rewards mapped from their range to [0, 1].
 
-        Values must be w·r. ``length`` is the number of positions of a unit. Groups and cubes stay unchanged.
+        Values must be w·r. ``length`` is the number of positions of a unit. Groups and cubes stay unchanged:
+        score and anytime intervals, which need [0, 1], do not use them.
         """
         low, width = reward_range.low or 0.0, reward_range.width
         least, most = ((end - length * low) / width for end in (self.least, self.most))
@@ -198,6 +199,7 @@ def sum_units(
     else:
         count = np.bincount(cluster, minlength=groups).astype(np.float64)
         by_group = [count, *(np.bincount(cluster, x, groups).astype(float) for x in (weights, values))]
+    # Without rewards, and without tails, the other fields of Sums keep their defaults.
     reward_sums = () if rewards is None else _sum_rewards(weights, rewards)
     sums = Sums(
         len(weights),
@@ -464,6 +466,7 @@ def _solve_bent(bend: float, quantile: float) -> Bounds:
     """Return the interval of t around 0 in which |t + bend·(1 + 2t²)| ≤ ``quantile``, for bend ≥ 0."""
     if bend < 1e-12:
         return -quantile, quantile
+    # Roots of 2·bend·t² + t + bend = ±quantile.
     high = (-1 + math.sqrt(max(1 - 8 * bend * (bend - quantile), 0.0))) / (4 * bend)
     root = 1 - 8 * bend * (bend + quantile)
     # Where the statistic is never below −quantile, it is above quantile on the other side.
@@ -518,6 +521,7 @@ def widen_interval(
         return bounds
     weights = sums.groups[1, sums.groups[0] > 0]
     units = len(weights) if clustered else sums.n
+    # A cluster moves the mean over all n units by weight/n, which is heaviest/units.
     heaviest = weights.max() * units / sums.n if clustered else sums.largest[0]
     tail = (1 - check_confidence("confidence", confidence)) / 2
     chance = min(1.0, float(heaviest) / length * (1 - tail ** (1 / units)))
@@ -552,6 +556,7 @@ def bootstrap(
     if size < 2 or tail * replicates < MIN_TAIL_REPLICATES:
         return math.nan, math.nan
     times = _draw_counts(size, replicates, seed)
+    # The denominator is the sum of row 0, the numbers of units, or of row 1, their weights.
     values, below = (np.einsum("rg,g->r", times, row) for row in (groups[2], groups[int(ratio)]))
     with np.errstate(invalid="ignore", divide="ignore"):
         estimates = values / below
@@ -673,6 +678,7 @@ def anytime(
     low = _bound_below(sums.n, y, yy, threshold)
     if weight_bound is not None:
         return length * low, anytime_in_range(sums, 0.0, length * weight_bound, confidence)[1]
+    # Sums of w·(1 − r) and of its squares.
     missed = sums.w / length - y
     missed2 = (sums.ww - 2 * sums.wy + sums.yy) / length**2
     return length * low, length * (1.0 - _bound_below(sums.n, missed, missed2, threshold))
@@ -732,6 +738,7 @@ def anytime_in_range(sums: Sums, low: float, high: float, confidence: float = CO
     (0.436, 0.564)
     """
     threshold = math.log(2 / (1 - check_confidence("confidence", confidence)))
+    # Σ(y − low)² and Σ(high − y)².
     n, span = sums.n, high - low
     square = sums.yy - 2 * low * sums.y + n * low**2
     mirror = sums.yy - 2 * high * sums.y + n * high**2
@@ -764,6 +771,7 @@ def evidence_against_weights(sums: Sums) -> float:
         return float(above)
     # Sums of 1 − w/most, the relative distance of each weight to the largest possible one, and its squares.
     below = n - sums.w / most, n - 2 * sums.w / most + sums.ww / most**2
+    # The mean of the evidence on both sides is evidence, too.
     return float(np.logaddexp(above, _log_evidence(n, *below, np.array([1 - 1 / most]))[0]) - math.log(2))
 
 
@@ -784,6 +792,7 @@ def find_suspect_arm(tally: Floats) -> tuple[int, float]:
     As for :func:`anytime`.
     """
     _, offered, w, ww = tally
+    # Of each offer, 1/p if the arm is shown and 0 if not, whose mean is at most 1.
     evidence = [_log_evidence(int(n), y, yy, np.ones(1))[0] for n, y, yy in zip(offered, w, ww, strict=True)]
     arm = int(np.argmax(evidence))
     return arm, float(evidence[arm]) - math.log(len(evidence))
@@ -799,7 +808,8 @@ def _bound_below(n: int, y: float, yy: float, threshold: float, *, bounded: bool
     high, compute = (min(1.0, high), _log_evidence) if bounded else (high, _log_evidence_any_unit)
     if compute(n, y, yy, np.zeros(1))[0] < threshold:
         return 0.0
-    # The evidence against m falls as m grows towards the mean: refine the grid around the threshold.
+    # The evidence against m falls as m grows towards the mean: refine the grid around the threshold, eight
+    # times to a 32nd, so to 2⁻⁴⁰ of the range.
     for _ in range(8):
         grid = np.linspace(low, high, 33)
         refuted = int(np.flatnonzero(compute(n, y, yy, grid) >= threshold)[-1])
@@ -813,6 +823,7 @@ def _log_evidence(n: int, y: float, yy: float, means: Floats) -> Floats:
     It is the log of the mixture of exp(λS − ψ(λ)V) over the fixed bets λ; ``n``, ``y``, ``yy`` are the
     number of values, their sum and their sum of squares.
     """
+    # S and V for each candidate mean; log(1 − λ) + λ is −ψ(λ).
     first, second = y - n * means, yy - 2 * means * y + n * means**2
     exponents = BETS[:, None] * first + (np.log1p(-BETS) + BETS)[:, None] * second
     top = exponents.max(axis=0)

@@ -75,12 +75,12 @@ class LogLearner:
         self.policy = policy
         columns = {"placement", "key"} | ({"context"} if policy.context_dim else set())
         self.columns = frozenset(columns)
-        self.state = policy.init(0)
+        self.state = policy.init(0)  # of 0 lanes
         arm_names = [] if policy.arms is None else list_arm_names(policy)
         self._index_by_name = {name: arm_index for arm_index, name in enumerate(arm_names)}
         self._lanes: dict[int, int] = {}
         self._capacity = 0
-        self._codes: Ints = np.zeros(0, np.int64)
+        self._index_by_code: Ints = np.zeros(0, np.int64)
 
     def arm_indices(self, rows: LoggedRows) -> Ints:
         """Return the policy's arm index of each arm that the log has so far, by its code in the log.
@@ -89,18 +89,18 @@ class LogLearner:
         the item table lacks.
         """
         check_items(self.policy, rows.items)
-        new = rows.arm.names[len(self._codes) :]
+        new = rows.arm.names[len(self._index_by_code) :]
         if self.policy.arms is None:
             assert rows.items is not None
             codes = rows.items.codes(pa.array(new, pa.string()), rows.chunk.source)
-            self._codes = np.concatenate([self._codes, codes])
-            return self._codes
+            self._index_by_code = np.concatenate([self._index_by_code, codes])
+            return self._index_by_code
         for name in new:
             if name not in self._index_by_name:
                 raise unknown_arm_error(rows.chunk.source, name, list(self._index_by_name)[:10])
         new_indices = np.array([self._index_by_name[name] for name in new], np.int64)
-        self._codes = np.concatenate([self._codes, new_indices])
-        return self._codes
+        self._index_by_code = np.concatenate([self._index_by_code, new_indices])
+        return self._index_by_code
 
     def find_shown_arms(self, rows: LoggedRows) -> Ints:
         """Return the arm index of the arm that each row shows; for items, its place in the row's offer."""
@@ -108,7 +108,7 @@ class LogLearner:
         if self.policy.arms is not None:
             return np.asarray(arm_indices[rows.arm.codes])
         pairs = zip(rows.offer.tolist(), rows.arm.codes.tolist(), strict=True)
-        return np.array([np.flatnonzero(rows.offers[offer] == arm)[0] for offer, arm in pairs], np.int64)
+        return np.array([np.flatnonzero(rows.offers[index] == arm)[0] for index, arm in pairs], np.int64)
 
     def split_rows(self, rows: LoggedRows, picked: Ints) -> Iterator[slice]:
         """Yield slices of ``picked`` (row indices) whose item vectors are looked up together.
@@ -117,7 +117,7 @@ class LogLearner:
         """
         if self.policy.arms is not None:
             return iter([slice(0, len(picked))])
-        sizes = np.array([len(rows.offers[offer]) for offer in rows.offer[picked].tolist()], np.int64)
+        sizes = np.array([len(rows.offers[index]) for index in rows.offer[picked].tolist()], np.int64)
         return split_rows(sizes * self.policy.feature_dims[0])
 
     def make_impressions(self, rows: LoggedRows, picked: Ints) -> Batch:
@@ -129,10 +129,10 @@ class LogLearner:
         if rows.items is not None and self.policy.arms is None:
             arm_indices, starts, stops, relevance = self._look_up_items(rows, rows.items, picked)
         else:
-            lists = [self._codes[offer] for offer in rows.offers]
+            lists = [self._index_by_code[arms] for arms in rows.offers]
             sizes = np.array(list(map(len, lists)), np.int64)
-            arm_indices, ends, offers = np.concatenate(lists), np.cumsum(sizes), rows.offer[picked]
-            starts, stops, relevance = (ends - sizes)[offers], ends[offers], NO_FEATURES
+            arm_indices, ends, offer = np.concatenate(lists), np.cumsum(sizes), rows.offer[picked]
+            starts, stops, relevance = (ends - sizes)[offer], ends[offer], NO_FEATURES
         dim = self.policy.context_dim
         context_rows = contexts(rows.chunk.batch)[picked] if dim else np.zeros((len(picked), 0))
         return Batch(
@@ -146,17 +146,18 @@ class LogLearner:
 
         Starts and stops delimit each row's items in the concatenated arrays.
         """
-        offers = [rows.offers[offer] for offer in rows.offer[picked].tolist()]
+        offers = [rows.offers[index] for index in rows.offer[picked].tolist()]
         sizes = np.array(list(map(len, offers)), np.int64)
         stops, times = np.cumsum(sizes), None
         if items.has_times:
             times = rows.chunk.batch["timestamp"].take(pa.array(np.repeat(picked, sizes)))
-        item_rows = items.rows(self._codes[np.concatenate(offers)], times, rows.chunk.source)
-        numbers = np.arange(len(item_rows)) - np.repeat(stops - sizes, sizes)
-        return numbers, stops - sizes, stops, items.vectors(item_rows)
+        item_rows = items.rows(self._index_by_code[np.concatenate(offers)], times, rows.chunk.source)
+        places = np.arange(len(item_rows)) - np.repeat(stops - sizes, sizes)
+        return places, stops - sizes, stops, items.vectors(item_rows)
 
     def _admit_lanes(self, rows: LoggedRows) -> Ints:
         """Return the lane of each row's placement and key; new ones get lanes, and the state grows."""
+        # One number for each pair: there are fewer than 2³² keys.
         pairs = rows.names["placement"].codes * 2**32 + rows.names["key"].codes
         distinct, pair_index = np.unique(pairs, return_inverse=True)
         lanes = [self._lanes.setdefault(pair, len(self._lanes)) for pair in distinct.tolist()]
@@ -201,7 +202,7 @@ class Learning:
         check_target_policy(policy)
         self.policy = policy
         self.label = f"{policy.label}, learning"
-        self._reset(False)
+        self._reset(all_arms=False)
 
     @property
     def schema(self) -> Any:
@@ -229,7 +230,7 @@ class Learning:
         Raises InvalidValue if the policy does not know its propensities.
         """
         learner, all_rows = self._learner, np.arange(len(rows.reward))
-        codes, arm_indices = learner.arm_indices(rows), learner.find_shown_arms(rows)
+        index_by_code, arm_indices = learner.arm_indices(rows), learner.find_shown_arms(rows)
         probabilities = np.zeros(len(rows.reward))
         size = (len(probabilities), self.policy.arm_count) if self._needs_all_arms else (0, 0)
         index_probabilities = np.zeros(size)
@@ -238,11 +239,12 @@ class Learning:
         for part in learner.split_rows(rows, all_rows):
             batch = learner.make_impressions(rows, all_rows[part])
             logged = LoggedBatch(batch, arm_indices[part], rewards[part], rows.propensity[part])
+            # With all arms there is but one part: policies of item vectors have no list of arms.
             driver(params, learner.state, logged, probabilities[part], index_probabilities)
         if np.isnan(probabilities).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
         if self._needs_all_arms:
-            self._all_probabilities = index_probabilities[:, codes]
+            self._all_probabilities = index_probabilities[:, index_by_code]
         return probabilities
 
     def evaluate_arms(self, rows: LoggedRows) -> Floats:
@@ -324,6 +326,7 @@ class Frozen(ArmValues):
         arm_indices, params = self._log_learner.find_shown_arms(rows), self.policy.params
         lanes = self._admit_lanes(rows)
         all_rows, probabilities = np.arange(len(arm_indices)), np.zeros(len(arm_indices))
+        # Lanes are those of the learner's keys, not of the log's placements and keys.
         driver = compile_loop(weigh_shown, params)
         for part in self._log_learner.split_rows(rows, all_rows):
             batch = self._log_learner.make_impressions(rows, all_rows[part])._replace(lanes=lanes[part])
@@ -335,14 +338,14 @@ class Frozen(ArmValues):
 
         Raises InvalidValue if the policy does not know its propensities.
         """
-        codes, lanes = self._log_learner.arm_indices(rows), self._admit_lanes(rows)
+        index_by_code, lanes = self._log_learner.arm_indices(rows), self._admit_lanes(rows)
         batch = self._log_learner.make_impressions(rows, np.arange(len(rows.reward)))._replace(lanes=lanes)
         probabilities = np.zeros((len(rows.reward), self.policy.arm_count))
         params = self.policy.params
         compile_loop(weigh_logged, params)(params, self.learner.lanes.state, batch, probabilities)
         if np.isnan(probabilities).any():
             raise InvalidValue("policy", self.policy, "give a policy that knows its propensities")
-        return probabilities[:, codes]
+        return probabilities[:, index_by_code]
 
     def select_reachable(self, arms: Sequence[str]) -> list[str]:
         """Return no arms: they depend on keys and contexts."""
@@ -486,10 +489,11 @@ class Ranking(Restartable):
         width = self.policy.action_width
         actions = np.full((len(lists.first), width), -1, np.int64)
         actions[lists.list_index, lists.place] = arm_indices
-        clicks = lists.table(self.policy.reward_range.to_unit(rows.reward), width, 0.0)
-        weights = lists.table(rows.given_above, width, 1.0).prod(axis=1)
+        clicks = lists.table(self.policy.reward_range.to_unit(rows.reward), width, empty=0.0)
+        propensities = lists.table(rows.given_above, width, empty=1.0).prod(axis=1)
         if learns_from_propensity(self.policy.params):
             refuse_unknown(rows, rows.given_above)
+        # Probabilities, which the compiled loop writes, as :func:`evaluate_lists` says.
         prefixes, places = np.empty((2, len(actions), width))
         self._position_chances = np.zeros((len(actions), width, width) if self.needs_positions else (0, 0, 0))
         knows_propensities, params = can_weigh_places(self.policy), self.policy.params
@@ -497,9 +501,10 @@ class Ranking(Restartable):
         generators = () if knows_propensities else (self._rng,)
         for part in learner.split_rows(rows, lists.first):
             batch = learner.make_impressions(rows, lists.first[part])
-            logged = LoggedLists(batch, actions[part], clicks[part], weights[part])
+            logged = LoggedLists(batch, actions[part], clicks[part], propensities[part])
             chances = self._position_chances[part]
             driver(params, learner.state, logged, *generators, prefixes[part], places[part], chances)
+        # P(arm k | arms above) is P(first k + 1 arms)/P(first k arms).
         above = np.concatenate([np.ones((len(actions), 1)), prefixes[:, :-1]], axis=1)
         conditional = np.divide(prefixes, above, out=np.zeros_like(above), where=above > 0)
         self._lists, self._marginals = lists, places[lists.list_index, lists.place]

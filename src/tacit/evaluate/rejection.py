@@ -156,7 +156,7 @@ class ReplayResult(Tabulated):
 
     def _describe_rewards(self) -> list[str]:
         """Return text lines with estimate, interval and range of single passes, or "no overlap"."""
-        estimates = [estimate for estimate in self.estimates if estimate == estimate]
+        estimates = [estimate for estimate in self.estimates if not math.isnan(estimate)]
         if not estimates:
             return [f"  mean reward      {NO_OVERLAP}"]
         return [
@@ -207,7 +207,10 @@ class ReplayCounts(NamedTuple):
     segments: Mapping[str, PerPass] = MappingProxyType({})
 
     def add_passes(self, other: ReplayCounts) -> ReplayCounts:
-        """Return the counts of these passes followed by other passes over the same rows."""
+        """Return the counts of these passes followed by other passes over the same rows.
+
+        Only values per pass are joined; the rest, of the log, is the same in both.
+        """
         return self._replace(
             matched=self.matched + other.matched,
             clicks=self.clicks + other.clicks,
@@ -239,7 +242,7 @@ class ReplayCounts(NamedTuple):
     def shares(self) -> tuple[float, float]:
         """Shares of the sum of absolute rewards that the largest and the five largest bring.
 
-        They are means over the passes.
+        They are means over the passes. The last of the moments are the sums of absolute rewards.
         """
         shares = [
             (row[0] / total, sum(row) / total)
@@ -293,7 +296,8 @@ def _estimate_segment(counts: PerPass, reward_range: RewardRange, segments: int 
     estimate = math.fsum(ratios) / len(ratios) if ratios else math.nan
     matched, confidence = sum(counts[0]) / len(counts[0]), 1 - (1 - CONFIDENCE) / segments
     if reward_range.is_open:
-        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes.
+        # Over all passes: the number of matches, and the sums of their rewards, squares and cubes. Moments
+        # are means over all matches; but passes share rows, so the sample is only as large as one pass's.
         n, y, yy, yyy = (math.fsum(values) for values in counts[:4])
         if matched < 2:
             return ReplaySegment(estimate, math.nan, math.nan, matched)

@@ -123,6 +123,7 @@ class Estimate:
                 f"{self.estimator}: mean w is {mean:.3f}, as right propensities have it in one of "
                 f"{odds:,.0f} logs at most: they are wrong, or the log could not show what the target shows"
             )
+        # No evidence, but four standard errors too few: heavy weights are missing.
         spread = math.sqrt(max(self.sums.ww / n - mean**2, 0.0) / n)
         if most and 1 - mean > 4 * spread:
             return (
@@ -259,7 +260,7 @@ class OffPolicyResult(Tabulated, Plot):
             f"{unanswered_text}; intervals of {self.confidence:.0%}",
         ]
         lines += [f"{result.estimator}: {result.note}" for result in self.estimates if result.note]
-        if self.lists is None:
+        if self.lists is None:  # the evidence is for weights of rows, not for their sums over lists
             lines += [line for estimate in self.estimates if (line := estimate.describe_weight_doubt())]
         lines += [*self.notes, *([self.assumes] if self.assumes else [])]
         if self.never_shown:
@@ -327,9 +328,10 @@ class OffPolicyResult(Tabulated, Plot):
             for place, (_, estimate, _) in enumerate(rows):
                 if kind in estimate.intervals:
                     y = place + 0.16 * (number - 1.5)
+                    # An interval without an upper end is drawn up to the value.
                     bounds = np.nan_to_num(estimate.intervals[kind], posinf=estimate.value)
                     ax.plot(bounds, [y, y], color=COLOURS[number], lw=2, label=label)
-                    label = "_"
+                    label = "_"  # no second entry in the legend
         for place, (_, estimate, _) in enumerate(rows):
             if estimate.note:
                 ax.text(0.01, place + 0.42, estimate.note, size=6, transform=ax.get_yaxis_transform())

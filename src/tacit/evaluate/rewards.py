@@ -193,6 +193,7 @@ class ArmMeans(ModelOfLog):
         names: tuple[list[str], list[str]] = ([], [])
         for rows in reader.read(log):
             per, arm = rows.get_column(self.per), rows.arm
+            # Positions are named anew in each batch, up to its highest one.
             names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
             shape = (self.folds, len(names[0]), len(names[1]))
             count, total = _grow_array(count, shape), _grow_array(total, shape)
@@ -210,6 +211,7 @@ class ArmMeans(ModelOfLog):
         overall = (other_sums.sum(axis=(1, 2)) / np.maximum(other_plays.sum(axis=(1, 2)), 1.0))[:, None, None]
         model._means = (other_sums + self.strength * overall) / (other_plays + self.strength)
         model.is_fitted = True
+        # Positions are codes themselves, and need no names.
         model.names = ({self.per: counts.values} if self.per in NAMES else {}) | {"arm": counts.arms}
         return model
 
@@ -372,6 +374,7 @@ class Greedy(Probabilities):
         expected = self.rewards.begin().evaluate_arms(rows)
         arm_codes = {name: code for code, name in enumerate(rows.arm.names)}
         on_offer = offer_matrix(rows)[rows.offer]
+        # Arms without a prediction have 0 in ``expected``, with which they must not win.
         predicted = np.zeros(len(rows.arm.names), np.bool_)
         predicted[[arm_codes[name] for name in self.arms if name in arm_codes]] = True
         scores = np.where(on_offer & predicted, expected, -np.inf)
@@ -425,15 +428,15 @@ class Frequencies(ModelOfLog):
     def count_log(self, log: Any, reader: RowReader) -> ArmCounts:
         """Read a log and return how often it shows each arm per fold and per placement, key and position."""
         cells: dict[str, int] = {}
-        batch_counts: list[tuple[Ints, Ints, Ints]] = []
+        batch_counts: list[tuple[Ints, ...]] = []
         for rows in reader.read(log):
             codes = np.array([cells.setdefault(cell, len(cells)) for cell in _name_cells(rows)])
             fold = rows.folds(FOLDS)
             triples = np.stack([fold, codes, rows.arm.codes])
             distinct, count = np.unique(triples, axis=1, return_counts=True)
-            batch_counts.append((*distinct[:2], np.stack([distinct[2], count])))  # type: ignore[arg-type]
+            batch_counts.append((*distinct, count))
         plays = np.zeros((FOLDS, len(cells), len(reader.arms)))
-        for fold, codes, (arms, count) in batch_counts:
+        for fold, codes, arms, count in batch_counts:
             np.add.at(plays, (fold, codes, arms), count)
         return ArmCounts(reader.rows, list(cells), list(reader.arms), plays, np.zeros_like(plays))
 
@@ -444,9 +447,11 @@ class Frequencies(ModelOfLog):
         """
         model = copy.copy(self)
         other_plays = counts.plays.sum(axis=0) - counts.plays
+        # The position is the last part of a cell's name, see _name_cells.
         place = np.array([cell.rpartition("\0")[2] for cell in counts.values])
         at_place = np.zeros_like(other_plays)
         for position in np.unique(place):
+            # One more of each arm: none gets frequency 0.
             total = other_plays[:, place == position].sum(axis=1, keepdims=True) + 1.0
             at_place[:, place == position] = total / total.sum(axis=2, keepdims=True)
         rows = other_plays.sum(axis=2, keepdims=True)
@@ -476,5 +481,6 @@ def _name_cells(rows: LoggedRows) -> list[str]:
     triples = np.stack([placement.codes, key.codes, place])
     distinct, cell_index = np.unique(triples, axis=1, return_inverse=True)
     triples = distinct.T.tolist()
-    cells = [f"{placement.names[first]}\0{key.names[second]}\0{at}" for first, second, at in triples]
+    # Names, as codes differ between parts of a log.
+    cells = [f"{placement.names[code]}\0{key.names[key_code]}\0{at}" for code, key_code, at in triples]
     return [cells[i] for i in cell_index.ravel().tolist()]

@@ -71,6 +71,7 @@ class Products(NamedTuple):
                 part_sums = part.sums[length]
                 folds, size = len(part_sums), length + 2
                 total = sums.setdefault(length, np.zeros((folds, len(arms), size, size)))
+                # From contexts minus the part's origin to contexts minus the common one.
                 shift = _shift_matrix(part.origins[length] - origin)
                 places = np.array([column[name] for name in part.arms], np.int64)
                 where = np.ix_((np.arange(folds) + turn) % folds, places)
@@ -205,7 +206,7 @@ class ArmRidges(ArmValues, ModelOfLog):
                 f"{rows.chunk.source}: context: of more than {MOST_LENGTHS} different lengths; give "
                 "contexts of as many numbers in each row, or a model that needs none, such as ArmMeans()"
             )
-        size = 8 * self.folds * arms * (length + 2) ** 2
+        size = 8 * self.folds * arms * (length + 2) ** 2  # bytes
         if size > MOST_BYTES:
             raise UnfitLog(
                 f"{rows.chunk.source}: context: a regression for each of {arms:,} arms on {length:,} "
@@ -242,8 +243,9 @@ class ArmRidges(ArmValues, ModelOfLog):
         mean = total[0] / n
         center, reward = mean[1:-1], mean[-1]
         spread = np.sqrt(np.maximum(np.diag(total)[1:-1] / n - center**2, 0.0))
-        varies = spread > 1e-12 * np.abs(center)
+        varies = spread > 1e-12 * np.abs(center)  # less is rounding error of a constant
         scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=varies & (spread > 0))
+        # Fitted to rewards minus their mean, which then goes into the intercepts.
         shift = _shift_matrix(-center, scale, reward)
         weights = self._solve_weights(shift @ sums @ shift.T)
         weights[:, 0] += reward
@@ -259,11 +261,13 @@ class ArmRidges(ArmValues, ModelOfLog):
         rows = float(products[:, 0, 0].sum())
         best, smallest = np.zeros_like(targets), np.inf
         width = products.shape[1]
+        # Without contexts (width 1) there are no slopes, and any penalty is the same.
         for penalty in PENALTIES if self.penalty is None and width > 1 else (self.penalty or 1.0,):
             penalties = np.diag([self.strength, *[penalty] * (width - 1)])
             inverse = np.linalg.inv(products + penalties)
             weights = np.einsum("aij,aj->ai", inverse, targets)
             degrees_of_freedom = float(np.einsum("aij,aji->", inverse, products))
+            # Of each arm, the sum of squared errors: Σ(r − wx)² = Σr² − 2w·Σxr + wᵀ(Σxxᵀ)w.
             errors = squares - 2 * (weights * targets).sum(axis=1)
             errors += np.einsum("ai,aij,aj->a", weights, products, weights)
             criterion = float(errors.sum()) / max(rows - degrees_of_freedom, 1e-9) ** 2
@@ -289,7 +293,8 @@ class ArmRidges(ArmValues, ModelOfLog):
                 raise InvalidValue("model", "ArmRidges()", "fit it to the log that is evaluated")
             for number in range(self.folds):
                 in_fold: Any = fold[picked] == number
-                if len(picked) == len(rewards):  # the same rows, without a copy of their contexts
+                # Of all rows, every ``folds``-th is of a fold: a slice of them copies no contexts.
+                if len(picked) == len(rewards):
                     in_fold = slice((number - rows.first) % self.folds, None, self.folds)
                 rewards[picked[in_fold]] = models.predict(context_rows[in_fold], number)[:, :arms]
         return rewards

@@ -86,7 +86,8 @@ class LoggedRows(NamedTuple):
     propensity, reward : array of float64, shape (rows,)
         The propensity is that of the arm at its position; NaN if the log has none.
     given_above : array of float64, shape (rows,)
-        In a list, the propensity of the arm given the arms above it; NaN if the log has none.
+        In a list, the propensity of the arm given the arms above it; NaN if the log has none. The very array
+        ``propensity`` if no row of the batch has one at its position.
     names : dict
         The other requested columns of names.
     items : ItemTable or None
@@ -357,6 +358,7 @@ class RowReader:
             offer,
             self._offers,
             propensity,
+            # With None, no reward is missing: such rows are left out.
             numbers(batch, "reward", self._missing_reward or 0.0),
             given_above,
             {
@@ -427,9 +429,9 @@ def check_segments(source: str, names: Sequence[str]) -> None:
 
 
 def hash_clusters(column: Any, groups: int) -> Ints:
-    """Return a group in [0, groups) for each row, by a hash of its name; null counts as "".
+    """Return a group in [0, groups) for each row, by a hash of its name.
 
-    Equal names have the same group, on every machine.
+    Equal names have the same group, on every machine. The column must not have null.
     """
     encoded = column.dictionary_encode()
     names = ["" if name is None else str(name) for name in encoded.dictionary.to_pylist()]

@@ -188,10 +188,11 @@ class ArmTables(Restartable):
         """
         table_codes = self._code_column(rows)
         arms = rows.arm.names
-        if self._matrix.shape[1] < len(arms):
+        if self._matrix.shape[1] < len(arms):  # new arms: all tables are written again
             self._matrix = np.zeros((0, len(arms)))
         known_count = len(self._matrix)
         if known_count < len(table_codes.names):
+            # A value without a table has the default for each arm, unless ``_check`` refuses it.
             tables = [self.tables.get(value, {}) for value in table_codes.names[known_count:]]
             new = np.array([[table.get(arm, self._default) for arm in arms] for table in tables])
             self._matrix = np.concatenate([self._matrix, new.reshape(-1, len(arms))])
@@ -277,6 +278,7 @@ class Table(ArmTables):
         if len(self._checked_offers) == len(names) * len(rows.offers):
             return
         pairs = codes * len(rows.offers) + rows.offer
+        # Counting is faster than sorting, unless there are more possible pairs than rows.
         if len(names) * len(rows.offers) > len(pairs):
             distinct = np.unique(pairs)
         else:
@@ -580,6 +582,7 @@ def _load_table(path: Path) -> Table:
         if path.suffix.lower() == ".csv":
             return _parse_csv(path, csv.DictReader(text.splitlines()))
         data = json.loads(text)
+        # An object of one object is a column, with a table for each of its values.
         nested = isinstance(data, dict) and len(data) == 1 and isinstance(next(iter(data.values())), dict)
         per, numbers = next(iter(data.items())) if nested else (None, data)
         return Table(numbers, per=per)
@@ -601,6 +604,7 @@ def _parse_csv(path: Path, rows: Any) -> Table:
         )
         raise InvalidValue("policy", f"table:{path}", remedy)
     other_columns = [name for name in names if name not in ("arm", "probability")]
+    # A known column if there is one, else the first of the others.
     per = next((name for name in (*PER, *other_columns) if name in other_columns), None)
     tables: dict[str, dict[str, float]] = {}
     for row in rows:

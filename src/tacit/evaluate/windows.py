@@ -125,6 +125,7 @@ class ItemWindow(NamedTuple):
             starts = stops - size
             places = np.arange(stops[-1]) - np.repeat(starts, size)
             item_rows = batch.arms[np.repeat(batch.starts[rows], size) + places]
+            # Each row has one match: the item that it shows, once in its offer.
             logged = places[item_rows == np.repeat(self.window.logged[rows], size)]
             columns = starts, stops, batch.contexts[rows], self.items.vectors(item_rows), NO_FEATURES
             window = Window(
@@ -189,7 +190,9 @@ class WindowReader:
         """
         size, self._unread = self._config.window, list_unread_columns(log)
         parts, offers, free_rows = [], _Offers(), size
+        # The whole log is read, then filtered: a shard may be empty, and the log's rejected rows are limited.
         reader = log.log if isinstance(log, KeyShard) else log
+        # Unless uniform choice is assumed, rows without a propensity are left out, if others have one.
         chunks = as_chunks(reader, needs_propensity=not self._config.assume_uniform)
         chunks = chunks if reader is log else log.filter_rows(chunks)
         for chunk in chunks:
@@ -241,6 +244,8 @@ class WindowReader:
         self.rows += len(lanes)
         self.reward += float(rewards.sum())
         if self._items is None:
+            # By uniform choice 1/p is the number of arms on offer. Every arm counts as on offer in every row,
+            # which can only lessen the evidence against an arm.
             sizes = stops - starts
             counts = [np.bincount(shown_arms, sizes**power, len(self._names)) for power in range(3)]
             self.tally += [counts[0], np.full(len(self._names), len(lanes)), *counts[1:]]
@@ -449,7 +454,7 @@ def replay_rows(
             sums[2] += reward * reward
             sums[3] += reward * reward * reward
             sums[4] += abs(reward)
-            if abs(reward) > largest[-1]:
+            if abs(reward) > largest[-1]:  # insert it, in descending order
                 place = len(largest) - 1
                 while place > 0 and largest[place - 1] < abs(reward):
                     largest[place] = largest[place - 1]
@@ -472,7 +477,8 @@ class Pass:
     def __init__(self, config: ReplayConfig, number: int, shard: int | None = None) -> None:
         """Set up an untrained policy, random generators and zero counts; pass 0 does not shuffle rows."""
         self.policy = config.policy
-        self.state = self.policy.init(0)
+        self.state = self.policy.init(0)  # of 0 lanes
+        # Names of the streams; those of a shard are longer, so that none is that of a pass over all keys.
         place = (number,) if shard is None else (number, 1, shard)
         self.rng = stream("replay", config.seed, *place)
         # A separate generator for shuffling, so that the policy's draws do not depend

@@ -193,6 +193,7 @@ def select_warnings(
     has_large_rewards : bool
         Whether rows were rejected because their reward is outside [0, 1].
     """
+    # The least number of rows; ``row_count`` for what must hold of all rows.
     min_rows = {
         EMPTY: row_count,
         ZEROS: max(row_count, 0 if has_large_rewards else MANY),
@@ -251,7 +252,7 @@ class RowHistory:
         self._mixed_placements: list[DataWarning] = []
         self._placement: Any = None
         self._has_times = False
-        self._min_position = 1
+        self._min_position = 1  # 0 as soon as a position is 0 or missing
         self._has_repeated_ids = False
         self.has_lists = False
         """Whether a decision has rows at several positions."""
@@ -308,6 +309,7 @@ class RowHistory:
         """
         if self._placement is None or self._mixed_placements or self.is_full:
             return note
+        # A sentence about a placement begins with "at PLACEMENT ".
         prefix = f"at {self._placement} "
         return "; ".join(part for part in note.split("; ") if part.startswith(prefix) or part[:3] != "at ")
 
@@ -321,6 +323,7 @@ class RowHistory:
         if _is_ascending(ids):
             return
         codes = ids.dictionary_encode().indices.to_numpy()
+        # All but the first row of each id.
         is_repeat = np.ones(len(ids), np.bool_)
         is_repeat[np.unique(codes, return_index=True)[1]] = False
         count = int(is_repeat.sum())

@@ -218,6 +218,7 @@ def _list_remote(url: str, suffixes: Sequence[str]) -> list[RemoteFile]:
     Raises LogError if there is none, or the file system cannot be read.
     """
     address, question, options = url.partition("?")
+    # The file, or the folder above the first name with a star; options such as a region stand behind "?".
     base = address.partition("*")[0].rpartition("/")[0] if "*" in address else address
     try:
         files, root = pyarrow.fs.FileSystem.from_uri(base + question + options)
@@ -433,6 +434,7 @@ def _read_unquoted_header(path: Path) -> str:
     """Return the header of a CSV file without its quoted cells."""
     with _open_stream(path) as file:
         header = file.read(65_536).decode(errors="replace").partition("\n")[0]
+    # Every other part is between quotes.
     return "".join(header.split('"')[::2])
 
 
@@ -491,6 +493,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
                 # The parser reads ahead, so ``malformed`` may have rows beyond this batch.
+                # The batch's rows have the next numbers, without those of malformed rows.
                 skipped = np.array([row for row, _ in malformed], np.int64)
                 span = np.arange(first, first + len(batch) + len(skipped))
                 rows = np.setdiff1d(span, skipped)[: len(batch)]
@@ -498,6 +501,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
                 passed = [bad for bad in malformed if bad[0] < first]
                 del malformed[: len(passed)]
                 columns = map(_trim_start, batch.columns) if has_blanks else batch.columns
+                # Without names, pyarrow reads all columns: then only the rows count.
                 yield RawRows(dict(zip(names, columns, strict=bool(names))), rows, passed)
     if malformed:
         yield RawRows({name: pa.nulls(0) for name in names}, np.arange(0), malformed)
@@ -556,7 +560,7 @@ def parse_object(line: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a line; None if it is no object, or has text that is not Unicode."""
     try:
         value = json.loads(line.decode("utf-8-sig"))
-        if b"\\ud" in line.lower():
+        if b"\\ud" in line.lower():  # perhaps half of a surrogate pair, which cannot be encoded
             _to_json(value).encode()
     except (ValueError, RecursionError):
         return None
@@ -670,7 +674,7 @@ def _write_json(file: BinaryIO, batches: Iterable[Any], rewards: str) -> None:
 FORMATS = {
     "parquet": Format((".parquet",), _read_parquet_names, _read_parquet, _write_parquet),
     "csv": Format((".csv", ".tsv"), _read_csv_names, _read_csv, _write_csv),
-    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, True),
+    "json": Format((".jsonl", ".ndjson", ".json"), _read_json_names, _read_json, _write_json, sparse=True),
 }
 
 
@@ -721,5 +725,6 @@ def parse_values(column: Any, format: str) -> list[Any]:
         return [text if text is None else BOOLEAN_TEXTS[text.lower()] for text in values]
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
+    # Numbers, unless a value is none; a column without any value is one of missing numbers.
     is_numeric = numbers.null_count == column.null_count < len(column)
     return numbers.to_pylist() if is_numeric or not any(texts) else values

@@ -66,7 +66,7 @@ def item_batches(table: Any) -> Iterator[ItemBatch]:
         segments = convert_values(columns[SEGMENT], pa.string()) if SEGMENT in columns else pa.nulls(len(ids))
         times = None
         if FROM in columns:
-            times = convert_values(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(None, {}))
+            times = convert_values(columns[FROM], pa.timestamp("us", "UTC"), EpochTimes(unit=None, counts={}))
             if times.null_count:
                 raise InvalidValue(f"items[{FROM!r}]", "nothing, or no time", "give each row a time")
         yield ItemBatch(ids, vectors, segments, times)
@@ -162,16 +162,17 @@ class ItemTable:
         ids = pa.chunked_array([batch.ids for batch in batches]).combine_chunks().dictionary_encode()
         codes = ids.indices.to_numpy().astype(np.int64)
         self.has_times = batches[0].times is not None
+        # Without times all rows have the same, so that an id must be unique.
         times = np.zeros(len(codes), np.int64)
         if self.has_times:
             times = np.concatenate([_to_microseconds(batch.times) for batch in batches])
         self._times = np.unique(times)
         keys = self._combine_keys(codes, np.searchsorted(self._times, times))
         order = np.argsort(keys, kind="stable")
-        self._sorted, self._names = keys[order], ids.dictionary
-        if (np.diff(self._sorted) == 0).any():
+        self._sorted_keys, self._names = keys[order], ids.dictionary
+        if (np.diff(self._sorted_keys) == 0).any():
             remedy = f"say {FROM!r} of each, or give each once"
-            duplicate = ids[int(order[np.argmin(np.diff(self._sorted))])].as_py()
+            duplicate = ids[int(order[np.argmin(np.diff(self._sorted_keys))])].as_py()
             raise InvalidValue("items", f"{duplicate!r} twice", remedy)
         self._vectors = np.concatenate([batch.vectors for batch in batches])[order]
         self.dim = self._vectors.shape[1]
@@ -212,8 +213,9 @@ class ItemTable:
         if not self.has_times:
             return codes
         latest = np.searchsorted(self._times, _to_microseconds(times), side="right") - 1
-        rows = np.searchsorted(self._sorted, self._combine_keys(codes, latest), side="right") - 1
-        is_too_early = (latest < 0) | (rows < 0) | (self._sorted[rows] // len(self._times) != codes)
+        rows = np.searchsorted(self._sorted_keys, self._combine_keys(codes, latest), side="right") - 1
+        # Before its first time, an item's row is −1 or one of the item before it.
+        is_too_early = (latest < 0) | (rows < 0) | (self._sorted_keys[rows] // len(self._times) != codes)
         if is_too_early.any():
             row = int(np.argmax(is_too_early))
             raise UnknownName(

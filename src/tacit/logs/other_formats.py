@@ -79,7 +79,7 @@ class DsjsonLines:
                 "arms": arms,
                 "arm": arms[arm_index] if 0 <= arm_index < len(arms) else str(arm_index + 1),
                 "propensity": float(record["_label_probability"]),
-                "reward": None if cost is None else 0.0 - float(cost),
+                "reward": None if cost is None else 0.0 - float(cost),  # of cost 0 it is 0, not −0
             }
         except (ValueError, KeyError, TypeError):
             return dict.fromkeys(DSJSON_COLUMNS)
@@ -137,6 +137,7 @@ DSJSON = FolderLayout(FORMAT, is_dsjson, _open_dsjson)
 
 
 COLUMNS = {"decision_id": "", "arm": "item_id", "propensity": "propensity_score", "reward": "click"}
+"""From columns of the schema to those of the file, whose first one, of row numbers, has no name."""
 ITEMS = "item_context.csv"
 
 

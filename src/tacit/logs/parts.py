@@ -67,6 +67,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
         Whether files are kept whole.
     """
     pieces = [piece for file in log.files for piece in _list_pieces(file)]
+    # Rounded up, so that there are at most MAX_PARTS parts.
     size = max(rows, -(-sum(piece.rows for piece in pieces) // MAX_PARTS))
     parts: list[list[_Piece]] = []
     rows_left = 0
@@ -85,7 +86,7 @@ def split_log(log: LogReader, rows: int = PART_ROWS, *, whole_files: bool = Fals
 def _list_pieces(file: LogFile) -> list[_Piece]:
     """Return the row groups of a Parquet file, or other files and tables as one piece of unknown size (0)."""
     if isinstance(file.path, Frame) or file.format != "parquet":
-        return [_Piece(file, None, 0)]
+        return [_Piece(file, group=None, rows=0)]
     with reading(file.path, "parquet"), parquet_file(file.path) as opened:
         info = opened.metadata
         return [_Piece(file, group, info.row_group(group).num_rows) for group in range(info.num_row_groups)]
@@ -183,7 +184,7 @@ def cut_between_lists(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
             yield _check_lists_together(
                 chunk.slice_rows(0, last), positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None
             )
-        open_list = chunk.slice_rows(last)
+        open_list = chunk.slice_rows(last)  # the chunk's last list may go on in the next chunk
     if open_list is not None:
         yield _check_lists_together(open_list, positions_by_id if rows <= DUPLICATE_CHECK_ROWS else None)
 
@@ -251,7 +252,7 @@ def sort_by_time(chunks: Iterator[Chunk], by_list: bool) -> Iterator[Chunk]:
     times = _get_times(chunk)
     if by_list:
         starts = find_list_starts(chunk.batch["decision_id"])
-        times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
+        times = times[np.flatnonzero(starts)[np.cumsum(starts) - 1]]  # of the list's first row
     order = np.argsort(times, kind="stable")
     chunk = Chunk(chunk.batch.take(pa.array(order)), chunk.source, chunk.rows[order])
     size = len(order) if by_list else SORTED_BATCH_ROWS

@@ -319,6 +319,7 @@ class LogReader:
         self.time_unit = check_time_unit(time_unit)
         check_columns(columns or {})
         column_names = dict(columns or {})
+        # A single name is a column of ready-made contexts; a list or a schema names columns of their parts.
         context = None if isinstance(column_names.get(CONTEXT), str) else column_names.pop(CONTEXT, None)
         check_columns(constants or {}, field="constants")
         self._constant_names = frozenset(constants or ())
@@ -398,6 +399,7 @@ class LogReader:
         """
         if not schema or self._schema == schema:
             return self
+        # Another schema, or a list of columns that has only some of the fields, contradicts the policy's.
         names, context_names = {name for name, _ in schema}, set(self._context_names)
         if self._schema is not None or (context_names != names and context_names & names):
             log_context = (
@@ -406,13 +408,14 @@ class LogReader:
             remedy = "make both alike, or say no context of the log, so that the policy's is taken"
             message = f"context: the policy reads {schema_text(schema)}, the log {log_context}; {remedy}"
             raise LogError(message)
+        # Without named columns, contexts may be in one column: of structs, whose fields the schema names.
         if not context_names and all(CONTEXT in file.columns for file in self.files):
             context_names = {file.columns[CONTEXT] for file in self.files}
         reader = copy.copy(self)
         if not self._context_names and isinstance(self._find_first_value(context_names), dict):
             reader._has_structs, reader._schema = True, schema
             return reader
-        if context_names and context_names != names:
+        if context_names and context_names != names:  # ready-made contexts of other columns
             return self
         reader._set_context(schema)
         return reader
@@ -473,7 +476,7 @@ class LogReader:
         has_other_layout = any(file.format not in {*FORMATS, MEMORY} for file in self.files)
         if len(columns) != 1 or self.is_stream or has_other_layout:
             return None
-        (first,) = next(iter(self._iter_dicts(list(columns), 1)), {"": None}).values()
+        (first,) = next(iter(self._iter_dicts(list(columns), at_once=1)), {"": None}).values()
         return first
 
     def _iter_dicts(self, columns: Sequence[str], at_once: int) -> Iterator[dict[str, Any]]:
@@ -600,6 +603,7 @@ class LogReader:
         """
         self.report = report = self.make_report(needs_propensity)
         history = RowHistory()
+        # Constants that the caller gave are checked, too, whichever columns are read.
         complete = SCHEMA.names if names is None else {*names, *self._constant_names}
         for file in self.files:
             for raw in file.read(list(dict.fromkeys(file.columns.values())), self.batch_rows):
@@ -775,6 +779,7 @@ def map_columns(
         # A file without any row may lack columns.
         if name in names or (sparse and (field.nullable or not names) and not is_constant):
             columns[field.name] = name
+        # A column that the caller named must be there; others may be missing if something replaces them.
         elif field.name in column_names or not (field.nullable or is_constant or field.name == DECISION_ID):
             missing[field.name] = name
     if missing:
@@ -921,7 +926,8 @@ def _parse_numbers(raw: RawRows, name: str, column: Any) -> Any:
     column = nulls_for_missing(column, pa.float64())
     numbers = convert_values(column, pa.float64())
     if len(numbers) and numbers.null_count == len(numbers):
-        values = [value for value in parse_values(column, "") if value is not None]
+        # Not as CSV: an error shows the texts as they are.
+        values = [value for value in parse_values(column, format="") if value is not None]
         if not values:
             return numbers
         raise LogError(

@@ -143,7 +143,7 @@ class Chunk(NamedTuple):
 class Example(NamedTuple):
     """The first row that was rejected for a reason: where it is, and the column and value that are wrong.
 
-    ``offered`` are the arms on offer if the arm is wrong.
+    ``offered`` are the arms on offer if the arm is wrong; ``remedy`` is advice for this value, or "".
     """
 
     source: str
@@ -279,7 +279,7 @@ class LogReport:
             remedy = f"; {example.remedy}" if example.remedy else f" ({reason})"
             message = f"{example.column}: {example.value!r} is not allowed{remedy}"
             raise LogError(f"{example.source}: row {example.row}: {message}")
-        self.reject(reason, 1, example)
+        self.reject(reason, count=1, example=example)
 
     def reject_error(self, error: InvalidValue, source: str, row: int, strict: bool) -> None:
         """Count a row as rejected because a value in it raised ``error``; under ``strict`` raise LogError.
@@ -287,7 +287,7 @@ class LogReport:
         The reason is "missing-FIELD" if the error's value is None, and "wrong-FIELD" otherwise.
         """
         why = "missing" if error.value is None else "wrong"
-        example = Example(source, row, error.field, error.value, None, error.allowed)
+        example = Example(source, row, error.field, error.value, remedy=error.allowed)
         self.reject_row(f"{why}-{error.field.partition('.')[0]}", example, strict)
 
     def merge(self, other: LogReport) -> LogReport:
@@ -537,6 +537,7 @@ def _parse_texts(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
     if pa.types.is_timestamp(kind):
         return _parse_times(texts, kind, times)
     try:
+        # By way of floats, as "3.0" is a whole number, too.
         return texts.cast(pa.float64()).cast(kind)
     except pa.ArrowInvalid:
         texts = pc.utf8_trim_whitespace(texts)
@@ -587,6 +588,7 @@ def _parse_iso_times(texts: Any, kind: Any, times: EpochTimes | None) -> Any:
             times.first_zoneless = times.first_zoneless or texts[0].as_py()
             times.zoneless += len(texts)
         return parsed
+    # Numbers as text: whole numbers first, which a float may not hold exactly.
     for form in (pa.int64(), pa.float64()) if times is not None else ():
         try:
             return _cast(texts.cast(form), kind, times)
@@ -621,6 +623,7 @@ def _parse_arm_name(value: Any) -> str | None:
         return None
     if type(value) not in (str, int):
         raise ValueError("an arm is text or a whole number")
+    # Half of a surrogate pair cannot be encoded, which is a ValueError.
     return str(value).encode().decode()
 
 
@@ -706,6 +709,7 @@ def _find_first_equal_lists(codes: Ints, sizes: Ints) -> Ints:
     content = codes.astype(np.int32).tobytes()
     row_of_list: dict[bytes, int] = {}
     first_rows, start = [], 0
+    # An element takes 4 bytes, so equal lists have the same bytes.
     for row, stop in enumerate((4 * np.cumsum(sizes)).tolist()):
         first_rows.append(row_of_list.setdefault(content[start:stop], row))
         start = stop
@@ -768,6 +772,7 @@ def _list_refusals(raw: dict[str, Any], columns: dict[str, Any], report: LogRepo
     ranges = RANGES | {"reward": ("reward-outside-range", reward_range.contains)}
     for name, (reason, is_in_range) in ranges.items():
         if name in columns and columns[name].null_count < len(columns[name]):
+            # Null is allowed: a number in the range stands for it. If the two ends are in range, so are all.
             values = _fill_null(columns[name], (1 if name != "reward" else reward_range.low or 0.0))
             if not is_in_range(np.array([values.min(), values.max()])).all():
                 yield RowRule(reason, name, ~is_in_range(values), raw[name])
@@ -793,6 +798,7 @@ def _mask_wrong_arms(arms: Any, arm: Any) -> tuple[Bools, Bools]:
     ``arms`` are the lists, ``arm`` the arms shown. The first mask has one element if all lists are equal.
     """
     arms = _encode_lists(arms)
+    # One list for all rows, whose index 0 stands for that of every row; else the distinct lists.
     first = offer_index = np.zeros(1, np.int64)
     if common_list_codes(arms) is None:
         first, offer_index = np.unique(first_equal_rows(arms), return_inverse=True)
@@ -888,6 +894,7 @@ def check_rows(
     report.add_warnings(list_warnings(list_name_rules(raw.columns, columns), source, raw.rows))
     if times.zoneless:
         row = convert_values(raw.columns["timestamp"], pa.string()).index(times.first_zoneless).as_py()
+        # The text may have been rewritten, and is then not found (−1): the first row stands for it.
         first = source, int(raw.rows[max(row, 0)]), times.first_zoneless
         report.add_warnings([DataWarning(ZONELESS, "timestamp", times.zoneless, *first)])
     report.read += len(raw.rows) + len(raw.malformed)
@@ -921,6 +928,7 @@ def _convert_column(values: Any, field: Any, times: EpochTimes) -> Any:
     if field.name in TEXT_COLUMNS and pa.types.is_dictionary(kind):
         is_compact = kind.value_type == pa.string() and not values.dictionary.null_count
     elif kind == pa.list_view(pa.string()) and len(values):
+        # A list that all rows share has the same offset and size in all of them.
         ends = values.offsets.to_numpy(), values.sizes.to_numpy()
         is_compact = not values.null_count and all((numbers == numbers[0]).all() for numbers in ends)
     return values if is_compact or kind == field.type else convert_values(values, field.type, times)

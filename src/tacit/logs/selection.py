@@ -71,6 +71,7 @@ def select_columns(log: Any, names: Collection[str], needs_propensity: bool = Fa
         chunks = _select_parquet(log, report, groups or [None] * len(log.files), {*names, "arm", "arms"})
     else:
         chunks = log.chunks({*names, "arm", "arms"}, needs_propensity)
+    # A part may be without valid rows.
     return check_kept_rows(log, chunks) if groups is None else chunks
 
 

@@ -185,11 +185,12 @@ def read_log(
         if layout is not None:
             refuse_options(_list_layout_refusals(layout.name, arms, time_unit, positions_from))
             reader: LogReader = layout.open(places, columns, constants=all_constants, **options)
-            vars(reader).update(limits)
+            vars(reader).update(limits)  # in place of the defaults of the class
             return reader
     files: list[Any] = [Frame(log)] if places is None else collect_files(places, list_suffixes(format))
     options |= {"format": format, "columns": columns, "time_unit": time_unit}
     if arms == ALL_SHOWN:
+        # Any arms will do to open the log: only the arms shown are read.
         arm_reader = LogReader(files, constants=all_constants | {"arms": ["?"]}, **options)
         all_constants["arms"] = _collect_arms(arm_reader)
     reader = LogReader(files, constants=all_constants, **options)
@@ -420,7 +421,7 @@ def as_chunks(log: Any, *, empty: bool = False, needs_propensity: bool = False) 
         If it cannot be read, has an invalid row (in memory), has no row, or too many rows are rejected.
     """
     reader = open_log(log)
-    return check_kept_rows(reader, reader.chunks(None, needs_propensity), empty=empty)
+    return check_kept_rows(reader, reader.chunks(needs_propensity=needs_propensity), empty=empty)
 
 
 def check_kept_rows(reader: LogReader, chunks: Iterator[Chunk], *, empty: bool = False) -> Iterator[Chunk]:

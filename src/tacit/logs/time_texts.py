@@ -57,6 +57,7 @@ def rewrite_times(texts: Any, find_orders: Callable[[], set[str]] = set) -> Any:
     for month, name in enumerate(MONTHS, 1):
         texts = pc.replace_substring(texts, f"-{name}-", f"-{month:02}-")
     texts = _order_dates(texts, find_orders)
+    # Days, then months of one digit get two; then clocks of 12 hours become clocks of 24.
     texts = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d?)-(\d)(\D|$)", r"\1-0\2\3")
     texts = pc.replace_substring_regex(texts, r"^(\d{4})-(\d)-", r"\1-0\2-")
     if pc.any(pc.ends_with(texts, "m")).as_py():
@@ -68,7 +69,9 @@ def rewrite_times(texts: Any, find_orders: Callable[[], set[str]] = set) -> Any:
 
 
 def find_date_orders(texts: Any) -> set[str]:
-    """Return which of "day" and "month" dates of three numbers show to come first, as another is above 12.
+    """Return which of "day" and "month" come first in dates of three numbers: a number above 12 is a day.
+
+    Both, if dates contradict each other; empty if no number is above 12.
 
     Examples
     --------
@@ -76,7 +79,7 @@ def find_date_orders(texts: Any) -> set[str]:
     ({'month'}, set())
     """
     parts = pc.extract_regex(pc.utf8_lower(pc.utf8_trim_whitespace(texts)), NUMERIC_DATE)
-    fields = {"day": "first", "month": "second"}
+    fields = {"day": "first", "month": "second"}  # the day's place, by what then comes first
     return {
         order
         for order, field in fields.items()
@@ -93,7 +96,7 @@ def _order_dates(texts: Any, find_orders: Callable[[], set[str]]) -> Any:
     strings = [pc.struct_field(parts, name) for name in ("first", "second", "year", "clock")]
     first, second = (part.cast(pa.int64()).fill_null(0).to_numpy() for part in strings[:2])
     orders = find_orders()
-    orders |= find_date_orders(texts)
+    orders |= find_date_orders(texts)  # in place: of a stream, the set grows with each batch
     is_ambiguous = is_date & (first <= 12) & (second <= 12) & (first != second) & (len(orders) != 1)
     is_day_first = first > 12 if len(orders) != 1 else orders == {"day"}
     month, day = np.where(is_day_first, second, first), np.where(is_day_first, first, second)

@@ -178,7 +178,8 @@ class UbiReader(LogReader):
         numbers: list[int] = []
         source = ""
         query_ids: set[str] = set()
-        for place, record in self._iter_records(None):
+        # Without a report: malformed records were counted with the events.
+        for place, record in self._iter_records(report=None):
             if ubi_records.is_event(record):
                 continue
             if rows and (len(rows) >= self.batch_rows or place.source != source):
@@ -196,7 +197,7 @@ class UbiReader(LogReader):
             report.queries += 1
             if query.hits is None:
                 field = "query_response_hit_ids"
-                self._reject(report, f"missing-{field}", Example(*place, field, None))
+                self._reject(report, f"missing-{field}", Example(*place, field, value=None))
                 continue
             query_rows = self._make_rows(query, self._locate_rewards(query, objects, place, report))
             rows += query_rows
@@ -237,7 +238,7 @@ class UbiReader(LogReader):
         lists = (attributes.get(name) for name in ("propensities", "position_propensities"))
         by_position = [dict(enumerate(values)) if isinstance(values, list) else None for values in lists]
         propensities, position_propensities = by_position[0], by_position[1] or {}
-        if propensities is None:
+        if propensities is None:  # a single result may have one number in place of a list
             propensities = {0: attributes.get("propensity")} if len(hits) == 1 else {}
         return [
             {
@@ -292,7 +293,7 @@ class UbiReader(LogReader):
             return read(record)
         except InvalidValue as error:
             reason = "missing" if error.value is None else "wrong"
-            example = Example(*place, error.field, error.value, None, error.allowed)
+            example = Example(*place, error.field, error.value, remedy=error.allowed)
             self._reject(report, f"{reason}-{error.field}", example)
 
     def _reject(self, report: UbiReport, reason: str, example: Example) -> None:
@@ -333,7 +334,7 @@ def _to_json_value(name: str, value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):
-        return {name: _to_json_value(name, inner) for name, inner in value.items() if inner is not None}
+        return {key: _to_json_value(key, inner) for key, inner in value.items() if inner is not None}
     if name in ATTRIBUTE_FIELDS and isinstance(value, str):
         try:
             return json.loads(value)

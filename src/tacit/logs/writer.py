@@ -77,7 +77,7 @@ def click_log(
 
     if not hasattr(type(policy), "showing"):
         raise InvalidValue("policy", policy, "give the one that decided, such as learner.policy")
-    if hasattr(decisions, "offered"):
+    if hasattr(decisions, "offered"):  # a single decision, or a batch of them
         raise InvalidValue("decisions", decisions, "give a list of them, and of rewards")
     if policy.showing.compared:
         raise InvalidValue("policy", policy, "a click log holds arms and lists; give no policy of duels")

@@ -233,7 +233,7 @@ class HoldoutSums(NamedTuple):
         if (buckets is None) != (self.buckets is None):
             raise InvalidValue("buckets", buckets, "give them where sums are clustered, only there")
         group_codes, amounts = np.asarray(groups), np.asarray(rewards, np.float64)
-        if not ((group_codes == CONTROL) | (group_codes == 1)).all():
+        if not ((group_codes == CONTROL) | (group_codes == POLICY)).all():
             raise InvalidValue("groups", groups, "give 0 for the control, 1 for the policy")
         if group_codes.shape != amounts.shape or not math.isfinite(amounts.sum()):
             remedy = f"give a finite number for each of {len(group_codes)} decisions"
@@ -344,6 +344,7 @@ def decisions_needed(
     if lift > 1:
         doubt = f"lift: {lift:g} is {100 * lift:g} % more; give {lift - 1:.3g} if it is a ratio that you mean"
         warnings.warn(doubt, AssumptionWarning, stacklevel=2)
+    # The variance of the log ratio, for one decision.
     spread = (1 - p / largest) / (p * h) + (1 - ratio * p / largest) / (ratio * p * (1 - h))
     return _compute_per_variance(power) * dispersion * spread / math.log(ratio) ** 2
 
@@ -401,6 +402,7 @@ def duels_needed(
         raise InvalidValue(missing, None, "give both per_user and likeness, or neither")
     per_user = checks.number("per_user", 1.0 if per_user is None else per_user, 1.0, math.inf)
     likeness = checks.number("likeness", likeness or 0.0, 0.0, 1.0)
+    # A duel's credit is 1, 0 or −1, with the mean 2·edge; a user's duels count by the design effect.
     deviation = math.sqrt((1 - tied) * (1 + (per_user - 1) * likeness))
     return searches_needed(2 * edge, deviation, power=power, comparisons=comparisons)
 
@@ -440,6 +442,7 @@ def searches_needed(
         raise InvalidValue("difference", difference, "give a number other than 0")
     deviation = checks.number("deviation", deviation, 0.0, math.inf)
     per_variance = _compute_per_variance(power)
+    # ``per_variance`` is for one comparison; with several, the boundary is wider.
     single, several = (boundary(comparisons=m) + QUANTILE[power] for m in (1, comparisons))
     return per_variance * (several / single) ** 2 * (deviation / difference) ** 2
 

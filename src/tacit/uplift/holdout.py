@@ -44,6 +44,7 @@ MIN_GROUP = 100
 """Least number of decisions of each group for the difference of amounts of either sign."""
 
 STEPS = 64
+"""Bisections for an end of an interval: they leave 2⁻⁶⁴ of the range of ln ρ."""
 
 
 Periods = HoldoutSums | Sequence[HoldoutSums]
@@ -76,6 +77,7 @@ class _PooledPeriods(NamedTuple):
         """
         period_list = _as_list(periods)
         n, r = (np.stack(list(x)) for x in zip(*(sums[:2] for sums in period_list), strict=True))
+        # Both of shape (periods, groups, …); 1 in place of 0 decisions, whose weight is 0, makes rates 0.
         decisions = n.sum(axis=1)
         weights = decisions / np.maximum(decisions.sum(axis=0), 1)
         has_decisions = (decisions > 0)[:, None]
@@ -124,9 +126,11 @@ class _PooledPeriods(NamedTuple):
         n1 = self._average(mean1) / vary1.sum(axis=0)
         rate0, rate1 = self.rates
         r0, r1 = n0 * rate0, n1 * rate1
+        # Logs of the share of the rewards that the ratio gives the policy, q(ρ), and the control.
         odds = log_ratio + np.log(n1 / n0)
         log_q, log_p = -np.log1p(np.exp(-odds)), -np.log1p(np.exp(odds))
         deviance = 2 * (_compute_deviance(r1, r0 + r1, log_q) + _compute_deviance(r0, r0 + r1, log_p))
+        # φ: the mean of 1 − mean/largest over groups and periods, weighted by variance (the control's by ρ²).
         vary0 = ratio * ratio * vary0
         variances = vary1 * (1 - mean1 / self.largest) + vary0 * (1 - mean0 / self.largest)
         spread = variances.sum(axis=0) / (vary0 + vary1).sum(axis=0)
@@ -150,6 +154,7 @@ def _compute_variance_factor(periods: Sequence[HoldoutSums], shares: Floats, lar
         return np.ones(shares.shape[1:])
     # The standard deviation of the assignment to the control.
     deviation = np.sqrt(shares * (1 - shares))
+    # A unit's part in the difference is its excess times (in control − h)/(h(1 − h)), with h the share.
     variances = np.sum([_sum_squares(sums, largest) for sums in periods] / deviation**2, axis=0)
     excess = {i: _compute_bucket_excess(periods[i]) for i in clustered}
     covariances = np.zeros_like(variances)
@@ -208,6 +213,7 @@ def _sum_squares(sums: HoldoutSums, largest: float) -> Floats:
         between = np.sum(_compute_bucket_excess(sums) ** 2, axis=0)
         scatter = np.maximum(scatter, BUCKETS / (BUCKETS - 1) * between)
     if math.isinf(largest):
+        # Without rewards the squares are 0, too, whatever they are divided by.
         some0, some1 = np.where(r0 > 0, r0, 1.0), np.where(r1 > 0, r1, 1.0)
         within0 = (rr0 - r0 * r0 / np.maximum(n0, 1)) / some0 * r1
         within1 = (rr1 - r1 * r1 / np.maximum(n1, 1)) / some1 * r0
@@ -317,7 +323,8 @@ def difference_from_ratio(sums: Periods, ratio: Floats) -> Floats:
     >>> [round(float(difference_from_ratio(sums, ratio)), 3) for ratio in ratios]
     [-0.75, 0.0, 0.25, 0.75]
     """
-    return _PooledPeriods.pool(sums, math.inf).difference(ratio)
+    # A difference does not depend on the largest reward.
+    return _PooledPeriods.pool(sums, largest=math.inf).difference(ratio)
 
 
 def holdout_lift(
@@ -449,11 +456,11 @@ def difference_lift(
     weights = counts.sum(axis=1) / counts.sum()
     means = np.array([part.totals / part.counts for part in usable])
     variance = (weights**2 * [_difference_variance(part) for part in usable]).sum()
-    variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), 1.0)
+    variance *= _compute_variance_factor(usable, counts[:, CONTROL] / counts.sum(axis=1), largest=1.0)
     estimate = float((weights * (means[:, POLICY] - means[:, CONTROL])).sum())
     radius = c * math.sqrt(variance)
     difference = Interval(estimate, estimate - radius, estimate + radius)
-    return Lift(claim_from_interval(difference.low, difference.high), None, difference)
+    return Lift(claim_from_interval(difference.low, difference.high), ratio=None, difference=difference)
 
 
 def _difference_variance(sums: HoldoutSums) -> float:
@@ -465,6 +472,7 @@ def _difference_variance(sums: HoldoutSums) -> float:
     n, r, rr = sums[:3]
     scatter = np.maximum(rr - r * r / n, 0.0)
     independent_squares = (rr.sum() - r.sum() ** 2 / n.sum()) or 1.0
-    design_effect = max(float(_sum_squares(sums, 1.0)) / float(independent_squares), 1.0)
+    # Any finite ``largest`` gives the squares about the common mean, or between buckets of units.
+    design_effect = max(float(_sum_squares(sums, largest=1.0)) / float(independent_squares), 1.0)
     alike = scatter.sum() / n.sum() * (1 / n).sum()
     return max(float((scatter / n / n).sum()), float(alike)) * design_effect

@@ -122,6 +122,7 @@ class DegradationSums:
         last = self._update_last(arms, q, key_buckets)
         start = 0
         while start < len(arms):
+            # Blocks are those of all decisions so far, whatever the sizes of calls.
             block = slice(start, start + BLOCK - self.seen % BLOCK)
             predicted = self._predict_propensities(key_buckets[block], last[:, block])
             self._add_block(arms[block], x[block, None], q[block, None], offered[block], baseline, predicted)
@@ -129,6 +130,7 @@ class DegradationSums:
             self.seen += len(arms[block])
             start = block.stop
             if self.seen % BLOCK == 0:
+                # Once for each decision of the bucket in the block.
                 self.known = self.known * DECAY ** self.fresh.sum(axis=1, keepdims=True) + self.fresh
                 self.fresh = np.zeros_like(self.fresh)
 
@@ -138,6 +140,7 @@ class DegradationSums:
         ``arms`` and ``q`` are the decisions' arms and propensities. A propensity of 0 means that there was no
         arm before. Also updates the attribute ``last``.
         """
+        # Sorted by bucket, the decision before is the column before; the first of a bucket follows ``last``.
         order = np.argsort(buckets, kind="stable")
         sorted_buckets, current = buckets[order], np.array([arms, q])[:, order]
         before = np.hstack([np.zeros((2, 1)), current[:, :-1]])
@@ -180,6 +183,7 @@ class DegradationSums:
         both[:, baseline] = False
         weight = both * (p * p[:, baseline : baseline + 1] / (p + p[:, baseline : baseline + 1]))
         before = add_running(self.sums[:D], both, both * x, both * x * x, weight)
+        # Column i has the sums before decision i, the last column those after all.
         mean = before[TOTAL, :-1] / np.maximum(before[N, :-1], 1)
         sign = (np.arange(both.shape[1]) == arms[:, None]) * 1.0 - (arms == baseline)[:, None]
         coef = sign * weight / q
@@ -220,6 +224,7 @@ class DegradationSums:
         # The information, as a number of amounts in an unweighted comparison.
         has_information = is_defined & (total**2 * weight**2 >= MIN_INFORMATION * n * square * gg)
         variance = np.maximum(square / n - (total / n) ** 2, 0.0)
+        # At least the variance of scores whose amounts are independent of the arms shown.
         spread = np.sqrt(np.maximum(np.maximum(dd - d * d / n, 0.0), variance * gg))
         radius = np.array([boundary(confidence, m) for m in comparisons]) * spread / weight
         mean = d / weight

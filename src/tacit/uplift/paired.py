@@ -135,6 +135,7 @@ class PairSums(NamedTuple):
     def has_enough_data(self) -> Booleans:
         """True if there are enough differences of credit, from enough buckets of units, for an interval."""
         _, _, size, square = self.sums
+        # Effective numbers, (Σx)²/Σx²: of buckets by their squared sums, of searches by their differences.
         squares = self.buckets[1] ** 2
         spread = squares.sum(axis=0) ** 2 / np.maximum((squares**2).sum(axis=0), 1e-300)
         decided = size * size / np.maximum(square, 1e-300)
@@ -188,7 +189,7 @@ def preference(sums: PairSums, confidence: float = 0.95, comparisons: int = 1) -
         return Lift("early")
     mean, radius = float(sums.mean), c * float(sums.error)
     low, high = mean - radius, mean + radius
-    return Lift(claim_from_interval(low, high), None, Interval(mean, low, high))
+    return Lift(claim_from_interval(low, high), ratio=None, difference=Interval(mean, low, high))
 
 
 def chance_of_score(score: float) -> float:

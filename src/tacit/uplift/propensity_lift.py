@@ -18,6 +18,7 @@ from tacit.errors import InvalidValue
 from tacit.uplift.boundary import LEAST_PROPENSITY, Interval, Lift, boundary, claim_from_interval
 
 ROWS = np.arange(5)[:, None]
+"""Rows of :attr:`ScoreSums.arms`, as a column: with arms as a row, an index of one cell each."""
 MIN_INFORMATION = 10.0
 """The least information, in rewards over the mean square of coef, for an interval."""
 
@@ -72,6 +73,7 @@ class Scores(NamedTuple):
         """
         if not self.n:
             return True
+        # Weight that the control lacks makes the mean positive.
         mean = self.g / self.n
         variance = max(self.gg / self.n - mean * mean, 0.0)
         return bool(mean <= TOLERANCE + MAX_DEVIATION * np.sqrt(variance / self.n))
@@ -112,7 +114,7 @@ class Scores(NamedTuple):
             return Lift("early")
         low, high = map(float, self.interval(c))
         difference = Interval(float(self.d / self.n), low, high)
-        return Lift(claim_from_interval(low, high), None, difference)
+        return Lift(claim_from_interval(low, high), ratio=None, difference=difference)
 
 
 class ScoreSums(NamedTuple):
@@ -211,6 +213,7 @@ class ScoreSums(NamedTuple):
         The arm must always have been on offer.
         """
         d, dd, gg, products, coefs = self.arms[:, arm]
+        # The score is a difference of scores: (a − b)² = a² + b² − 2ab.
         policy_sums = self.policy
         compared = policy_sums[0] - d, policy_sums[1] + dd - 2 * products, policy_sums[2] + gg - 2 * coefs
         return self._make_scores(compared)
@@ -220,6 +223,7 @@ class ScoreSums(NamedTuple):
 
         Scores are positive where ``arm`` earns more than ``other``.
         """
+        # A decision shows only one of the two, so that products of their scores are 0.
         (d, dd, gg), (d2, dd2, gg2) = self.arms[:3, arm], self.arms[:3, other]
         return self._make_scores((d - d2, dd + dd2, gg + gg2))
 
@@ -324,7 +328,7 @@ def winner(sums: ScoreSums, confidence: float = 0.95, arms: Sequence[int] | None
     if len(compared) < 2:
         return None
     c = boundary(confidence, len(compared) - 1)
-    leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))
+    leader = int(max(compared, key=lambda arm: sums.arms[0, arm]))  # by the sums of scores
     pairs = {arm: sums.compare_arms(leader, arm) for arm in compared if arm != leader}
     if not all(pair.has_enough_data for pair in pairs.values()):
         return None

@@ -67,6 +67,7 @@ def guardrail_status(
     else:
         return "early" if lift.claim == "early" else "unknown"
     _, low, high = interval
+    # Harm is significant: the whole interval is on the worse side of no change.
     if high < no_change if better == "more" else low > no_change:
         return "harm"
     is_safe = low >= no_change - allowed if better == "more" else high <= no_change + allowed
@@ -170,7 +171,7 @@ def plan_sentence(decisions: float, days: float | None, shown: float = 0.1, shar
     (4 times in 5).
     """
     when = "" if days is None else f", in {_duration_text(days)}"
-    count = f"{float(f'{decisions:.3g}'):,.0f}"
+    count = f"{float(f'{decisions:.3g}'):,.0f}"  # rounded to three digits
     return (
         f"With a holdout of {percent(share)} a lift of {percent(shown)} would show after {count} "
         f"decisions{when} (4 times in 5)."
@@ -453,6 +454,7 @@ def degradation_sentence(
     >>> degradation_sentence("margin", None, None, (-1.25, -2.0, -0.5))
     'Proved: with the policy there is 1.2 less of margin per decision than with the control (0.5 to 2).'
     """
+    # Without signs, the bounds of a negative difference change places.
     sizes = [f"{_round_number(abs(end))}" for end in (harm if harm[0] >= 0 else (harm[0], harm[2], harm[1]))]
     more = "more" if harm[0] >= 0 else "less"
     arm_name, baseline = ("the policy", "the control") if arm is None else (arm, against)
@@ -510,4 +512,5 @@ def per_decision(amount: float) -> str:
 
 def _round_number(x: float) -> str:
     """Return a number as text with two significant digits, or all digits before the point."""
+    # 9.95 is rounded to 10, which has two digits already.
     return f"{x:.0f}" if abs(x) >= 9.95 else f"{x:.2g}"

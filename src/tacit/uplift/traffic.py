@@ -121,6 +121,7 @@ class PropensitySums(NamedTuple):
             The tested arm's logged probability.
         """
         q = np.asarray(propensities, np.float64)
+        # Unlike np.sum, np.add.at gives the same bits for any batch sizes.
         np.add.at(self.sums, np.zeros(len(q), np.int64), np.asarray(shown, np.float64) - q)
         np.add.at(self.sums, np.ones(len(q), np.int64), q * (1 - q))
 
