@@ -93,6 +93,7 @@ class ConfigurationLogger:
                 )
             check_configured_mode(placement)
             terms, before = resolve_terms(placement), placement.current_change(rows.HOLDOUT)
+            # Only a changed look must be later than now: an unchanged one may have passed.
             if parse_look_time(terms) != parse_look_time(before or terms):
                 with add_location(f"placements.{placement.name}.holdout."):
                     check_look(parse_holdout(terms), self._pending.time.get_time())
@@ -329,7 +330,7 @@ class SubjectEraser:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
-                # What the log without this user would give.
+                # As a fold of the log without this user would have it.
                 salt, number = placement.reader.hash_key
                 units = subject.hash_units(salt, number, placement.seed)
                 placement.windows.open.apply_to_field("asked", partial(remove_unit, units=units))
