@@ -230,6 +230,7 @@ class PostgresStore(Store):
             if time.monotonic() >= deadline:
                 raise InUse(f"{self.location} is in use by another process; stop it, or give another schema")
             time.sleep(0.05)
+        # This process reconnects: it has owned the store before.
         if self.epoch:
             last = self._select_end(connection).seq
             if last < self._committed:

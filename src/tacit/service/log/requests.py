@@ -211,6 +211,7 @@ def encode_clicks(
         for position, reward in dict(sorted(zip(positions, rewards, strict=True))).items()
         if reward > 0.0
     ]
+    # Only duels have other actions, and they refuse rewards: the entries are positions.
     if clicks.action != CLICK:
         entries = [{"position": position, "action": clicks.action} for position in entries]
     return encode_json(entries)

@@ -221,6 +221,7 @@ class SqliteStore(sql.Store):
     def streaming(self) -> Iterator[sql.Read]:
         """In a ``with`` block: yield a function that streams the rows of statements."""
         with self.reading() as connection:
+            # SQLite reads row by row, whatever ``at_once`` is.
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
     def run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
