@@ -701,6 +701,7 @@ def _check_sums(policy: Policy) -> None:
         If it is not.
     """
     try:
+        # 0 rows of a lane stand for a part of the state that all keys share; the error is replaced below.
         forgets = getattr(policy, "discount", 1.0) != 1.0
         if forgets or policy.feedback_width > 1 or 0 in lane_rows(policy.init):
             raise InvalidValue("policy", policy, "")
