@@ -387,6 +387,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
     _check_path(str(path), f"placements.{name}.start")
     try:
         content = path.read_bytes()
+        # The snapshot itself: its arms are replaced before it becomes a learner.
         learner_snapshot = from_bytes(content, str(path), lambda snapshot: snapshot)
     except OSError as error:
         raise ConfigError(
@@ -395,6 +396,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
         ) from error
     except SnapshotError as error:
         raise ConfigError(f"placements.{name}.start: {error}") from error
+    # Arms that were retired there are on offer here, if the placement has them.
     learner_snapshot = learner_snapshot._replace(retired=[], propensities=config.propensities)
     learner = restore_learner(_replace_arms(name, config, learner_snapshot))
     if not is_compatible(config.policy, learner.policy):

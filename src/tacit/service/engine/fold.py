@@ -426,6 +426,7 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
     """
     if type(config.policy.arms) is not type(before.arms):
         return config
+    # The field ``arms`` keeps the configured ones, which are compared with the current ones later.
     with contextlib.suppress(InvalidValue):
         return msgspec.structs.replace(
             config,

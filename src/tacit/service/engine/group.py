@@ -91,6 +91,7 @@ def record(
         outcomes[name] = iter(
             [outcome for part in split_distinct(joined, "decision") for outcome in recorder.record(part)]
         )
+    # The pieces were joined in the order of the requests.
     return {
         i: list(islice(outcomes[request.placement], len(request.feedback))) for i, request in requests.items()
     }
@@ -259,6 +260,7 @@ def decide(
             answers[i] = error
     for name, batch in batches.items():
         if batch.size:
+            # Rewards whose turn in the learning order has come are learned before.
             batch.placement.learning.learn_turns()
             impressions: Block[Impression] = Block.concatenate(Impression, batch.parts)
             batch.rows = rows = batch.placement.decide(impressions, pending.seq + 1, now)
@@ -531,6 +533,7 @@ def _change_placement(pending: PendingLog, request: ChangePlacement, now: int) -
         value = change.change_value(placement, request.request, now)
     except TacitError as error:
         return error
+    # None: the request changes nothing that is logged.
     if value is not None:
         _append_change(pending, AppendChange(request.placement, value, change.kind, request.who), now)
     return change.answer(placement, now)

@@ -239,6 +239,7 @@ class Rebuilder:
         while len(rows := await self._writer.call_store(self._read_next_rows, fold)) == ROWS:
             await asyncio.to_thread(fold.apply, rows)
         await asyncio.to_thread(fold.apply, rows)
+        # This learner's own loop, from the code that was compiled above.
         await self._compile_control(name, rebuilt.learner)
         old_state = await self._store_state(name)
         version = msgspec.structs.replace(version, left=old_state, approximate=rebuilt.approximate)
@@ -419,6 +420,7 @@ def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):
         return policy
+    # This one wraps any policy; other policies promise shares themselves.
     if isinstance(before, MinimumShares):
         return replace(before, policy=policy)
     if hasattr(policy, "at_least"):

@@ -84,6 +84,7 @@ class _SegmentReport:
     def __init__(self, sample: Sample) -> None:
         dim = sample.policy.context_dim
         read = [(row, msgspec.json.decode(row.context or "[]")) for row in sample.rows]
+        # Contexts of an earlier policy may have another length.
         read = [(row, context) for row, context in read if len(context) == dim]
         self._sample, self._rows = sample, [row for row, _ in read]
         self._contexts = np.array([context for _, context in read]).reshape(len(read), dim)

@@ -360,6 +360,7 @@ class PostgresStore(Store):
         Update the cached size if it is 10 seconds old.
         """
         decisions: list[tuple[Any, ...]] = []
+        # Arms are stored as JSON, in which a number differs from its digits; checksums are of the arms.
         for decision in rows.decisions:
             would = None if decision.would is None else _encode(decision.would).decode()
             encoded = decision._replace(arm=_encode(decision.arm).decode(), would=would)

@@ -296,6 +296,7 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
     for values in _open_parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows: dict[str, Any] = msgspec.json.decode(base.windows, type=dict[str, msgspec.Raw])
+        # Both fields hold decisions, as columns.
         for field in ("defaults", "open"):
             pieces = list(iterate_open_columns(msgspec.json.decode(windows[field], type=list[msgspec.Raw])))
             for columns in pieces:

@@ -411,6 +411,7 @@ def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -
     for curve in curves:
         for p in curve.points:
             value = f"{curve.name}: {format_reward(p.value, unit)}"
+            # Without a largest reward, rewards have no interval.
             if p.low < p.high or not unit.is_open:
                 value += f" ({format_reward(p.low, unit)} to {format_reward(p.high, unit)})"
             values.setdefault((p.begin, p.end), []).append(value)
