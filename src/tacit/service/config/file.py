@@ -98,6 +98,7 @@ def encode_settings(config: schema.PlacementConfig) -> str:
     # Arms and the start have change events of their own.
     del fields["arms"]
     del fields["start"]
+    # Settings that earlier versions stored lack this field, and must not differ.
     if fields["sticky"] is None:
         del fields["sticky"]
     if fields.pop("recommended"):
@@ -588,6 +589,7 @@ def _check_path(value: str, place: str) -> None:
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
+        # Other errors, as of a missing file, do not come from the path's form.
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(

@@ -197,6 +197,7 @@ def check_sticky(config: PlacementConfig) -> None:
         If another setting does not go with it.
     """
     holdout, kind = config.holdout, config.kind
+    # False, or the reason as the end of a message.
     reasons = {
         "kind": kind != ARMS and f"{kind!r} cannot be, as one arm is repeated; give 'arms'",
         "holdout.unit": holdout is not None

@@ -117,6 +117,7 @@ class ConfigurationLogger:
                 changes.append(AppendChange(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
             if self._is_leader and (change := get_config_change(placement)) is not None:
                 changes.append(ChangePlacement(name, change, rows.CONFIGURATION))
+                # Of named arms, a new one may be a retired one by another name.
                 if change.retire and isinstance(change.add, list) and change.add:
                     new, old = change.add[0], change.retire[0]
                     what = "configuration: placements.%s.arms: %s is retired, and %s begins anew; "
@@ -138,6 +139,7 @@ class ConfigurationLogger:
         ]
         if guardrail_starts:
             apply(self._pending, guardrail_starts, stored_decisions={})
+        # Each name once, in order.
         return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
     async def finish(self, concerned: Sequence[str]) -> None:

@@ -378,10 +378,10 @@ def with_stored_policy(
         is_compatible(config.policy, stored_policy)
         for stored_policy in (policies[-1:] if named_anew else policies)
     )
-    # By the class of the policy within MinimumShares, if it is wrapped.
-    kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
+    # Of the configured policy first; of a policy within MinimumShares, its own class.
+    classes = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
     # A recommended policy gives way to a stored one of another class; in the same class, a setting differs.
-    gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
+    gives_way = config.recommended and not named_anew and classes[0] not in classes[1:]
     if not (is_same or ((gives_way or config.rebuild) and _can_learn_log(config, before, config.rebuild))):
         field, then, now = _find_difference(policies[-1], config.policy)
         # A rebuild (True) cannot change the shown arms or the encoded contexts in the log.

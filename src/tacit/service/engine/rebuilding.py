@@ -407,6 +407,7 @@ def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> 
         spec,
     )
     positions = getattr(before, "positions", None)
+    # In either form of a specification, text or table, its settings are named.
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
         policy = replace(policy, positions=positions)  # type: ignore[call-arg]
     return _with_minimum_shares(policy, before)

@@ -316,6 +316,7 @@ class Protocol(HttpToolsProtocol):
             self._is_counted = True
         else:
             self._refuse(CONNECTIONS)
+            # uvicorn counts all connections, also refused ones that still linger.
             if len(self.connections) - shared.live > MOST_LINGERING:
                 transport.close()
 
@@ -420,6 +421,7 @@ class Protocol(HttpToolsProtocol):
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
+        # Without an end of a head, ``start`` is 3, and no head is so short.
         start = data.find(END) + len(END)
         admitted_head = usual.heads.get(data[:start])
         if admitted_head is None or start + admitted_head.size != len(data):
@@ -468,6 +470,7 @@ class Protocol(HttpToolsProtocol):
         self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
+        # The parser takes CONNECT for an upgrade, too, although no header offers one.
         self._declines_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._declines_upgrade:
             return
@@ -622,12 +625,14 @@ class Protocol(HttpToolsProtocol):
         # The clock stands still between two sweeps: a wait may have begun up to a period later than noted.
         wait_seconds = shared.clock - self._since - PERIOD
         if self._phase == _ENDING:
+            # Earlier requests are answered before the end.
             if wait_seconds > LINGER_SECONDS and not (self.answering and not self.cycle.disconnected):
                 transport.abort()
         elif self._phase == _IN_BODY:
             # While reading is paused, the service is late and not the client.
             if wait_seconds > limits.body_timeout and not self.flow.read_paused:
                 self._refuse(BODY)
+        # The client waits for the service.
         elif self.answering:
             return
         elif self._phase == _IN_HEAD:

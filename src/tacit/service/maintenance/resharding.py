@@ -220,6 +220,7 @@ def _distribute(
     )
     for source, event in merged:
         end = event.time
+        # Updates stand where they were learned: from windows that close before the event, then from it.
         _write_updates(targets, source.close_windows(event))
         _write_event(config, source, event, targets, alone=len(sources) == 1)
         _write_updates(targets, source.apply_event(event))

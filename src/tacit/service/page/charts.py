@@ -446,6 +446,7 @@ def _draw_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
     """Return SVG with the numbers of remarks above the plot; close ones share a label, such as 2–4."""
+    # The place of a label, and the first and the last number in it.
     clusters: list[tuple[float, int, int]] = []
     for number, remark in enumerate(remarks, 1):
         place = span.place(remark.time)
