@@ -141,6 +141,7 @@ class _SegmentReport:
 
         ``bands`` are the beliefs, ``most`` the effects to report.
         """
+        # With beliefs, arms on offer are listed even if they were not shown.
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
         # Log-odds that each field adds, by decision and arm: its effect on an arm is their spread.

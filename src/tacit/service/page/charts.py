@@ -381,6 +381,7 @@ def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
     first = -(-max(span.begin, 1) // step) * step
     times = range(first, span.end + 1, step)
     ticks = [(time, _format_tick(time, step)) for time in times]
+    # If times of the day repeat, every second tick has its date, too.
     if len({name for _, name in ticks}) < len(ticks):
         ticks = [(time, format_time(time, step)) for time in times[::2]]
     return ticks

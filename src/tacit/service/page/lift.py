@@ -88,6 +88,7 @@ def list_periods(report: LiftReport) -> PeriodTable:
         since, decisions = _format_day(period.since), _count_decisions(period.groups)
         rows.append(PeriodRow(since, title, decisions, *_format_period_lift(period)))
         for part in period.parts[::-1] if len(period.parts) > 1 else ():
+            # A ratio of 1 is no lift.
             ratio = "" if part.ratio is None else _format_signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(PeriodRow(_format_day(part.since), label, _count_decisions(part.groups), ratio, ""))
