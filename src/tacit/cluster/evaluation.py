@@ -164,6 +164,7 @@ def replay(
         reader,
         [([number],) for _, number in tasks],
     )
+    # The parts of a pass follow one another.
     pass_counts = [
         reduce(ReplayCounts.merge, counts[start : start + len(parts)])
         for start in range(0, len(counts), len(parts))

@@ -143,6 +143,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=_extend).encode
 
 
 def _make_decoder(kind: Any) -> Callable[[Any], Any]:
+    """Return a decoder of a type from MessagePack; values from extensions are taken as they are."""
     return msgspec.msgpack.Decoder(kind, ext_hook=_read_extension, dec_hook=lambda _, value: value).decode
 
 
@@ -235,6 +236,7 @@ class Link:
         self._lost_at: float | None = None
         self._queue: deque[tuple[Call, Waiter]] = deque()
         self._groups: set[asyncio.Task[None]] = set()
+        # Idle connections, each with the time since which it is idle.
         self._idle: list[tuple[float, asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     @property
@@ -303,6 +305,7 @@ class Link:
                 for (method, _), (is_result, content) in zip(calls, answers, strict=True)
             ]
         except FAILURES as error:
+            # A shard without an address has not started yet, and is not lost.
             if self.up and self._read_addresses()[self.shard.number]:
                 self._lost_at = clocks.monotonic()
                 self.losses += 1
@@ -339,9 +342,12 @@ class Link:
         return content
 
     def close(self, older: float = 0.0) -> None:
-        """Close the connections that have been idle for so many seconds, or that the other end has closed."""
+        """Close the connections that have been idle for so many seconds, or that the other end has closed.
+
+        By default all of them.
+        """
         before = clocks.monotonic() - older
-        for connection in tuple(self._idle):
-            if connection[0] <= before or connection[1].at_eof():
-                self._idle.remove(connection)
-                connection[2].close()
+        for since, reader, writer in tuple(self._idle):
+            if since <= before or reader.at_eof():
+                self._idle.remove((since, reader, writer))
+                writer.close()

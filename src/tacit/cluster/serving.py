@@ -289,6 +289,7 @@ class Launcher:
 
     def __init__(self, config: Config, shards: int, merge_seconds: float, host: str, port: int) -> None:
         self._config, self._addresses = config, [""] * shards
+        # Two calls at once, so that ``stop`` need not wait for ``look``.
         options = {"max_restarts": -1, "max_task_retries": 0, "max_concurrency": 2}
         actor = import_ray().remote(ShardActor).options(**options, scheduling_strategy="SPREAD")
         self._actors = [actor.remote() for _ in range(shards)]
@@ -329,15 +330,18 @@ class Launcher:
         while True:
             addresses = list(self._addresses)
             try:
+                # A first start compiles and folds the log, for as long as it takes.
                 async with asyncio.timeout(PULSE_SECONDS if addresses[number] else None):
                     look = actor.look.remote(self._config, *self._arguments[number], addresses)
                     self._addresses[number] = await look
                 is_lost = False
                 if all(addresses) and not is_informed:
                     is_informed = True
+                    # One of the waiting tasks gets 0.
                     if await informed.wait() == 0:
                         ready(addresses[0])
             except ray.exceptions.RayTaskError as error:
+                # Without an address it has never started.
                 if not addresses[number]:
                     raise error.cause from error
                 logger.error("shard %d: %s", number, error.cause)
@@ -346,6 +350,7 @@ class Launcher:
                     logger.error("shard %d is lost: %s", number, str(error).partition("\n")[0])
                 is_lost = True
             except TimeoutError:
+                # Ray starts it again.
                 ray.kill(actor, no_restart=False)
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -72,6 +72,7 @@ class ShardCalls:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.state: ShardState | None = None
+        # By placement, the time at which all other shards had what this one learned.
         self.shared_at: dict[str, float] = {}
         assert engine.shard is not None
         self.shard = engine.shard
@@ -126,6 +127,7 @@ class Sharing:
 
     def __init__(self, calls: ShardCalls, others: Sequence[Link]) -> None:
         self._calls, self._others = calls, others
+        # Shards that lack nothing of the last exchange.
         self._current: set[Link] = set()
 
     async def share(self) -> None:
@@ -216,6 +218,7 @@ class ShardService(Verbs):
         self._read_addresses, self._complete_config = read_addresses, complete_config
         self.sharing_seconds, self.merged = self.sharing.get_age, MergedService(self)
         self._round_robin = itertools.cycle(range(len(self.links)))
+        # Shards of the decisions whose ids clients chose, by placement and id.
         self._shard_by_id: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.read_table()
@@ -260,6 +263,7 @@ class ShardService(Verbs):
     async def reload(self, config: Config) -> None:
         """Apply another configuration in this shard; errors are those of ``Engine.reload``."""
         config = await asyncio.to_thread(self._complete_config, config)
+        # All shards but the first, number 0, follow its arms.
         leading = await self.links[0].call("arms") if self.number and self.links[0].up else None
         await self.engine.reload(config, leading)
         self.read_table()
@@ -288,6 +292,7 @@ class ShardService(Verbs):
         shard = find_shard(partition, len(self.links))
         # Shards do not know each other's decisions; only ids without a partition can occur in several shards.
         if impression.id is not None and (id_partition := parse_partition(impression.id)) != partition:
+            # An id with another partition was made for a decision of another key.
             known_shard = self._shard_by_id.setdefault((placement, impression.id), shard)
             if known_shard != shard or id_partition is not None:
                 raise InConflict(
@@ -347,9 +352,11 @@ class ShardService(Verbs):
         if shard == self.number:
             self.engine.begin(request, reply)
         elif shard is None:
+            # Feedback by an id of a client: all shards are asked for the decision.
             self._keep(self._record(request, reply))
         else:
             method = "decide_many" if isinstance(request, Decide) else "record_many"
+            # The second field of both is the block of impressions or feedback.
             self.links[shard].begin(method, (placement, list(request[1])), reply)
 
     async def _record(self, request: Any, reply: Waiter) -> None:
@@ -459,6 +466,7 @@ class ShardService(Verbs):
         """Return the learned state of a key from its shard; raise UnknownName if it has no decisions."""
         spread = self.engine.placement(placement).config.spread
         partition = find_request_partition(placement, key, None, spread)
+        # Of a spread placement, each shard has all keys.
         shard = self.number if partition is None else find_shard(partition, len(self.links))
         facts: KeyFacts = await self.links[shard].call("key", placement, key)
         return facts
@@ -499,6 +507,7 @@ class ShardService(Verbs):
         if shard == self.number:
             return await self.engine.export_replica(placement)
         seq, content = await self.links[shard].call("lend", placement)
+        # It is sent once: nobody compares the object from which it was made.
         return ReplicaFile(self, seq, [content])
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:

@@ -59,6 +59,7 @@ def merge_parts(placement: Placement, parts: Sequence[PlacementPart]) -> Placeme
         sum(part.feedback for part in parts),
         sum((Counter(part.outcomes) for part in parts), Counter()),
     )
+    # The last one of all shards: then no window is open.
     deadlines = [part.last_deadline for part in parts if part.last_deadline is not None]
     merged.totals = ShardTotals(
         (max if placement.config.spread else sum)(part.keys for part in parts),
@@ -73,6 +74,7 @@ def merge_parts(placement: Placement, parts: Sequence[PlacementPart]) -> Placeme
         if len(values) == len(parts):
             aspect.merge_parts(values)
     times = [part.snapshot_time for part in parts if part.snapshot_time is not None]
+    # Unknown if any shard has no snapshot.
     merged.snapshot_time = min(times) if len(times) == len(parts) else None
     merged.results.merge_counts([part.counts for part in parts])
     return merged
@@ -85,6 +87,7 @@ def _merge_series(series: Series, parts: Sequence[PlacementPart]) -> Series:
     arms = max(each.table.shape[1] for each in (series, *shards)) - ARMS
     merged = Series(arms)
     for shard in shards:
+        # -1 stands for no decision yet.
         if shard.start >= 0:
             merged.add_table(shard.table, shard.start, shard.width)
     for part in parts:

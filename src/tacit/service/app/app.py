@@ -251,13 +251,13 @@ def create_application(engine: Engine, connections: Connections | None = None) -
     metrics = Metrics(engine.merged, connections, feeds)
     live = Live(engine.merged, messages.DATA_HEADERS | messages.PAGE_HEADERS)
     answers = AnswerCounts(lambda: engine.placements)
-    pages, described = Pages(engine.merged, answers, feeds.list_feeds), msgspec.json.encode(document())
-    site = Site(engine, pages, metrics, described, feeds, Hooks(engine, feeds))
-    endpoints, places = {}, asyncio.Semaphore(messages.AT_ONCE)
+    pages, openapi_json = Pages(engine.merged, answers, feeds.list_feeds), msgspec.json.encode(document())
+    site = Site(engine, pages, metrics, openapi_json, feeds, Hooks(engine, feeds))
+    endpoints, large_answers = {}, asyncio.Semaphore(messages.AT_ONCE)
     for api in APIS:
-        opened = api.get_service(site)
+        service = api.get_service(site)
         for path in (*api.paths.values(), api.unknown):
-            endpoints[path] = Endpoint(path, opened, lambda: engine.config.server, places)
+            endpoints[path] = Endpoint(path, service, lambda: engine.config.server, large_answers)
     site_app = Starlette(
         routes=[
             Route("/live", live.stream),
@@ -273,6 +273,7 @@ def create_application(engine: Engine, connections: Connections | None = None) -
         """Pass a request to its endpoint; requests to the site, and the lifespan, to Starlette."""
         # Only requests have an address, not the lifespan.
         path = scope[ROUTE_MATCH].path if ROUTE_MATCH in scope else SITE.unknown
+        # In a shard, reads that need a key show statistics of all shards; others, as health checks, none.
         if engine.merged is not engine and path.scope("GET") and scope.get("method") in messages.SAFE_METHODS:
             await engine.merged.refresh()  # type: ignore[attr-defined]
         if path.api is SITE:

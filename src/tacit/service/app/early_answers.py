@@ -54,6 +54,7 @@ class EarlyAnswers:
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
         self._selector = selectors.DefaultSelector()
+        # A byte sent to the first socket wakes the thread, which ends.
         self._waker, self._woken = socket.socketpair()
         self._held: list[socket.socket] = []
         listener.setblocking(False)

@@ -260,6 +260,7 @@ class Guard:
 
         Return a refusal if the rate is exceeded.
         """
+        # Without keys, clients differ by address; "" stands for an unknown one.
         who = visit.caller.name
         if not self._rates.take_token((client or ("",))[0] if who is None else who):
             return _refuse("too-many-requests", "service", "slow down", RETRY)
@@ -291,6 +292,7 @@ class Guard:
             key = headers.get(b"authorization", b"")
             name = self._keys.name(key)
             if name is None:
+                # Browsers ask for a password, and so for the key, only by this scheme.
                 scheme = b"Basic" if method == "GET" else b"Bearer"
                 header = (b"www-authenticate", scheme + b' realm="tacit"')
                 why = "this key is not known" if key else "there is no key"

@@ -61,6 +61,7 @@ def document() -> dict[str, Any]:
     bodies = [body for body in bodies if body not in (None, bytes)]
     references, schemas = make_schemas(bodies)
     schema_of = dict(zip(bodies, references, strict=True))
+    # Types cannot say that one of two fields must be there.
     schemas["Clicks"]["oneOf"] = [_require_list("clicks"), _require_list("items")]
     items = {path.template: _describe_path(path, schema_of) for path in paths}
     return {

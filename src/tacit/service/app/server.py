@@ -67,6 +67,7 @@ def notify(state: str) -> None:
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
+    # "@" stands for the zero byte of an abstract socket.
     if address.startswith("@"):
         address = "\0" + address[1:]
     try:
@@ -86,6 +87,7 @@ class Progress:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        # Number of rows at the last call; -1 before the first.
         self._events = -1
 
     def has_progressed(self) -> bool:
@@ -435,7 +437,7 @@ def serve(
 def settle_memory() -> None:
     """Exclude all present objects from later collections, and make collections rarer."""
     # A collection of all objects would halt answers for 50 ms. Now, it takes a start 0.2 s with a thousand
-    # placements; only compiling leaves much to collect.
+    # placements; only compiling, which the second number counts, leaves much to collect.
     if cache_statistics()[1]:
         gc.collect()
     gc.freeze()
@@ -587,6 +589,7 @@ def open_engine(config: Config, store: Store, shard: Shard | None = None) -> Eng
         # The engine replaces the notes.
         notes = store.configurations()
         engine = Engine(config, store, shard=shard)
+    # Without notes the store is new, and the configuration is compared with itself.
     noted = {name: to_config_keys(json.loads(note or "{}")) for name, note in notes.items()}
     _log_sentences(logging.INFO, list_changes(noted or describe_placements(config), config))
     return engine

@@ -106,6 +106,7 @@ class TracedApplication:
 
     def _trace_commit(self, rows: int) -> AbstractContextManager[Any]:
         """Return a span for a commit of ``rows`` rows, as a context manager."""
+        # Of empty headers no trace is continued: a new one begins.
         attributes = {"tacit.rows": rows}
         return self._tracer.start_as_current_span(COMMIT, extract({}), SpanKind.INTERNAL, attributes)
 

@@ -98,6 +98,7 @@ def encode_settings(config: schema.PlacementConfig) -> str:
     # Arms and the start have change events of their own.
     del fields["arms"]
     del fields["start"]
+    # Settings that earlier versions stored lack this field, and must not differ.
     if fields["sticky"] is None:
         del fields["sticky"]
     if fields.pop("recommended"):
@@ -247,6 +248,7 @@ def list_kept_policies(config: schema.Config, learned: Mapping[str, Policy]) -> 
         if not placement.recommended or placement.rebuild:
             continue
         policies = placement.policy, learned[name]
+        # Minimum shares wrap a policy, and do not count.
         recommended_policy, current_policy = (getattr(policy, "policy", policy) for policy in policies)
         if type(recommended_policy) is not type(current_policy):
             yield (
@@ -312,7 +314,7 @@ def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[s
         reason = "more of it is better, so the guardrail acts where there is less"
         yield f'{place}.metrics.{metric}: {reason}; give better = "less" if it is a harm'
     for field, value in to_config_keys({"rule": msgspec.to_builtins(placement.rule)}).items():
-        # Whole days may be multiples of 1000 s by coincidence.
+        # Over a week, thousands look like milliseconds; whole days may be multiples of 1000 s by coincidence.
         if field.endswith("_window") and value > 604_800 and not value % 1000 and value % 86_400:
             hint = f"{value / 86_400:.1f} days; if milliseconds were meant, give {value / 1000:g}"
             yield f"{place}.{field}: {value:.0f} s are {hint}"
@@ -332,6 +334,7 @@ def _lint_placement(place: str, placement: schema.PlacementConfig) -> Iterator[s
     count = arms if isinstance(arms, int | None) else len(arms)
     positions = getattr(placement.policy, "positions", 0)
     lists: dict[str, Any] = {"context": dict(placement.policy.schema)}
+    # A field holds a list of values, or the name of a type.
     lists |= {f"context.{field}": values for field, values in placement.policy.schema}
     for field, names in lists.items():
         if similar := find_similar_names([] if isinstance(names, str) else names):
@@ -385,6 +388,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
     _check_path(str(path), f"placements.{name}.start")
     try:
         content = path.read_bytes()
+        # The snapshot itself: its arms are replaced before it becomes a learner.
         learner_snapshot = from_bytes(content, str(path), lambda snapshot: snapshot)
     except OSError as error:
         raise ConfigError(
@@ -393,6 +397,7 @@ def start_learner(name: str, config: schema.PlacementConfig) -> tuple[StartFile,
         ) from error
     except SnapshotError as error:
         raise ConfigError(f"placements.{name}.start: {error}") from error
+    # Arms that were retired there are on offer here, if the placement has them.
     learner_snapshot = learner_snapshot._replace(retired=[], propensities=config.propensities)
     learner = restore_learner(_replace_arms(name, config, learner_snapshot))
     if not is_compatible(config.policy, learner.policy):
@@ -490,6 +495,7 @@ def load_config(path: str | Path | None = None, overrides: Mapping[str, Any] | N
     table.setdefault("placements", {**DEFAULT_PLACEMENTS})
     for key, value in (overrides or {}).items():
         if value is not None:
+            # Three parts at most, as placements.NAME.KEY.
             _set_value(table, key.split(".", 2), value)
     _check_version(table, source)
     if "personalizer" in table:
@@ -535,10 +541,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {no_toml(error)}") from error
     placements = table.get("placements")
-    started = placements.values() if isinstance(placements, dict) else ()
+    placement_tables = placements.values() if isinstance(placements, dict) else ()
     _resolve_paths(path.parent, PATHS, table.get("store"))
     _resolve_paths(path.parent, ("properties",), table.get("export"))
-    _resolve_paths(path.parent, ("start",), *started)
+    _resolve_paths(path.parent, ("start",), *placement_tables)
     return table
 
 
@@ -583,6 +589,7 @@ def _check_path(value: str, place: str) -> None:
     try:
         Path(value).stat()
     except (OSError, ValueError) as error:
+        # Other errors, as of a missing file, do not come from the path's form.
         if isinstance(error, ValueError) or error.errno == errno.ENAMETOOLONG:
             why = getattr(error, "strerror", None) or error
             raise ConfigError(
@@ -654,7 +661,8 @@ def _read_key(name: str, table: Any, source: str) -> KeyConfig:
     Raise ConfigError if it is invalid.
     """
     try:
-        config: KeyConfig = _convert_table(table, KeyConfig, source, f"keys.{name}", ("", "sha256"))
+        # "" stands for the whole value, which by mistake may be a key.
+        config: KeyConfig = _convert_table(table, KeyConfig, source, f"keys.{name}", secret=("", "sha256"))
     except ConfigError as error:
         raise ConfigError(f"{error}; tacit key {name} prints such a table") from error
     with add_location(f"{source}: keys.{name}."):
@@ -690,6 +698,7 @@ def _check_keys(table: Any, kind: type[msgspec.Struct], place: str) -> None:
             remedy = f"give kind = {kinds[0]!r}, or leave it out"
             raise ConfigError(f"{place}{key}: only placements of kind {' or '.join(kinds)} have it; {remedy}")
         sections = [name for name, section_kind in SECTIONS.items() if key in section_kind.__struct_fields__]
+        # The first section that has the key, or else placements if a kind has it; no section for other keys.
         for section in [*sections, "[placements.NAME]"][: len(sections or kinds)]:
             raise ConfigError(f"{place}{key}: it stands in {section}; write it below that")
 
@@ -699,6 +708,7 @@ def _check_inner_tables(table: Any, placement_keys: Sequence[str], place: str, s
     for part in ("metrics", "holdout", "guardrail", "context"):
         inner: Any = table.get(part) if isinstance(table, dict) else None
         for key in filter(placement_keys.__contains__, inner) if isinstance(inner, dict) else ():
+            # A metric or a field of a context may have the name of a key; its value is a table or a type.
             with suppress(InvalidValue):
                 if isinstance(inner[key], dict) or (
                     part == "context" and normalize_schema(part, {key: inner[key]})

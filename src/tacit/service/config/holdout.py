@@ -243,6 +243,7 @@ class MetricConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         if self.half is not None:
             raise ConfigError(f"metrics.{name}.half: leave it out: the range says what is worth 1")
+        # Of an open range that begins at 0, the margin is a share of the control's mean.
         if self.margin and self.is_open and (self.low or not self.has_low):
             remedy = "it is a share of the range, which is open; give range = [low, high], or leave it out"
             raise ConfigError(f"metrics.{name}.margin: {self.margin:g}: {remedy}")

@@ -17,6 +17,8 @@ NO_HOLDOUT = "null"
 
 
 class _Terms(msgspec.Struct):
+    """The holdouts in terms; ``configured`` is UNSET unless a request has replaced the configured one."""
+
     holdout: HoldoutConfig | None = None
     configured: HoldoutConfig | UnsetType | None = UNSET
 

@@ -197,6 +197,7 @@ def check_sticky(config: PlacementConfig) -> None:
         If another setting does not go with it.
     """
     holdout, kind = config.holdout, config.kind
+    # False, or the reason as the end of a message.
     reasons = {
         "kind": kind != ARMS and f"{kind!r} cannot be, as one arm is repeated; give 'arms'",
         "holdout.unit": holdout is not None
@@ -701,6 +702,7 @@ def _check_sums(policy: Policy) -> None:
         If it is not.
     """
     try:
+        # 0 rows of a lane stand for a part of the state that all keys share; the error is replaced below.
         forgets = getattr(policy, "discount", 1.0) != 1.0
         if forgets or policy.feedback_width > 1 or 0 in lane_rows(policy.init):
             raise InvalidValue("policy", policy, "")

@@ -224,7 +224,7 @@ class PlacementTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         Parameters
         ----------
         policy, secondary, options
-            As :meth:`parts` returns them.
+            As :meth:`make_parts` returns them.
         retention : float or None
             Days after which rows are dropped, if the table has no retention.
 

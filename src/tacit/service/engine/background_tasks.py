@@ -93,6 +93,7 @@ class ConfigurationLogger:
                 )
             check_configured_mode(placement)
             terms, before = resolve_terms(placement), placement.current_change(rows.HOLDOUT)
+            # Only a changed look must be later than now: an unchanged one may have passed.
             if parse_look_time(terms) != parse_look_time(before or terms):
                 with add_location(f"placements.{placement.name}.holdout."):
                     check_look(parse_holdout(terms), self._pending.time.get_time())
@@ -116,6 +117,7 @@ class ConfigurationLogger:
                 changes.append(AppendChange(name, str(IN_ORDER), rows.FEEDBACK_RULE, rows.CONFIGURATION))
             if self._is_leader and (change := get_config_change(placement)) is not None:
                 changes.append(ChangePlacement(name, change, rows.CONFIGURATION))
+                # Of named arms, a new one may be a retired one by another name.
                 if change.retire and isinstance(change.add, list) and change.add:
                     new, old = change.add[0], change.retire[0]
                     what = "configuration: placements.%s.arms: %s is retired, and %s begins anew; "
@@ -137,6 +139,7 @@ class ConfigurationLogger:
         ]
         if guardrail_starts:
             apply(self._pending, guardrail_starts, stored_decisions={})
+        # Each name once, in order.
         return list({change.placement: None for change in [*changes, *guardrail_starts]})
 
     async def finish(self, concerned: Sequence[str]) -> None:
@@ -329,7 +332,7 @@ class SubjectEraser:
                 pending.seq = (await worker.do(self._store.end)).seq
         for name, placement in self._engine.placements.items():
             if name in done:
-                # What the log without this user would give.
+                # As a fold of the log without this user would have it.
                 salt, number = placement.reader.hash_key
                 units = subject.hash_units(salt, number, placement.seed)
                 placement.windows.open.apply_to_field("asked", partial(remove_unit, units=units))

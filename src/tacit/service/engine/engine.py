@@ -121,10 +121,11 @@ class Engine(Verbs):
     ) -> None:
         if clock is None and wall is None:
             wall = wall_time
-        # Time of the last row before the start, and wall time of the start.
+        # Time of the last row before the start, and wall time of the start; equal ones check nothing.
         self._start_times = (store.end().time, wall()) if wall is not None else (0, 0)
         jumped = check_clock(config, *self._start_times)
         self.config = config
+        # In a cluster it has the statistics of all shards.
         self.merged: Engine = self
         self.shard = shard
         self.store = store
@@ -316,7 +317,7 @@ class Engine(Verbs):
         """
         learner = self.placement(placement).learner
         if type(request) is HoldoutOf:
-            # Compiled in a thread, so that no request waits for the compiler.
+            # Read, and thereby compiled, in a thread, so that no request waits for the compiler.
             await asyncio.to_thread(getattr, learner.loops, "force")
         return await self.writer.ask(ChangePlacement(placement, request, who))
 

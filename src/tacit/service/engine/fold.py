@@ -47,6 +47,7 @@ from tacit.service.placements.snapshots import draft_start, make_base_error, ope
 from tacit.service.projections.feedback_rule import IN_ORDER
 
 EVER = 2**62
+"""Later than any row number and any time of the log."""
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ def load_placement(
     if as_if is not None:
         versions.append(as_if)
     version = versions[-1] if versions else None
+    # The stored settings tell whether the file names another policy now; without a change nobody asks.
     is_unchanged = stored.spec == spec and not versions
     noted = None if is_unchanged else store.configurations(name)[name]
     config = with_stored_policy(name, config, stored, [version.policy for version in versions], noted)
@@ -114,6 +116,7 @@ def load_placement(
             f"but the log ends with row {end}: rows are missing; restore a backup"
         )
     origin = None
+    # A verification without a base folds the whole log from its first row, and needs no stored state.
     if version is not None and version.origin is not None and (snapshot or base or as_if):
         try:
             origin = store.snapshots.load_state(stored.id, version.origin)
@@ -163,7 +166,8 @@ def load_placements(
             add_placements(store, list(zip(new, specs, seeds, strict=True)))
         for name in group:
             try:
-                loaded[name] = load_placement(name, configs[name], store, 0, end=end)
+                # All are in the store now, with their seeds.
+                loaded[name] = load_placement(name, configs[name], store, new_seed=0, end=end)
             except MemoryError as error:
                 arms = configs[name].policy.arm_count
                 raise ConfigError(
@@ -223,10 +227,11 @@ def to_spec(policy: Policy) -> str:
 
 def _has_begun(stored: StoredPlacement, changes: list[ChangeRow], store: Store) -> bool:
     """True if a placement in the store has decisions, dropped rows or a policy version."""
-    begins = store.snapshots.find_base_end(stored.id)
-    if (begins is not None and begins.seq) or read_policy_versions(changes):
+    base_end = store.snapshots.find_base_end(stored.id)
+    # A base at row 0 is a start learner; a later one means that older rows were dropped.
+    if (base_end is not None and base_end.seq) or read_policy_versions(changes):
         return True
-    return bool(find_old_rows(store, stored.id, EVER, EVER, 1).rows.decisions)
+    return bool(find_old_rows(store, stored.id, EVER, EVER, limit=1).rows.decisions)
 
 
 def _load_latest(name: str, stored: StoredPlacement, store: Store, end: int) -> Snapshot | None:
@@ -277,8 +282,8 @@ def apply_rows(placements: Mapping[int, Placement], events: Iterable[Event]) -> 
     """
     for rows in split_into_blocks(events):
         id = rows.column("placement")[0]
-        concerned = placements.values() if id is None else filter(None, [placements.get(id)])
         # Rows without a placement are ticks: they advance all placements.
+        concerned = placements.values() if id is None else filter(None, [placements.get(id)])
         for placement in concerned:
             _apply_block(placement, rows)
 
@@ -297,12 +302,13 @@ def _apply_block(placement: Placement, rows: Block[Any]) -> None:
     if policy_version is None or not policy_version.aside:
         _apply_part(placement, new_rows)
         return
-    for closed, part in groupby(new_rows, lambda row: policy_version.find_skip_time(row.seq)):
+    # ``skip_time`` is None for rows that are learned.
+    for skip_time, part in groupby(new_rows, lambda row: policy_version.find_skip_time(row.seq)):
         block = Block.from_rows(rows.kind, list(part))
         # Windows that closed before the skipped rows, also by rows of other placements, are learned.
-        until = block.column("time")[0] if closed is None else closed
+        until = block.column("time")[0] if skip_time is None else skip_time
         placement.learning.advance(max(until, placement.windows.time))
-        placement.learning.learns_nothing = closed is not None
+        placement.learning.learns_nothing = skip_time is not None
         _apply_part(placement, block)
 
 
@@ -314,6 +320,7 @@ def _apply_part(placement: Placement, rows: Block[Any]) -> None:
     # The same order as in a running service.
     placement.learning.advance(rows.column("time")[0])
     if rows.kind is DecisionRow:
+        # When it was made, a decision used all rewards whose turn in the learning order had come.
         placement.learning.learn_turns()
         placement.learning.recall(rows)
     elif rows.kind is FeedbackRow:
@@ -371,13 +378,15 @@ def with_stored_policy(
         is_compatible(config.policy, stored_policy)
         for stored_policy in (policies[-1:] if named_anew else policies)
     )
-    kinds = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
-    gives_way = config.recommended and not named_anew and kinds[0] not in kinds[1:]
-    if not (is_same or ((gives_way or config.rebuild) and _is_compatible(config, before, config.rebuild))):
+    # Of the configured policy first; of a policy within MinimumShares, its own class.
+    classes = [type(getattr(policy, "policy", policy)) for policy in (config.policy, *policies)]
+    # A recommended policy gives way to a stored one of another class; in the same class, a setting differs.
+    gives_way = config.recommended and not named_anew and classes[0] not in classes[1:]
+    if not (is_same or ((gives_way or config.rebuild) and _can_learn_log(config, before, config.rebuild))):
         field, then, now = _find_difference(policies[-1], config.policy)
-        # A rebuild cannot change the shown arms or the encoded contexts in the log.
+        # A rebuild (True) cannot change the shown arms or the encoded contexts in the log.
         helps = (
-            field in ("policy", "at_least") and not config.rebuild and _is_compatible(config, before, True)
+            field in ("policy", "at_least") and not config.rebuild and _can_learn_log(config, before, True)
         )
         rebuild = "rebuild it with rebuild = true, " if helps else ""
         raise ConfigError(
@@ -417,6 +426,7 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
     """
     if type(config.policy.arms) is not type(before.arms):
         return config
+    # The field ``arms`` keeps the configured ones, which are compared with the current ones later.
     with contextlib.suppress(InvalidValue):
         return msgspec.structs.replace(
             config,
@@ -427,7 +437,7 @@ def _with_first_arms(config: PlacementConfig, before: Policy) -> PlacementConfig
     return config
 
 
-def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
+def _can_learn_log(config: PlacementConfig, before: Policy, rebuild: bool) -> bool:
     """True if a configured policy can learn from the log of ``before``, the stored policy.
 
     Arms, features, positions, context schema, range of rewards and minimum shares must be equal. For a
@@ -440,5 +450,6 @@ def _is_compatible(config: PlacementConfig, before: Policy, rebuild: bool) -> bo
         dims = policy.feature_dims, policy.action_width, policy.schema
         return getattr(policy, "arms", None), *dims, policy.reward_range, minimum_shares
 
+    # Without a rebuild the stored policy decides, so the context of the configured one does not matter.
     fits_context = not rebuild or config.policy.context_dim in (0, before.context_dim)
     return fits_context and list_fixed(config.policy) == list_fixed(before)

@@ -91,6 +91,7 @@ def record(
         outcomes[name] = iter(
             [outcome for part in split_distinct(joined, "decision") for outcome in recorder.record(part)]
         )
+    # The pieces were joined in the order of the requests.
     return {
         i: list(islice(outcomes[request.placement], len(request.feedback))) for i, request in requests.items()
     }
@@ -118,6 +119,7 @@ class _Recorder:
             indices = list(map(open.find, feedback.column("decision")))
             entries = None if None in indices else np.array(indices, np.int64)
             if entries is not None and (open.windows.answers[entries] < MOST_FEEDBACK).all():
+                # Rewards have no clicks.
                 seqs = open.windows.seq[entries].tolist()
                 rows = self._log_feedback(feedback, seqs, [None] * len(feedback))
                 return list(placement.learning.apply_feedback(rows, entries))
@@ -134,6 +136,7 @@ class _Recorder:
             before = self._find_closed(feedback[i].decision)
             if before is not None:
                 before.feedback.append(row)
+        # With None, the learner looks up each decision: some are closed.
         entries = None if None in open_entries else np.array(open_entries, np.int64)
         outcomes = iter(placement.learning.apply_feedback(rows, entries) if accepted else ())
         return [next(outcomes) if isinstance(row, tuple) else row for row in results]
@@ -221,7 +224,7 @@ def _find_refusal(
 # ---- Deciding for a group: repeated requests get earlier decisions, all others are decided together
 
 Answers = range | list[DecisionRow | int]
-"""Earlier decisions, and indices of new ones in the group."""
+"""Earlier decisions, and indices of new ones in the batch; a range if all are new."""
 
 
 def decide(
@@ -257,6 +260,7 @@ def decide(
             answers[i] = error
     for name, batch in batches.items():
         if batch.size:
+            # Rewards whose turn in the learning order has come are learned before.
             batch.placement.learning.learn_turns()
             impressions: Block[Impression] = Block.concatenate(Impression, batch.parts)
             batch.rows = rows = batch.placement.decide(impressions, pending.seq + 1, now)
@@ -288,7 +292,7 @@ class _Batch:
     size: int = 0
     rows: Sequence[DecisionRow] = ()
     _new_keys: set[str] = field(default_factory=set)
-    # By the clients' ids: the index in the group, and the impression.
+    # By the clients' ids: the index in the batch, and the impression.
     _by_id: dict[str, tuple[int, Impression]] = field(default_factory=dict)
     _row_list: list[DecisionRow] | None = None
 
@@ -383,6 +387,7 @@ class _Batch:
             return None
         if not same:
             if row is None and id in by_id:
+                # From the index in the batch to the one in this request.
                 before = places[by_id[id][0] - self.size]
                 raise InConflict(
                     f"decisions[{place}].decision_id: {id!r} stands for another decision at "
@@ -491,7 +496,9 @@ def _add_closing_decisions(
             if entry is not None and windows.windows.deadline[entry] <= now:
                 row, contents = windows.get_row(entry), windows.named_feedback.get(entry, {})
                 times = int(windows.windows.answers[entry])
+                # Of feedback without an id only the number is known, and needed: placeholders fill it up.
                 nameless = [(None, (REWARD, None, None))] * times
+                # Rows and times of the feedback are not read, and are 0.
                 feedback = [
                     FeedbackRow(0, placement.id, row.seq, name, 0, *content)
                     for name, content in [*contents.items(), *nameless]
@@ -526,6 +533,7 @@ def _change_placement(pending: PendingLog, request: ChangePlacement, now: int) -
         value = change.change_value(placement, request.request, now)
     except TacitError as error:
         return error
+    # None: the request changes nothing that is logged.
     if value is not None:
         _append_change(pending, AppendChange(request.placement, value, change.kind, request.who), now)
     return change.answer(placement, now)

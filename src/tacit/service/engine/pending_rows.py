@@ -68,6 +68,8 @@ class PendingLog:
         Number of rows in ``tail``.
     buffering : set of str
         Names of the buffered placements, which may be ahead of the log.
+    uncommitted : dict of (int, str) to DecisionWithFeedback
+        Decisions of buffered placements that are not in the log yet, with feedback on closed ones.
     """
 
     def __init__(self, placements: dict[str, Placement], seq: int, time: LogTime) -> None:

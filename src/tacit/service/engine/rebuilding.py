@@ -141,7 +141,7 @@ class Rebuilder:
             raise InvalidValue("policy", policy, f"give one that reads a context: {requirement}")
         spec = policy_to_spec(policy)
         number = await self._writer.call_store(self._engine.store.add_policy, json.dumps(spec))
-        return await self._replace(placement, PolicyVersion(REBUILD, spec, number, ""), who)
+        return await self._replace(placement, PolicyVersion(REBUILD, spec, number, left=""), who)
 
     async def rollback(self, name: str, to: str | None, who: str | None) -> Replacement:
         """Restore an earlier state of a placement, by default the one replaced last, and log the change.
@@ -172,6 +172,7 @@ class Rebuilder:
         if state is None:
             raise InvalidValue("to", to, f"give one of {', '.join(states)}")
         self._check_policy(name, policy_from_stored(state.policy))
+        # The end of the new range, and the name of the state that is left, are known at the switch.
         aside = [*state.aside, (state.seq, 0, state.time)]
         version = PolicyVersion(ROLLBACK, state.policy, state.number, "", state.name, state.seq, aside)
         return await self._replace(placement, version, who)
@@ -226,8 +227,9 @@ class Rebuilder:
         """
         engine, name, begun = self._engine, placement.name, clocks.monotonic()
         config = engine.config.placements[name]
-        learner = Learner(policy_from_stored(version.policy), 0, propensities=config.propensities)
-        # Compiled in threads, so that no request waits for the compiler.
+        # Compiled code is shared: this learner does nothing else.
+        learner = Learner(policy_from_stored(version.policy), seed=0, propensities=config.propensities)
+        # In threads, so that no request waits for the compiler.
         await asyncio.to_thread(learner.compile)
         await self._compile_control(name, learner)
         rebuilt = await self._writer.call_store(
@@ -237,6 +239,7 @@ class Rebuilder:
         while len(rows := await self._writer.call_store(self._read_next_rows, fold)) == ROWS:
             await asyncio.to_thread(fold.apply, rows)
         await asyncio.to_thread(fold.apply, rows)
+        # This learner's own loop, from the code that was compiled above.
         await self._compile_control(name, rebuilt.learner)
         old_state = await self._store_state(name)
         version = msgspec.structs.replace(version, left=old_state, approximate=rebuilt.approximate)
@@ -251,6 +254,7 @@ class Rebuilder:
     async def _compile_control(self, name: str, learner: Learner) -> None:
         """Compile a learner's code for the control group in a thread, if the placement has a holdout."""
         if self._engine.placement(name).control.assigner is not None:
+            # The loop is compiled when this attribute is first read.
             await asyncio.to_thread(getattr, learner.loops, "force")
 
     def _read_next_rows(self, fold: _Fold) -> list[Event]:
@@ -403,6 +407,7 @@ def parse_requested_policy(placement: Placement, configured: Any, spec: Any) -> 
         spec,
     )
     positions = getattr(before, "positions", None)
+    # In either form of a specification, text or table, its settings are named.
     if positions is not None and "positions" not in str(spec) and hasattr(policy, "positions"):
         policy = replace(policy, positions=positions)  # type: ignore[call-arg]
     return _with_minimum_shares(policy, before)
@@ -416,6 +421,7 @@ def _with_minimum_shares(policy: Policy, before: Policy) -> Policy:
     shares: Any = getattr(before, "at_least", None)
     if not shares or getattr(policy, "at_least", None):
         return policy
+    # This one wraps any policy; other policies promise shares themselves.
     if isinstance(before, MinimumShares):
         return replace(before, policy=policy)
     if hasattr(policy, "at_least"):

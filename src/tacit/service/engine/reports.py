@@ -222,6 +222,7 @@ def key_facts(placement: Placement, key: str) -> KeyFacts:
     with contextlib.suppress(UnknownName):
         restarts = list(learner.restarts(key))
     plays = count_plays(learner, lane)
+    # A policy that never forgets has counted all plays, so its beliefs have them.
     if believed is not None and np.isnan(plays).any() and not learner.policy.forgets:
         plays = believed.plays
     width = read_unit(learner.policy, learner.state).width
@@ -400,7 +401,8 @@ class ReplicaFiles:
         """
         copies: list[tuple[Any, int, LearnerSnapshot]] = []
         workspace = make_workspace(self._engine.placement(name))
-        await asyncio.to_thread(deque, workspace.touch_pages(), 0)
+        # A deque without room runs the iterator to its end.
+        await asyncio.to_thread(deque, workspace.touch_pages(), maxlen=0)
 
         async def copy() -> None:
             """Copy the placement's learner while it is frozen; add it to ``copies`` with the last row."""

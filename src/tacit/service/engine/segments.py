@@ -84,6 +84,7 @@ class _SegmentReport:
     def __init__(self, sample: Sample) -> None:
         dim = sample.policy.context_dim
         read = [(row, msgspec.json.decode(row.context or "[]")) for row in sample.rows]
+        # Contexts of an earlier policy may have another length.
         read = [(row, context) for row, context in read if len(context) == dim]
         self._sample, self._rows = sample, [row for row, _ in read]
         self._contexts = np.array([context for _, context in read]).reshape(len(read), dim)
@@ -112,17 +113,18 @@ class _SegmentReport:
         segments = [split_users(effect.field, self._contexts, hashed_values) for effect in most]
         segments += [[] for _ in effects[MOST_FIELDS:]]
         every = np.ones(len(self._rows), np.bool_)
-        masks = [every, *(which for field_segments in segments for _, which in field_segments)]
+        masks = [every, *(mask for field_segments in segments for _, mask in field_segments)]
+        # One for each mask, taken in this order: all users first, then the segments of each field.
         bands: Iterator[Any] = iter([None] * len(masks))
         if self._believes:
-            averages = np.array([self._contexts[which].mean(axis=0) for which in masks])
+            averages = np.array([self._contexts[mask].mean(axis=0) for mask in masks])
             bands = map(Bands._make, zip(*compute_bands(self._get_beliefs(averages)), strict=True))
         arms = self._list_arms(next(bands), most)
         entries = [
             FieldForWhom(
                 effect.field.name,
                 effect.matters,
-                [self._make_segment(value, which, effect, next(bands)) for value, which in field_segments],
+                [self._make_segment(value, mask, effect, next(bands)) for value, mask in field_segments],
             )
             for effect, field_segments in zip(effects, segments, strict=True)
         ]
@@ -139,8 +141,10 @@ class _SegmentReport:
 
         ``bands`` are the beliefs, ``most`` the effects to report.
         """
+        # With beliefs, arms on offer are listed even if they were not shown.
         counts: Counter[Any] = Counter(dict.fromkeys(self._sample.offer.arms, 0) if self._believes else {})
         counts.update(row.arm for row in self._rows)
+        # Log-odds that each field adds, by decision and arm: its effect on an arm is their spread.
         added = {effect.field.name: effect.added for effect in most if effect.added is not None}
         arms = []
         for arm, count in counts.most_common(MOST_ARMS):
@@ -202,6 +206,7 @@ def describe_effect(decisions: int, says_nothing: float | None, fields: Sequence
     weighed = [field for field in fields if field.matters is not None]
     if says_nothing is None or not weighed:
         return "By what is known of those who ask, this is what they were shown."
+    # Spreads of independent fields add up as squares.
     if math.hypot(*(field.matters or 0.0 for field in weighed)) < LITTLE:
         return "Who is asking says hardly anything so far: all are shown about the same."
     least = HARDLY * (weighed[0].matters or 0.0)
@@ -249,6 +254,7 @@ def select_shard_report(reports: Sequence[ForWhom]) -> ForWhom:
         Reports of all shards.
     """
     # With equal numbers of decisions, the later first decision means more decisions per time.
+    # Of equal ones the first shard.
     shard, most = max(enumerate(reports), key=lambda pair: (pair[1].decisions, pair[1].since or "", -pair[0]))
     if len(reports) == 1:
         return most
@@ -320,6 +326,7 @@ def _is_policy_decision(row: Event, placement: Placement, end: int) -> TypeGuard
     """True if a row, up to row ``end``, is a decision with a context that the placement's policy made."""
     return (
         isinstance(row, DecisionRow)
+        # Numbers have gaps where rows were dropped: a read may end behind the rows that it is for.
         and row.seq <= end
         and row.placement == placement.id
         and row.context is not None

@@ -51,6 +51,7 @@ class FencedStore(PostgresStore):
     def _lock(self, connection: psycopg.Connection[Any]) -> None:
         """Take ownership: end the connections of the previous owner, increment the epoch, then lock."""
         has_owner = connection.execute("SELECT to_regclass('owner')").fetchone() != (None,)
+        # With an epoch, this process has owned the log: when it reconnects, it takes it from nobody.
         if has_owner and not self.epoch:
             check_version(self.location, self.select_one(connection, "SELECT version FROM store"), VERSION)
             number = (lock_number(self.schema),)

@@ -156,7 +156,7 @@ def check_clock(config: Config, last: int, wall: int) -> int:
     """
     ahead = wall - last if last else 0
     configured = [placement.retention for placement in config.placements.values()]
-    retentions = [seconds for seconds in configured if seconds is not None]
+    retentions = [days for days in configured if days is not None]
     if not retentions or ahead <= max(DAY, min(retentions) * DAY / 2):
         return 0
     if not config.store.clock_is_right:
@@ -437,6 +437,7 @@ class Upkeep:
         except Exception as error:
             logger.warning("no snapshot of placement %s: %s", placement.name, error)
         finally:
+            # Otherwise ``save`` has begun the task that writes the copy, which clears it at its end.
             if self._writing is asyncio.current_task():
                 self._writing = None
 
@@ -445,7 +446,7 @@ class Upkeep:
         while await self._worker.do(next, steps, steps) is not steps:
             pass
 
-    async def _save_snapshot(self, placement: Placement, rooms: Workspaces = None) -> None:
+    async def _save_snapshot(self, placement: Placement, workspaces: Workspaces = None) -> None:
         """Copy a placement's learned state and begin to write it as a snapshot; reset ``since_snapshot``."""
         time, placement.counts.since_snapshot = self._pending.time.clock(), 0
 
@@ -453,12 +454,13 @@ class Upkeep:
             """Note the time of the snapshot, which is complete now."""
             placement.snapshot_time = time
 
-        copy = partial(draft, placement, self._pending.seq, time, rooms)
+        copy = partial(draft, placement, self._pending.seq, time, workspaces)
         await self._save(placement.name, copy, SNAPSHOTS, finish)
 
-    async def _save_base(self, placement: Placement, rooms: Workspaces = None) -> None:
+    async def _save_base(self, placement: Placement, workspaces: Workspaces = None) -> None:
         """Copy a placement's learned state and begin to write it as a base; then old rows may be dropped."""
         oldest, seq = placement.windows.open.first_learnable_seq, self._pending.seq
+        # Rows of decisions that can still be learned from are not dropped.
         before = seq if oldest is None else min(seq, oldest)
 
         def finish() -> None:
@@ -466,7 +468,7 @@ class Upkeep:
             self._retention.allow_drops(placement, before)
             self._wake()
 
-        copy = partial(draft, placement, seq, self._pending.time.get_time(), rooms)
+        copy = partial(draft, placement, seq, self._pending.time.get_time(), workspaces)
         await self._save(placement.name, copy, BASES, finish)
 
     async def _save(

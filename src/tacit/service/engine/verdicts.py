@@ -93,6 +93,7 @@ class DuelLog:
                 self._queue_decisions(rows)
             elif rows.kind is FeedbackRow:
                 for part in split_distinct(rows, "decision"):
+                    # Of its results, only the windows that this feedback closes are needed.
                     for rewards in self._windows.apply_feedback(part)[1]:
                         self._store_closed(rewards)
         if events:
@@ -150,6 +151,7 @@ class DuelLog:
         """
         while self._waiting:
             seq, end = self._waiting[0]
+            # A deferred decision that was not activated in time ends without a closed window.
             if seq not in self._closed and end > self._windows.time:
                 return
             self._waiting.popleft()
@@ -336,7 +338,7 @@ class _Reading:
         return result._replace(whole=self.whole)
 
     def _compute(self, confidence: float, false_share: float) -> ReadVerdict:
-        """Compute the verdict on the rows read so far, with ``whole`` False.
+        """Compute the verdict on the rows read so far, with ``whole`` False, which the caller replaces.
 
         Without duels its report is None.
 

@@ -63,6 +63,7 @@ class Commits:
         self.on_commit: Callable[[int, float], None] = lambda rows, seconds: None
         self.last: int | None = None
         self.seconds = 0.0
+        # Pairs of a second and the number of rows committed in it.
         self._recent: deque[list[int]] = deque()
 
     def record_commit(self, rows: int, seconds: float, now: int) -> None:
@@ -104,9 +105,10 @@ MOST_NUMBERS = 2**20
 SMALL_GROUP = 16
 """Greatest number of rows that are committed in the event loop's thread."""
 QUICK_SECONDS = 0.001
-"""Greatest duration of the last commit for that."""
+"""Greatest duration of the last commit for a commit there."""
 LONE, LONE_SECONDS = 2, 0.01
-"""Greatest duration for so few rows: requests that arrive meanwhile would wait for the commit anyway."""
+"""Most rows of a commit that may take longer there, and its greatest duration: requests that arrive meanwhile
+would wait for the commit anyway."""
 SPLIT_ROWS = 1024
 """Greatest number of rows that are inserted in the event loop's thread and committed in the store's."""
 RETRY_SECONDS = 1.0
@@ -270,7 +272,7 @@ class Writer:
             return
         if self.pending.memory_rows >= self.pending.most_buffered:
             raise NotDurable("store: the buffer is full; try again later")
-        (result,) = apply(self.pending, [request], {})
+        (result,) = apply(self.pending, [request], stored_decisions={})
         self.wake()
         set_reply(reply, result)
 
@@ -372,13 +374,14 @@ class Writer:
                 numbers += reader.candidate_size * sum(reader.count_candidates(request.impressions))
                 if group and numbers > MOST_NUMBERS:
                     return
+            # In the group until it is answered: if its answer fails, the group is refused with it.
             group.append(waiting.popleft())
             if placement is None:
                 set_reply(reply, UnknownName(f"placement: {request.placement!r} was taken away"))
             elif pending.buffering and pending.can_answer_early(request):
                 # It arrived while the placements were frozen.
                 with undo_on_error(pending.mark_all_broken):
-                    (result,) = apply(pending, [request], {})
+                    (result,) = apply(pending, [request], stored_decisions={})
                 set_reply(reply, result)
             else:
                 continue
@@ -397,6 +400,7 @@ class Writer:
             timeout = 0.0
         else:
             due, now = self.pending.due, self.pending.time.get_time()
+            # At most once a second, so that windows that close one after the other close together.
             timeout = None if due is None else max((due - now) / 1e6, TICK_SECONDS)
         loop = asyncio.get_running_loop()
         # An alarm that is set to an earlier time serves as well.
@@ -445,6 +449,7 @@ class Writer:
                 set_reply(reply, result)
         except (Refused, Damaged) as error:
             await self._mend()
+            # Loaded placements may need change events, which ``on_reload`` has logged.
             if pending.waiting:
                 await self._commit()
             # Requests that were answered before the commit keep their answers.
@@ -469,8 +474,10 @@ class Writer:
         count, failed, began = pending.begin_commit(), True, clock()
         try:
             with self.commits.span(count):
-                # A quick commit takes less time than to wake the other thread.
+                # A quick commit takes less time than to wake the other thread. The last one tells how long it
+                # will take; 0.0 stands for none yet.
                 most = LONE_SECONDS if count <= LONE else QUICK_SECONDS
+                # A call in the other thread may be using the store.
                 if local is None or worker.calls or count > SPLIT_ROWS:
                     seconds = await worker.do(_time_call, self._store.append, pending.in_flight)
                 else:
@@ -482,7 +489,7 @@ class Writer:
                     else:
                         local.commit()
                         seconds = clock() - began
-                # Without switches of threads.
+                # The time without switches of threads.
                 self._append_seconds = seconds
             self.commits.record_commit(count, clock() - began, pending.time.clock())
             failed = False
@@ -508,6 +515,7 @@ class Writer:
         The error is logged and stored in ``failure``, unless it is NotDurable itself.
         """
         if not isinstance(error, NotDurable):
+            # A failure that persists is logged once, not at each attempt.
             if str(error) != str(self.failure):
                 logger.error("a group was not committed: %s", error, exc_info=error)
             self.failure = error
@@ -560,8 +568,8 @@ class Writer:
         else:
             self._store.probe(self.pending.time.clock())
         # Placements that learned from refused rows are ahead of the log, too.
-        behind = {row.placement for row in lost}
-        ahead = [name for name, p in self.pending.placements.items() if p.id in behind]
+        lost_ids = {row.placement for row in lost}
+        ahead = [name for name, p in self.pending.placements.items() if p.id in lost_ids]
         return self._load_placements([*broken, *ahead])
 
     def _append_or_split(self, rows: Rows) -> Iterator[Any]:

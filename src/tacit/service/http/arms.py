@@ -181,6 +181,7 @@ class ArmsTable(ContextTable, forbid_unknown_fields=True, kw_only=True):
 def make_example(placement: Placement) -> dict[str, Any]:
     """Return an example of a decision request to a placement, with a context if its policy reads one."""
     policy = placement.config.policy
+    # A field holds values of a type, or one of a list of values.
     if policy.schema:
         return {"key": KEY, "context": {name: EXAMPLES.get(holds, holds[0]) for name, holds in policy.schema}}
     return {"key": KEY, "context": [0.5] * policy.context_dim} if policy.context_dim else {"key": KEY}
@@ -192,6 +193,7 @@ def read_impression(placement: Placement, request: wire.Impression) -> Impressio
     if reader.reads_only_keys and key in known_keys and request == wire.Impression(key):
         return Impression(key, None, None)
     *fields, segment, unknown = msgspec.structs.astuple(request)
+    # The fields of a decision request in order; only searches have rankings and segments.
     return reader.read(DecisionRequest._make([*fields, None, None, segment, unknown]))
 
 

@@ -146,6 +146,7 @@ def read_search(placement: Placement, request: wire_lists.Search) -> Impression:
     """Validate a decision request of a search and convert it to an impression."""
     fields = request.key, None, request.context, request.decision_id, request.deferred
     names = request.session, request.user, request.rankings, request.segments
+    # Rankers have no features of relevance and examination.
     return placement.reader.read(DecisionRequest(*fields, None, None, *names))
 
 

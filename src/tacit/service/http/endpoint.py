@@ -170,6 +170,7 @@ class Endpoint:
         if caller.placements is not None and route.placement_source not in ("each", "none"):
             caller.check(self._find_placement(route, route_match, query))
         request = None if decode is None else messages.decode_body(decode, body, route.request)
+        # With a body, the query is only checked: it must be empty.
         if route.query_type is not None:
             parameters = messages.decode_query(query, route.query_type)
             request = parameters if decode is None else request

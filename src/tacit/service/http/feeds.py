@@ -234,6 +234,7 @@ class _EventBatch(EventCounts):
         for piece in self._map_events(events):
             kind = type(piece.message)
             groups.setdefault((kind is not LocalDecision, piece.placement, kind), []).append(piece)
+        # Decisions first (False), since feedback of the same body may be on them.
         for _, placement, kind in sorted(groups, key=lambda group: group[0]):
             pieces = groups[kind is not LocalDecision, placement, kind]
             outcomes = await self._record_messages(placement, [piece.message for piece in pieces])

@@ -270,6 +270,7 @@ async def send_answer(send: Send, answer: Answer) -> None:
             for first in range(0, len(part), PIECE):
                 piece = memoryview(part)[first : first + PIECE]
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
+        # All content is sent; the end has none.
         answer = Answer(*answer[:2], b"")
     await send({"type": "http.response.body", "body": b"".join((answer.body, *answer.parts))})
 
@@ -349,6 +350,7 @@ COMMON_ACTIONS = ("decide", "slate", "duel", "feedback", "clicks")
 
 def describe_unknown_path(path: str) -> str:
     """Return the error message for a path that does not exist; it suggests a similar path if there is one."""
+    # ``tail`` follows the last /placements/; it is "" if the path has none.
     whole = path.rstrip("/")
     tail, action = ["", *whole.split("/placements/")[1:]][-1], whole.rpartition("/")[2]
     if action in COMMON_ACTIONS and "/" not in tail:
@@ -383,6 +385,7 @@ def convert_error(error: Error) -> Problem:
     # Messages begin with the name of the field.
     what = str(error)
     field = error.field if isinstance(error, InvalidValue) else what.partition(":")[0]
+    # Clients know these values by JSON's names: null, true, false.
     if isinstance(error, InvalidValue) and (error.value is None or isinstance(error.value, bool)):
         what = f"{field}: {msgspec.json.encode(error.value).decode()} is not allowed; {error.allowed}"
     return make_problem(_find_problem_kind(error, field), field, what)

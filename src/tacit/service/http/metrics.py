@@ -86,6 +86,7 @@ class Metrics:
     async def prepare(self) -> None:
         """Write the metrics of all placements, except their lifts, for the first request, in a thread."""
         async with self._lock:
+            # The first source is the engine, which has the metrics of placements.
             await asyncio.to_thread(lambda: list(self._sources[0]()))
 
     def _iterate_texts(self, caller: Caller) -> Iterator[bytes]:
@@ -176,6 +177,7 @@ class PlacementTexts:
 
     def collect(self, placements: Mapping[str, Placement]) -> Iterator[Family]:
         """Yield a metric family for each row of the table."""
+        # An entry has a text for each row of the table, in its order.
         old, self._entries = self._entries, {}
         changed = []
         for name, placement in placements.items():
@@ -207,6 +209,7 @@ class _Histogram:
     """A histogram: counts by upper bound, and a sum. Only one thread counts, so it needs no lock."""
 
     def __init__(self, name: str, bounds: Sequence[float]) -> None:
+        # The last count is of the values above all bounds.
         self._name, self._bounds, self._counts, self._sum = name, bounds, [0.0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:

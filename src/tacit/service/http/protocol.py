@@ -86,6 +86,7 @@ FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b
 END = b"\r\n\r\n"
 """The end of a request's head."""
 _BETWEEN, _IN_HEAD, _IN_BODY, _ENDING = range(4)
+"""Phases of a connection: between requests, in the head or body of one, or refused."""
 
 logger = logging.getLogger(__name__)
 
@@ -279,13 +280,18 @@ class Protocol(HttpToolsProtocol):
     _unparsed = b""
     _phase = _BETWEEN
     _since = 0.0
+    """Time on the shared clock at which the phase or the last answer began."""
     _has_request = False
+    """True once a request has begun on the connection."""
     _is_counted = False
+    """True if the connection counts in ``shared.live``: it is not beyond the limit."""
     _exceeded: str | None = None
+    """The limit because of which a callback stopped the parser."""
     _unfinished = 0
     """Upper bound of the bytes fed to the parser since it last completed a head or a piece of a body."""
     _body_size = 0
     _blocked: float | None = None
+    """Time since which the client has not read all of its answers; None if it has."""
     _piece = b""
     """The bytes that the parser is being fed."""
     _declines_upgrade = False
@@ -310,6 +316,7 @@ class Protocol(HttpToolsProtocol):
             self._is_counted = True
         else:
             self._refuse(CONNECTIONS)
+            # uvicorn counts all connections, also refused ones that still linger.
             if len(self.connections) - shared.live > MOST_LINGERING:
                 transport.close()
 
@@ -414,6 +421,7 @@ class Protocol(HttpToolsProtocol):
         usual, before = self.shared.usual, self.cycle
         if usual is None or (before is not None and not before.response_complete) or self.pipeline:
             return False
+        # Without an end of a head, ``start`` is 3, and no head is so short.
         start = data.find(END) + len(END)
         admitted_head = usual.heads.get(data[:start])
         if admitted_head is None or start + admitted_head.size != len(data):
@@ -462,6 +470,7 @@ class Protocol(HttpToolsProtocol):
         self._exceeded = self._find_exceeded_limit()
         if self._exceeded is not None:
             raise ValueError(self._exceeded)
+        # The parser takes CONNECT for an upgrade, too, although no header offers one.
         self._declines_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if self._declines_upgrade:
             return
@@ -488,6 +497,7 @@ class Protocol(HttpToolsProtocol):
             return None
         self._usual_headers = dict(self.headers)
         size, head = usual.size(self._usual_headers), self._piece.find(END)
+        # The piece must be this request and nothing else.
         if size is None or head < 0 or head + len(END) + size != len(self._piece):
             return None
         return route_match
@@ -542,6 +552,7 @@ class Protocol(HttpToolsProtocol):
         self._since = self.shared.clock
         if self.pipeline or self.transport.is_closing():
             if self.pipeline:
+                # uvicorn adds at the left, so the next request is the last.
                 self.current_answer = self.pipeline[-1][0]
             super().on_response_complete()
         else:
@@ -611,13 +622,17 @@ class Protocol(HttpToolsProtocol):
             return
         if transport.is_closing():
             return
+        # The clock stands still between two sweeps: a wait may have begun up to a period later than noted.
         wait_seconds = shared.clock - self._since - PERIOD
         if self._phase == _ENDING:
+            # Earlier requests are answered before the end.
             if wait_seconds > LINGER_SECONDS and not (self.answering and not self.cycle.disconnected):
                 transport.abort()
         elif self._phase == _IN_BODY:
+            # While reading is paused, the service is late and not the client.
             if wait_seconds > limits.body_timeout and not self.flow.read_paused:
                 self._refuse(BODY)
+        # The client waits for the service.
         elif self.answering:
             return
         elif self._phase == _IN_HEAD:

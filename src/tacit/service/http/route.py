@@ -342,11 +342,12 @@ class Api:
         self.paths = {path: Path(self, path, routes_there) for path, routes_there in routes_by_path.items()}
         self.unknown = Path(self, None)
         self._id_patterns = [
-            (re.compile(re.escape(path).replace(r"\{id\}", inner), re.DOTALL), of)
-            for path, of in self.paths.items()
-            if "{id}" in path
-            # A placement's name has no slash: a path below its page is mostly one that lacks its /v1.
-            for inner in ["([^/]+)" if next(iter(of.routes.values())).placement_source == "id" else "(.+)"]
+            (re.compile(re.escape(text).replace(r"\{id\}", inner), re.DOTALL), path)
+            for text, path in self.paths.items()
+            if "{id}" in text
+            # ``inner`` is the pattern of the id. A placement's name has no slash: a path below its page is
+            # mostly one that lacks its /v1.
+            for inner in ["([^/]+)" if next(iter(path.routes.values())).placement_source == "id" else "(.+)"]
         ]
 
     def find(self, address: str) -> RouteMatch | None:

@@ -93,17 +93,18 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         if placement.kind.path != path:
             check_path(placement, path)
         form: Form = placement.kind.form
-        start = placement.windows.time
+        request_time = placement.windows.time
 
         def answer(rows: Sequence[Any]) -> Any:
             """Return the answer for the decision's row, with a warning if the request may be a mistake."""
             (row,) = rows
             single_answer = form.write(placement, row, placement.config.durability)
-            if not placement.reader.can_warn and row.time >= start:
+            if not placement.reader.can_warn and row.time >= request_time:
                 return single_answer
-            return _add_warning(placement, start, call.request, row.time, single_answer)
+            return _add_warning(placement, request_time, call.request, row.time, single_answer)
 
         impression = form.read(placement, call.request)
+        # A block of one row: each column has one value.
         return Decide(name, Block(Impression, [[value] for value in impression])), answer
 
     async def decide_many(engine: Engine, call: RouteCall) -> Any:
@@ -115,18 +116,19 @@ def make_decision_handlers(path: str) -> tuple[SplitHandler, Handler]:
         check_path(placement, path)
         form: Form = placement.kind.form
         impressions = form.read_many(form, placement, call.request.decisions)
-        start = placement.windows.time
+        request_time = placement.windows.time
         try:
             rows = await engine.decide_many(call.placement, impressions)
         except InConflict as error:
+            # The message begins with the id in conflict; the first request that has it is named.
             prefixes = (f"decision_id: {request.decision_id!r} " for request in call.request.decisions)
             places = [f"decisions[{i}]." for i, id in enumerate(prefixes) if str(error).startswith(id)]
             raise InConflict("".join([*places[:1], str(error)])) from error
         answers = form.write_many(form, placement, rows, placement.config.durability)
         times = column_values(rows, "time")
-        if placement.reader.can_warn or min(times, default=start) < start:
+        if placement.reader.can_warn or min(times, default=request_time) < request_time:
             parts = zip(call.request.decisions, times, answers, strict=True)
-            answers = [_add_warning(placement, start, *fields) for fields in parts]
+            answers = [_add_warning(placement, request_time, *fields) for fields in parts]
         return form.verb_many.answer(answers)
 
     return decide, decide_many
@@ -240,6 +242,7 @@ def _find_warning(placement: Placement, request: Any, outcome: str | TacitError)
     if outcome in UNLEARNED and (explanation := _explain_unlearned(placement, request, str(outcome))):
         return explanation
     clicks, metrics = getattr(request, "clicks", None), getattr(request, "metrics", None)
+    # Clicked positions differ. Of three or more, at least one is above 1, unless they are flags.
     if clicks and len(clicks) > 2:
         all_flags = len(clicks) == placement.config.policy.action_width and set(clicks) in ({0}, {1})
         if all_flags or set(clicks) == {0, 1}:
@@ -383,6 +386,7 @@ async def _log_decisions(
     start = engine.clock()
     try:
         rows = await engine.decide_many(placement, impressions) if impressions else ()
+        # A decision that is older than this call has the same id, and was logged before.
         return [attribution.DUPLICATE if time < start else LOGGED for time in column_values(rows, "time")]
     except (InConflict, InvalidValue) as error:
         if len(impressions) == 1:
@@ -505,6 +509,7 @@ async def _log_feed_offsets(engine: Engine, call: RouteCall) -> object:
 
 async def _get_history(engine: Engine, call: RouteCall) -> wire_control.History:
     """Return the latest changes of a placement, newest first, at most ``limit`` of the query."""
+    # The last ones, in reverse order.
     changes = (await engine.history(call.placement))[: -call.request.limit - 1 : -1]
     return wire_control.History([wire_control.Change(as_text(each.time), *each[1:]) for each in changes])
 

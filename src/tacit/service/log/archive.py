@@ -149,6 +149,7 @@ def write_atomically(table: pa.Table, path: Path) -> None:
 def _is_replaceable(path: Path) -> bool:
     """True if a backup may replace a file: it is empty, or an SQLite file with tacit's application id."""
     with path.open("rb") as file:
+        # Bytes 68 to 71 of an SQLite file are its application id.
         header = file.read(72)
     return not header or header[68:] == APPLICATION_ID.to_bytes(4)
 

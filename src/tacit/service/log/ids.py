@@ -305,6 +305,7 @@ def list_partitions(shard: int, shards: int) -> range:
     >>> list_partitions(1, 3)
     range(21846, 43691)
     """
+    # Rounded up, so that :func:`find_shard` rounds down to this shard.
     return range(-(-shard * PARTITIONS // shards), -(-(shard + 1) * PARTITIONS // shards))
 
 
@@ -333,6 +334,7 @@ def create_partition_id(time: int, partition: int, place: int) -> str:
     """
     milliseconds, microseconds = divmod(time, 1000)
     fraction = microseconds * SUB_MILLISECONDS // 1000
+    # The lowest 62 bits: 16 of the partition, 12 of the place, and 34 random ones, of 40.
     random = int.from_bytes(urandom(5)) >> 6
     low_bits = (partition << 12 | place % PLACES) << 34 | random
     value = milliseconds << 80 | _VERSION << 76 | fraction << 64 | _VARIANT << 62 | low_bits
@@ -353,6 +355,7 @@ def parse_partition(id: str) -> int | None:
     digits = id.replace("-", "")
     if len(digits) != 32 or not set(digits) <= set("0123456789abcdef"):
         return None
+    # Below the partition are 12 bits of the place and 34 random ones.
     return int(digits, 16) >> 46 & 0xFFFF
 
 

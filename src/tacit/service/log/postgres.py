@@ -230,6 +230,7 @@ class PostgresStore(Store):
             if time.monotonic() >= deadline:
                 raise InUse(f"{self.location} is in use by another process; stop it, or give another schema")
             time.sleep(0.05)
+        # This process reconnects: it has owned the store before.
         if self.epoch:
             last = self._select_end(connection).seq
             if last < self._committed:
@@ -359,6 +360,7 @@ class PostgresStore(Store):
         Update the cached size if it is 10 seconds old.
         """
         decisions: list[tuple[Any, ...]] = []
+        # Arms are stored as JSON, in which a number differs from its digits; checksums are of the arms.
         for decision in rows.decisions:
             would = None if decision.would is None else _encode(decision.would).decode()
             encoded = decision._replace(arm=_encode(decision.arm).decode(), would=would)

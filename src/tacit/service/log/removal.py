@@ -141,6 +141,7 @@ def _forget_records(store: Store, writer: Any, subject: Subject, placement: int)
 
     The rows stay, with the content of :meth:`Subject.blank_record` and a new checksum.
     """
+    # "!" escapes the wildcards of LIKE.
     pattern = re.sub(r"([%_!])", r"!\1", log_rows.encode_json(subject.name))
     blank = []
     for number, *row in store.run(writer, RECORDS_WITH, (placement, f"%{pattern}%")):

@@ -211,6 +211,7 @@ def encode_clicks(
         for position, reward in dict(sorted(zip(positions, rewards, strict=True))).items()
         if reward > 0.0
     ]
+    # Only duels have other actions, and they refuse rewards: the entries are positions.
     if clicks.action != CLICK:
         entries = [{"position": position, "action": clicks.action} for position in entries]
     return encode_json(entries)
@@ -400,6 +401,7 @@ def check_feedback(feedback: Sequence[FeedbackRequest], placement: Any) -> Block
     # If the amounts of a decision are added up first, the log holds amounts and no rewards.
     if learned is not None and config.metrics[learned].attribution:
         return block
+    # Most often all are rewards in range, which NumPy compares at once.
     if set(kinds) == {REWARD} and set(map(type, rewards)) == {float}:
         reward_array = np.array(rewards)
         if ((reward_array >= lowest) & (reward_array <= 1.0)).all():

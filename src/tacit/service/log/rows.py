@@ -352,6 +352,7 @@ def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
     only two concurrent writers can cause, is logged as an error.
     """
     warned = False
+    # For each part, rows that were read, and how many of them were yielded.
     read: list[list[Event]] = [[] for _ in parts]
     done = [0] * len(parts)
     while True:
@@ -361,6 +362,7 @@ def merge_rows(parts: Sequence[Iterator[Event]]) -> Iterator[Event]:
         heads = sorted((rows[done[i]].seq, i) for i, rows in enumerate(read) if rows)
         if not heads:
             return
+        # The part with the lowest number is next: its rows below all others, and at least one.
         first, stop = heads[0][1], len(read[heads[0][1]])
         if len(heads) > 1:
             stop = bisect_left(read[first], heads[1][0], done[first] + 1, key=_seq)

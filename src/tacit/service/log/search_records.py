@@ -141,7 +141,7 @@ class Subject(NamedTuple):
 def remove_unit(asked: str | None, units: Collection[str] = ("",)) -> str | None:
     """Return a decision's ``asked`` field without the hash of the user or session, if it is one of ``units``.
 
-    By default any hash is removed.
+    By default any hash is removed: "" is a part of each.
 
     Examples
     --------

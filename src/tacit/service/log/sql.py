@@ -296,6 +296,7 @@ class Store(SqlDatabase):
         Raises Damaged if one is not a configuration.
         """
         with self.reading() as connection:
+            # The condition is there once for one name, and not at all without a name.
             rows = self.run(connection, f"{CONFIGURED}{' WHERE name = ?' * len(placement)}", placement)
             settings: dict[str, str | None] = dict(rows.fetchall())
         for name, text in settings.items():
@@ -451,12 +452,14 @@ class SnapshotTables:
         # The sweep of another snapshot must spare these pieces.
         (unfinished := self._unfinished).add(number)
         try:
+            # The first four fields, up to the plan, are the head; pieces hold the others.
             checksum = Checksum(draft[:4])
             for batch in draft.split_into_batches():
                 checksum.add(batch)
                 with self._database.transaction() as writer:
                     self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
                 yield
+                # ``abandon_unfinished`` replaces the set.
                 if unfinished is not self._unfinished:
                     raise StoreError("a user was forgotten, whose data it may hold")
             self._write_head(draft, what, checksum, number)

@@ -221,6 +221,7 @@ class SqliteStore(sql.Store):
     def streaming(self) -> Iterator[sql.Read]:
         """In a ``with`` block: yield a function that streams the rows of statements."""
         with self.reading() as connection:
+            # SQLite reads row by row, whatever ``at_once`` is.
             yield lambda statement, values=(), at_once=1: connection.execute(statement, values)
 
     def run(self, connection: apsw.Connection, statement: str, values: Sequence[Any] = ()) -> apsw.Cursor:
@@ -302,6 +303,7 @@ class SqliteStore(sql.Store):
         """Check the tables of the log, by a connection of its own; raise Damaged if one is damaged."""
         until = time.monotonic() + (CLEAN_SECONDS if self._clean else CHECK_SECONDS)
         with self._translate_errors(), contextlib.closing(self._open_reader()) as connection:
+            # True interrupts the check.
             connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
             try:
                 self._refuse_damage(connection, sql.NUMBERS)

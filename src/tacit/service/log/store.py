@@ -162,6 +162,7 @@ def assemble_snapshot(
         contents.setdefault(piece[0], []).append(piece[1])
     if checksum not in (None, actual.value()):
         raise Damaged("damaged: its checksum does not fit what is there")
+    # Fields of no bytes have no piece, and neither has a shadow that there is not.
     fields = {field: b"".join(content) for field, content in contents.items()}
     learner, series, windows = (fields.get(field, b"") for field in ("learner", "series", "windows"))
     return Snapshot._make([*head, learner, fields.get("shadow"), series, windows])

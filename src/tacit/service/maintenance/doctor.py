@@ -152,13 +152,14 @@ def verify(config: Config, store: Store) -> list[str]:
                 load()
             except Damaged as error:
                 wrong.append(f"placement {name}: its {what} is {error}")
-        from_snapshot = load_placement(name, placement_config, store, 0)
+        # The placement is stored with its seed, so that no new one is needed.
+        from_snapshot = load_placement(name, placement_config, store, new_seed=0)
         logged_start = find_start(store.changes(stored.id))
         if logged_start is not None and logged_start != from_snapshot.start:
             wrong.append(
                 f"placement {name}: the log begins with {from_snapshot.start}, a mark says {logged_start}"
             )
-        from_log = load_placement(name, placement_config, store, 0, snapshot=False)
+        from_log = load_placement(name, placement_config, store, new_seed=0, snapshot=False)
         for placement in (from_snapshot, from_log):
             fold({placement.id: placement}, store)
         difference = _find_difference(from_snapshot, from_log)
@@ -235,6 +236,7 @@ def _find_state_difference(saved_learner: Learner, folded_learner: Learner) -> s
 
     Both must have the same keys in the same order.
     """
+    # Each array has some rows for each key, or 0 of them if all keys share it.
     lanes = saved_learner.lanes
     pairs = zip(leaves(lanes.view_all()), leaves(folded_learner.lanes.view_all()), lanes.rows, strict=True)
     for (field, a), (_, b), rows in pairs:

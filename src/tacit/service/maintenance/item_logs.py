@@ -134,6 +134,7 @@ def export_items(
         if isinstance(event, DecisionRow | ChangeRow) and event.placement == stored.id
     )
     decisions = filter(None, map(described.rename_items, events))
+    # The first one is read before a file is begun, and put back afterwards.
     first = next(decisions, None)
     if first is None:
         _warn_left_out(name, described.nameless)

@@ -82,6 +82,7 @@ class TopicWriter:
             (offset,) = self._group.committed([kafka.TopicPartition(self._topic, 0)], PATIENCE)
         except kafka.KafkaException as error:
             raise self._make_error(error) from None
+        # Without an offset, Kafka gives a negative number.
         return max(0, int(offset.offset))
 
     def send(self, lines: Sequence[LogLine]) -> None:
@@ -97,6 +98,7 @@ class TopicWriter:
         """
         for line in lines:
             key = None if line.decision is None else str(line.decision)
+            # While the local queue is full (BufferError), wait for the brokers.
             while True:
                 try:
                     self._producer.produce(self._topic, line.text, key, on_delivery=self._note_failure)

@@ -191,6 +191,7 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
     }
     rewards: dict[int, Any] = {}
     for rows in split_into_blocks(store.events(0)):
+        # Ticks have no placement; no placement has the number 0.
         attribution = rules.get(rows[0].placement or 0)
         if attribution is None:
             continue
@@ -210,6 +211,7 @@ def attribute_rewards(config: Config, store: Store) -> dict[int, Any]:
 # ---- Import: an exported log into an empty store
 
 PLACEMENT, MADE_BY = (DecisionRow._fields.index(field) for field in ("placement", "policy"))
+"""Indices of columns with numbers that the new store may give anew."""
 
 
 def import_log(store: Store, folder: Path) -> int:
@@ -294,6 +296,7 @@ def _import_bases(store: Store, path: Path, ids: dict[int, int], policies: dict[
     for values in _open_parquet(path).read().to_pylist():
         base = Snapshot(**values)
         windows: dict[str, Any] = msgspec.json.decode(base.windows, type=dict[str, msgspec.Raw])
+        # Both fields hold decisions, as columns.
         for field in ("defaults", "open"):
             pieces = list(iterate_open_columns(msgspec.json.decode(windows[field], type=list[msgspec.Raw])))
             for columns in pieces:

@@ -163,11 +163,12 @@ class Source:
         self.number, self.store = number, store
         self.names = {stored.id: name for name, stored in store.placements().items()}
         self.places = np.zeros(store.end().seq + 1, np.int64)
-        """Shard and new number of each decision, by its old number."""
+        """Shard · 2⁴⁸ + new number of each decision, by its old number."""
         self._followed: dict[int, Placement] = {}
         self._joined: dict[int, JoinedClassifier] = {}
         for id, name in self.names.items():
-            placement = load_placement(name, config.placements[name], store, 0, snapshot=False)
+            # It is stored with its seed, so that no new one is needed.
+            placement = load_placement(name, config.placements[name], store, new_seed=0, snapshot=False)
             joined = None if placement.shared is None else placement.shared.classifier
             if joined is not None:
                 self._followed[id], self._joined[id] = placement, joined
@@ -197,7 +198,7 @@ class Source:
     def _export_updates(self, time: int) -> Iterator[tuple[str, SharedUpdate]]:
         """Yield (placement's name, update) for each classifier that has changed since the last call."""
         for id, placement in self._followed.items():
-            parts = self._joined[id].export_update(placement.learner, False)
+            parts = self._joined[id].export_update(placement.learner, everything=False)
             if parts:
                 yield placement.name, SharedUpdate(self.number, time, parts)
 
@@ -219,6 +220,7 @@ def _distribute(
     )
     for source, event in merged:
         end = event.time
+        # Updates stand where they were learned: from windows that close before the event, then from it.
         _write_updates(targets, source.close_windows(event))
         _write_event(config, source, event, targets, alone=len(sources) == 1)
         _write_updates(targets, source.apply_event(event))
@@ -226,7 +228,7 @@ def _distribute(
         _distribute_records(source, targets)
     for target in targets:
         if end:
-            # Closes all windows that had closed before.
+            # Closes all windows that had closed before; ``add`` replaces the number 0.
             target.add(rows.ChangeRow(0, None, end, rows.TICK, ""))
         target.flush()
 
@@ -314,5 +316,6 @@ def _write_updates(targets: list[NewShard], updates: Iterator[tuple[str, SharedU
     """Append a MERGE change event to every new shard for each (placement's name, update) pair."""
     for name, update in updates:
         value = msgspec.json.encode(update).decode()
+        # ``add`` replaces the number 0.
         for target in targets:
             target.add(rows.ChangeRow(0, target.placements[name].id, update.time, rows.MERGE, value))

@@ -42,6 +42,7 @@ def list_items(row: DecisionRow) -> list[str | None] | None:
         items = content
     elif "slate" in content:
         items = content["slate"]
+    # A duel with a list has both of these, a pair without a list the second.
     elif "interleaved" in content:
         items = content["interleaved"]["items"]
     elif "pair" in content:

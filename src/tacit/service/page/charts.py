@@ -251,6 +251,7 @@ class _Scale(NamedTuple):
         for run in _split_curve(curve.points):
             upper = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.high)) for p in run]
             lower = [(self.place_time((p.begin + p.end) / 2), self.place_value(p.low)) for p in run]
+            # A lone point has an area as wide as its interval of time.
             if len(run) == 1:
                 ends = self.place_time(run[0].begin), self.place_time(run[0].end)
                 upper = [(x, upper[0][1]) for x in ends]
@@ -274,6 +275,7 @@ def draw_sparkline(points: Sequence[Point], span: Span, title: str) -> Markup:
         return Markup("")
     values = [point.value for point in points]
     low, high = min(values), max(values)
+    # A constant curve needs a range, too.
     apart = (high - low) or abs(high) or 0.01
     scale = _Scale(span, low - 0.25 * apart, high + 0.25 * apart)
     curve = ChartLine("", "learned", points)
@@ -297,6 +299,7 @@ def choose_ticks(highest: float, lowest: float = 0.0) -> list[float]:
     reach = max(highest, 0.0) - min(lowest, 0.0)
     if reach <= 0.0:
         return [0.0, 0.01]
+    # The smallest round step of which four cover the range; 1e-9 forgives rounding errors.
     scale = 10.0 ** math.floor(math.log10(reach / 2))
     step = next(s * scale for s in (1, 2, 2.5, 5, 10, 20) if reach <= 4 * s * scale)
     first, last = (math.floor(min(lowest, 0.0) / step + 1e-9), math.ceil(highest / step - 1e-9))
@@ -374,9 +377,11 @@ def choose_time_ticks(span: Span) -> list[tuple[int, str]]:
     ['06:00', '12:00', '18:00', '2 Jan']
     """
     step = next((s for s in STEPS if (span.end - span.begin) / s <= MOST_TICKS), STEPS[-1])
+    # Rounded up to a multiple of the step.
     first = -(-max(span.begin, 1) // step) * step
     times = range(first, span.end + 1, step)
     ticks = [(time, _format_tick(time, step)) for time in times]
+    # If times of the day repeat, every second tick has its date, too.
     if len({name for _, name in ticks}) < len(ticks):
         ticks = [(time, format_time(time, step)) for time in times[::2]]
     return ticks
@@ -407,6 +412,7 @@ def _draw_tooltips(curves: Sequence[ChartLine], span: Span, unit: RewardScale) -
     for curve in curves:
         for p in curve.points:
             value = f"{curve.name}: {format_reward(p.value, unit)}"
+            # Without a largest reward, rewards have no interval.
             if p.low < p.high or not unit.is_open:
                 value += f" ({format_reward(p.low, unit)} to {format_reward(p.high, unit)})"
             values.setdefault((p.begin, p.end), []).append(value)
@@ -441,6 +447,7 @@ def _draw_remarks(remarks: Sequence[Remark], span: Span) -> str:
 
 def _label_remarks(remarks: Sequence[Remark], span: Span) -> str:
     """Return SVG with the numbers of remarks above the plot; close ones share a label, such as 2–4."""
+    # The place of a label, and the first and the last number in it.
     clusters: list[tuple[float, int, int]] = []
     for number, remark in enumerate(remarks, 1):
         place = span.place(remark.time)
@@ -469,6 +476,7 @@ def _label_times(span: Span) -> str:
     # A label at an edge is not centred on its time, and may overlap the next one.
     if len(labels) > 1 and _choose_anchor(labels[0][0]) == "start" and _labels_overlap(*labels[:2]):
         del labels[0]
+    # The last label, then its neighbour.
     if len(labels) > 1 and _choose_anchor(labels[-1][0]) == "end" and _labels_overlap(*labels[:-3:-1]):
         del labels[-1]
     return "".join(

@@ -69,6 +69,7 @@ def estimate_arms(names: Sequence[str], beliefs: ArmBeliefs, most: int | None = 
     [0.224, 1.0, 0.667, 0.333]
     """
     best = compute_best_probabilities(beliefs.successes, beliefs.failures)
+    # Selected by the probability to be best, then by plays; None selects all.
     indices = np.sort(np.lexsort((-beliefs.plays, -best))[:most])
     ends = compute_intervals(beliefs.successes[indices], beliefs.failures[indices], beliefs.means[indices])
     rows = zip(indices.tolist(), np.nan_to_num(beliefs.means[indices]).tolist(), ends.tolist(), strict=True)
@@ -101,6 +102,7 @@ def estimate_positions(
     relevance = np.array([arm.estimate for arm in arms])
     positions = []
     for place, (effect, position_clicks) in enumerate(zip(effects, clicks.sum(axis=0), strict=True)):
+        # One more click, so that none at all does not seem certain.
         margin = 1.96 * np.sqrt(position_clicks + 1.0) / max(float(shows[:, place] @ relevance), 1e-12)
         low, high = max(effect - margin, 0.0), min(effect + margin, 1.0)
         label = f"position {place + 1}"

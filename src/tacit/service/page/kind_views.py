@@ -266,6 +266,7 @@ class FeatureView(View):
     def _get_marginals(self) -> tuple[list[str], Any, Any]:
         """Return names, posterior means and standard deviations of the first ``MOST_WEIGHTS`` weights."""
         posterior = self._posterior
+        # One posterior over all weights, or one for each block, whose last weight is a constant.
         if hasattr(posterior, "mean"):
             names = [f"{block} {i}" for block, d in zip(BLOCKS, self._dims, strict=True)
                      for i in range(d)]  # fmt: skip

@@ -23,6 +23,7 @@ from tacit.wire.lift import Bounds, ChapterLift, Group, LiftReport
 WITHOUT = "No holdout: compared with arms drawn uniformly, by the propensities of what was shown."
 
 EDGES = 0.0, 50.0, 100.0
+"""Coordinates of low end, estimate and high end if they are unknown."""
 MOST_ROWS = 12
 """Rows of periods and their parts that are shown at most."""
 
@@ -80,12 +81,14 @@ def list_periods(report: LiftReport) -> PeriodTable:
     """
     rows = []
     for place, period in reversed(list(enumerate(report.chapters))):
+        # A period is named by the change that ended the one before it, the first one by its holdout.
         change = report.chapters[place - 1].ended if place else None
         what = change or f"{period.control} to {percent(period.share or 0)}, by {period.unit}"
         title = f"Chapter {period.number}: {what}{'' if period.counted else '; not counted'}"
         since, decisions = _format_day(period.since), _count_decisions(period.groups)
         rows.append(PeriodRow(since, title, decisions, *_format_period_lift(period)))
         for part in period.parts[::-1] if len(period.parts) > 1 else ():
+            # A ratio of 1 is no lift.
             ratio = "" if part.ratio is None else _format_signed(part.ratio, 1.0, percent)
             label = CHANGES.get(part.what, part.what) or "at first"
             rows.append(PeriodRow(_format_day(part.since), label, _count_decisions(part.groups), ratio, ""))
@@ -231,6 +234,7 @@ class Preferences:
         self.credited = sorted(report.get("credited", {}).items(), key=lambda credit: -credit[1])
         self.warnings = report.get("warnings", [])
         self.confidence = report.get("confidence", 0.95)
+        # Name, comparison, and whether a difference is reported: that of rankers always is.
         against = [(comparison["second"], comparison, True) for comparison in report.get("comparisons", ())]
         segments = [
             (f"{segment['name']} {segment['value']}", segment["comparison"], segment["found"])

@@ -32,6 +32,7 @@ MUCH_LATE = 0.2
 FEW, ALL = 100, 0.99
 """Fewest decisions for a warning; share of the greatest reward that counts as all of it."""
 SURE = math.log(1e4)
+"""Expected number of rewards from which on none at all has a chance of at most 1 in 10,000 (Poisson)."""
 
 
 def list_problems(
@@ -113,6 +114,7 @@ def _count_feedback(placement: Placement) -> int:
 def _check_rewards(placement: Placement, now: int) -> str:
     """Return a warning if rewards have stopped in the last hour, more surely than by chance; "" otherwise."""
     results, window = placement.series.results, placement.config.rule.window
+    # Decisions whose windows are closed, and the same for the day before.
     before, last_hour = now - HOUR - window, results.sum_range(now - HOUR, now - window)
     day_before = results.sum_range(now - DAY - HOUR, before)
     if last_hour[R] > 0 or day_before[R] <= 0 or not day_before[DECISIONS]:

@@ -85,6 +85,7 @@ def parse_range(name: str | None, begin: str | None, end: str | None, series: Se
     InvalidValue
         If there is no such range, or a time is not valid.
     """
+    # Without decisions (-1) all time begins now; no range is empty.
     first = min(series.start if series.start > 0 else now, now - 1)
     if begin or end:
         start = parse_time("from", begin) if begin else first
@@ -280,6 +281,7 @@ MINUTES = 60
 BOUNDS = tuple(1e-4 * 10 ** (i / 6) for i in range(32))
 """Upper bounds of the histogram in seconds, from 0.1 ms to 15 s; neighbours differ by less than a half."""
 REFUSED, FAILED, FIRST = 0, 1, 2
+"""Indices in the counts of a minute: refused and failed answers, and the first interval of the histogram."""
 TOO_MANY = 0.01
 FEW = 100
 

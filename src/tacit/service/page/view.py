@@ -411,6 +411,7 @@ class View:
         """Impressions and rewards of every arm in the range, most often shown first."""
         impressions, earned, _ = timeline.sum_arms(self._series, self.asked)
         total = max(float(impressions.sum()), 1.0)
+        # Sums of several shards may have arms that this process does not know yet.
         order = np.argsort(-impressions[: len(self._arms)], kind="stable").tolist()
         results = []
         for i in order:
@@ -505,6 +506,7 @@ class View:
 
     def _format_context(self, context: str | None) -> str:
         """Format a context, a JSON list of numbers or None, with the names of its numbers."""
+        # Signals come first, and the numbers that the client sent after them.
         numbers = json.loads(context or "[]")
         names = [*self._signals, *["client"] * len(numbers)]
         return ", ".join(f"{name} {number:.2f}" for name, number in zip(names, numbers, strict=False))
