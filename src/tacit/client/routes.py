@@ -132,6 +132,7 @@ class Routes:
         if partition is None:
             return None
         if key is not None and isinstance(id, NewId):
+            # Ids of the same microsecond and partition differ by it.
             place = int(self._rng.integers(2**12))
             item["decision_id"] = create_partition_id(time.time_ns() // 1000, partition, place)
         return find_shard(partition, len(self._table.shards))

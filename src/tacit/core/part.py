@@ -290,6 +290,7 @@ def find_class(
     kind = base.__name__.lower()
     names = ", ".join(sorted(entry.__name__ for entry in registry.values()))
     plain = canonical_name(name.rpartition(".")[2])
+    # Shorter names begin others by chance.
     prefixes = sorted(
         (candidate for candidate in registry if len(candidate) > 4 and plain.startswith(candidate)), key=len
     )

@@ -586,5 +586,6 @@ def _choose_checked(
             bounds, offered = row_bounds, {-1, *batch.arms[slice(*row_bounds)].tolist()}
         if not offered.issuperset(action):
             message = f"{name}.choose: {action[0] if len(action) == 1 else action} is not on offer"
+            # Without the −1, which stands for an empty position.
             remedy = f"return what is, as impression.arms has it: {sorted(offered)[1:]}"
             warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=4)

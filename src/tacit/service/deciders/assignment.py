@@ -290,6 +290,7 @@ class HoldoutAssigner:
         (rows,) = in_control.nonzero()
         if offers is not None and len(rows):
             places = rows.tolist()
+            # Units stay in their group, but the control draws for each decision.
             draws = self._hash_ids([ids[i] for i in places])[2] if sticky else draws[rows]
             forced_actions[rows] = self.control.choose_actions([offers[i] for i in places], draws)
         return Assignment(in_control.astype(np.int64).tolist(), buckets, forced_actions)

@@ -276,7 +276,7 @@ class DuelShows(Shows):
             rankings, length = (lists[str(pair[0])], lists[str(pair[1])]), self.options.method.length
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, {}, 1.0)
+                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, memory={}, probability=1.0)
             else:
                 self._draws.begin(self._rng, id)
                 warn_of_mixed_ids(rankings, stacklevel=2)
@@ -405,8 +405,9 @@ class DuelResults(Results):
         times = [duel.time for duel in duels if duel.credit.clicks]
         if times:
             count = len(times)
+            # No propensities, all rankers on offer, and each duel with a click counts as a reward of 1.
             columns = [None] * count, [len(self._lifecycle.arm_indices)] * count, [1.0] * count
-            self.series.count_rewards(times, *columns, [0.0] * count, [None] * count)
+            self.series.count_rewards(times, *columns, before=[0.0] * count, arm_indices=[None] * count)
         for duel in duels:
             self._count_duel(duel)
 

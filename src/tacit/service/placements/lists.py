@@ -150,11 +150,11 @@ class ListResults(Results):
             return
         self.series.count_rewards(
             self.windows.open.get_columns(rewards.entries[rows], "time")[0],
-            [None] * len(rows),
-            [1] * len(rows),
-            [reward for each in clicks for reward in each.values()],
-            [0.0] * len(rows),
-            list(map(self._get_click_arm, actions[rows, positions].tolist())),
+            propensities=[None] * len(rows),
+            offered=[1] * len(rows),  # unused without a propensity
+            rewards=[reward for each in clicks for reward in each.values()],
+            before=[0.0] * len(rows),
+            arm_indices=list(map(self._get_click_arm, actions[rows, positions].tolist())),
         )
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:

@@ -116,6 +116,7 @@ class RequestReader:
         for key in filterfalse(self._policy.learner.lanes.lane_of_key.__contains__, keys):
             _check_key(key)
         deferred = [False] * len(keys)
+        # Without arms, context and id; then without the log's text, details and session.
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *3 * [nothing], users])
 
     def find_new_keys(

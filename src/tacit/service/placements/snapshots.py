@@ -62,6 +62,7 @@ def make_fold_spec(placement: Placement) -> str:
     """
     config = placement.config
     rule = msgspec.to_builtins(config.rule)
+    # Late rewards that are only recorded are never corrected, so the time for corrections has no effect.
     if rule["late"] == "record":
         del rule["correction"]
     spec = {
@@ -421,6 +422,7 @@ def iterate_open_columns(saved: Sequence[msgspec.Raw]) -> Iterator[list[Any]]:
         decisions = msgspec.json.decode(b"[%b]" % b",".join(saved[first : first + OPEN_BATCH]))
         rows, *fields = zip(*decisions, strict=True)
         fields = [*zip(*rows, strict=True), *fields]
+        # At most one such field, which its parts replace.
         for turns in fields[PLAIN_FIELDS:]:
             fields[PLAIN_FIELDS:] = zip(*(turn or NO_TURN for turn in turns), strict=True)
         yield list(map(list, fields))
@@ -452,6 +454,7 @@ def _reopen(
         windows.order.reopen(entries, policy.columns.lanes[entries], turns, is_new_learner=is_new_learner)
     if secondary is None:
         return
+    # One value stands for all rows if they are equal; None for a decision that it does not learn.
     for i, epoch in zip(range(len(rows)), cycle(secondary_epochs), strict=False):
         if epoch is not None:
             row = rows[i : i + 1]
@@ -483,13 +486,14 @@ def _encode_pieces(
     head = msgspec.json.encode(saved)
     assert head.endswith(NOTHING_OPEN)
     yield "windows", head.removesuffix(NOTHING_OPEN)
+    # Each field's batches become one JSON list, so their own brackets are cut off.
     before = ""
     for field, batches in batches_by_field.items():
         begin = between = f'{before}"{field}":['.encode()
         for batch in batches:
             yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
-        if between is begin:
+        if between is begin:  # there was no batch
             yield "windows", begin
         before = "],"
     yield "windows", b"]}"

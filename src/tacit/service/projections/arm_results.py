@@ -200,6 +200,7 @@ class ArmResults:
         # Periods cannot be split, so all results are at least as wide as the widest period.
         width = max((b - begin_time for begin_time, b, _ in periods), default=WIDTHS[0])
         first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
+        # Periods begin at multiples of their width; the number of them is rounded up.
         width = next(w for w in _iterate_widths(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
         for begin_time, _, row in periods:

@@ -529,6 +529,7 @@ class _Reporter:
             and _is_uniform(self._sums, self._config.policy)
         ):
             return [*sentences, phrases.EVEN]
+        # The days of a query with another share, rate or traffic are not those of this holdout.
         target_lift, is_hypothetical = self._query.lift, self._query != PlanQuery(self._query.lift)
         days = None if plan is None or self._holdout is None or is_hypothetical else plan.days
         is_weighed = lift.claim == "early" and self._holdout is None
@@ -702,6 +703,7 @@ class _Reporter:
             safety = guardrail_status(lift, config.margin, better=config.better, span=span)
             sums = [part.period.metrics[name] for part in self._find_strata(name)]
             n = sum(float(part.counts.sum()) for part in sums)
+            # Sums hold amounts minus ``low``, in which an amount of 0 is −low.
             zero = config.low**2
             silent = n >= MIN_EQUAL and all((part.squares == zero * part.counts).all() for part in sums)
             parts = phrases.guardrail_sentence(name, safety, config.margin), self._describe_largest(name)
