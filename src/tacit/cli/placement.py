@@ -559,6 +559,7 @@ def _iter_item_batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
     from tacit.logs.items import item_batches
 
     for batch in item_batches(file):
+        # 600 bytes more for an item's id and segment.
         size = max(1, min(MAX_ITEMS, MAX_BODY_BYTES // (BYTES_PER_NUMBER * batch.vectors.shape[1] + 600)))
         ids, segments = batch.ids.to_pylist(), batch.segments.to_pylist()
         for start in range(0, len(ids), size):

@@ -76,6 +76,7 @@ class Routes:
         if reply.status != 200:
             return
         table = msgspec.json.decode(reply.body, type=ShardTable)
+        # True is above False: with TLS now, each address must have it.
         secure = self._url.startswith("https://")
         if all(address.startswith("https://") >= secure for address in table.shards):
             self._table = table
@@ -89,6 +90,7 @@ class Routes:
 
     def choose_address(self, shard: int | None, tries: int) -> str:
         """Return the address for the next try of a call: first that of its shard, then any other in turn."""
+        # Shard i has the address i + 1.
         addresses = [self._url, *self._table.shards]
         if shard is None or shard + 1 >= len(addresses):
             return addresses[tries % len(addresses)]
@@ -102,7 +104,7 @@ class Routes:
         """Return the parts of a call by shard; new ids of decisions get the partitions of their keys."""
         content = call.content
         if not self._table.shards or not isinstance(content, dict):
-            return [CallPart(None, (), call)]
+            return [CallPart(shard=None, places=(), call=call)]
         field = next((field for field in BATCHES if isinstance(content.get(field), list)), None)
         if field is None:
             return [CallPart(self._assign_shard(call.placement, content), (), call)]

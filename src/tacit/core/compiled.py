@@ -180,6 +180,7 @@ class Driver:
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
         counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
         noted = has_note(self._key, counts)
+        # ``creates_arrays`` can only tell if no argument is None.
         whole = numba.types.none not in types
         if not (noted or (whole and creates_arrays(self._function, self._parts, GENERICS))):
             try:

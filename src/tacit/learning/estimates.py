@@ -475,6 +475,7 @@ def _name_parameters(feature_names: list[str], width: int, policy: Any) -> list[
     """Return ``width`` names of parameters: of the features, then positions or a constant, then hidden
     features.
     """
+    # A single further parameter is the constant; several are positions.
     extra_count = width - len(feature_names)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
     constants = ["constant"] if extra_count - len(hidden) == 1 else []

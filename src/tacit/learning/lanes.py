@@ -252,7 +252,7 @@ class Lanes:
         """Size of the state's arrays in bytes, 0 before the first use; other threads may ask for it."""
         if "state" not in vars(self):
             return 0
-        # The plays are replaced after the state, whenever that is.
+        # The plays are replaced after the state, whenever that is; a weak reference keeps no old ones.
         plays = self.plays
         if self._measured[0]() is not plays:
             self._measured = ref(plays), byte_count(self.state)

@@ -179,6 +179,7 @@ def compute_volume(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> 
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
+        # The sums of a steady stream of this age, up to a factor: they make the slow count comparable.
         fast = -scales.fast * np.expm1(-age / scales.fast)
         slow = -scales.slow * np.expm1(-age / scales.slow)
         expected *= fast / slow
@@ -236,6 +237,7 @@ def count_session(
     If the session's previous decision was on another key, and recent, that decision counts as reformulated.
     """
     add(lanes, scales, lane, SESSIONS, 0)
+    # The table's length is a power of two.
     place = number & (len(sessions.number) - 1)
     other_lane, ago = sessions.lane[place], time - sessions.time[place]
     if sessions.number[place] == number and other_lane != lane and ago <= scales.fast:

@@ -359,6 +359,7 @@ class Run:
         least, most = environment.delays
         if most == 0 and environment.batch == 1:
             return play, (now,)
+        # Feedback takes at most ``most`` + ``batch`` rounds.
         flight = InFlight.empty(most + environment.batch + 1, now, self.world.impression)
         return play_delayed, (flight, delay_rng, least, most, environment.batch)
 

@@ -71,7 +71,8 @@ class Control:
         first: Ints = padded[:, 0]
         if self._arm_index is None:
             return first
-        # A request that was checked before the holdout changed may lack the arm.
+        # A request that was checked before the holdout changed may lack the arm. An index of −1, of an arm
+        # that the placement does not have, stays.
         return np.where(
             (padded == self._arm_index).any(axis=1) | (self._arm_index < 0), self._arm_index, first
         )

@@ -206,7 +206,7 @@ class CatalogueHistory:
         """
         if not any(key in (row.shown or "") for key in VECTORS):
             return None
-        return CandidateQuery(decode_json(row.asked).get("segment"), False).find_candidates(
+        return CandidateQuery(decode_json(row.asked).get("segment"), skips=False).find_candidates(
             self._items, decode_json(row.offered)
         )
 

@@ -236,6 +236,7 @@ class DuelShows(Shows):
         """Return impressions whose offer is limited to the rankers on offer whose lists they have."""
         count, offers = len(self.lifecycle.offer.arm_indices), map(self.list_offer, impressions)
         pairs = zip(offers, impressions.column("arms"), strict=True)
+        # A full offer stays as it is, None in most requests.
         arms = [before if len(offered) == count else offered for offered, before in pairs]
         return impressions.with_column("arms", arms)
 
@@ -336,7 +337,7 @@ class DuelResults(Results):
         indices = self.shows.get_actions(rows).ravel().tolist()
         unknown = [None] * len(indices)
         offered = [len(self._lifecycle.arm_indices)] * len(indices)
-        self.series.count_decisions(rows[0].time, indices, unknown, offered, len(rows))
+        self.series.count_decisions(rows[0].time, indices, unknown, offered, count=len(rows))
 
     # Learn -----------------------------------------------------------------------------------
 

@@ -99,6 +99,7 @@ class FeatureShows(Shows):
         A column is None if the policy does not read it.
         """
         dims = self.config.policy.feature_dims
+        # ``details`` are pairs of relevance and examination; without impressions there is no pair.
         features = list(zip(*impressions.column("details"), strict=True)) or [(), ()]
         relevance, examination = (read_vectors(features[i], dims[i]) if dims[i] else None for i in range(2))
         contexts = None

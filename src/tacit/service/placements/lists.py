@@ -106,7 +106,7 @@ class ListResults(Results):
         listed = [arm for row in rows for arm in self.shows.get_shown_arms(row)]
         indices = [arm_indices[arm] for arm in listed if arm in arm_indices]
         unknown = [None] * len(indices)
-        self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), len(rows))
+        self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), count=len(rows))
 
     def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Return the clicked positions of feedback as JSON for the log; None without clicks.

@@ -211,6 +211,7 @@ class ArmResults:
 
     def merge(self, other: ArmResults) -> None:
         """Add the sums of another object with the same arms, such as another shard's, to this one."""
+        # Up to the last time of both, so that equal periods have equal widths.
         self.advance(max((b for _, b, _ in other._list_periods()), default=0) - 1)
         for begin_time, _, row in other._list_periods():
             self.find_row(begin_time)[: len(row)] += row

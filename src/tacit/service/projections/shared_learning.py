@@ -529,6 +529,7 @@ class SharedLearning(Aspect):
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the shared states from a snapshot."""
+        # A single state is saved as it is, several as a list; None if there was none.
         count = len(self._parts)
         states = saved.shared if count > 1 and saved.shared else [saved.shared] * count
         for part, state in zip(self._parts, states, strict=True):
