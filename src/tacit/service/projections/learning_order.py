@@ -410,7 +410,7 @@ class LearningOrder:
         answers: list[Any] = list(self.columns)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
-        counted = OpenFeedback(*columns).lane >= 0
+        counted = columns[OpenFeedback._fields.index("lane")] >= 0
         # Another learner has other lanes.
         self.columns.lane[entries] = np.where(counted, lanes, -1)
         self._requeue(entries[(turns != AT_ONCE) & self._open.windows.open[entries]])

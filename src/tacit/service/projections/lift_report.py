@@ -140,7 +140,7 @@ def compute_metric_lift(placement: Any, name: str) -> Lift:
     name : str
         Name of the metric.
     """
-    return _Reporter(placement, 0, 0.95, None, PlanQuery()).estimate_metric(name)
+    return _Reporter(placement, now=0, confidence=0.95, control=None, query=PlanQuery()).estimate_metric(name)
 
 
 def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
@@ -408,10 +408,11 @@ class _Reporter:
             for part in self._strata
             if has_enough_data(part.reward, part.share, self._scale.largest)
         }
-        ends = [*self._sums.past_periods[1:], self._sums, None]
+        # Without past periods, this is one too long.
+        next_periods = [*self._sums.past_periods[1:], self._sums, None][-len(self._periods) :]
         return [
             self._describe_period(i, period, after, id(period) in counted_periods)
-            for i, (period, after) in enumerate(zip(self._periods, ends[-len(self._periods) :], strict=True))
+            for i, (period, after) in enumerate(zip(self._periods, next_periods, strict=True))
             if self._get_control_share(period) is not None
         ]
 
@@ -633,6 +634,7 @@ class _Reporter:
             has_variation = last.counts.all() and 0 < last.totals.sum() < largest * last.counts.sum()
             return n, rewards, float(dispersion(last, largest)) if has_variation else unknown
         n, rewards, square = map(float, _score_uniform(self._sums)[:3])
+        # The variance of rare clicks is nearly their mean.
         if self._scale.is_open and rewards > 0:
             return n, rewards, max(square - rewards * rewards / n, 0.0) / rewards
         return n, rewards, unknown
