@@ -71,7 +71,7 @@ class _Transport(Generic[H]):
     async def send(self, call: Call[A]) -> A:
         """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
         if self.routes.is_outdated:
-            self.routes.read_table(await self._try("GET", self.routes.table_url, None))
+            self.routes.read_table(await self._try("GET", self.routes.table_url, body=None))
         parts = self.routes.split_call(call)
         replies = await self.gather([self._send_part(part) for part in parts])
         if is_refused(parts, replies):

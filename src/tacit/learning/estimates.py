@@ -401,6 +401,7 @@ def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float)
     around = np.fmin(low, means), np.fmax(high, means)
     columns = (column.tolist() for column in (means, *around, chances))
     rows = zip(arms, *columns, strict=True)
+    # How often the arms were shown is unknown.
     estimates = Estimates(ArmEstimate(arm, None, None, *numbers) for arm, *numbers in rows)
     estimates.confidence = confidence
     return estimates

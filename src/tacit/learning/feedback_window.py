@@ -575,14 +575,14 @@ class FeedbackWindow(Generic[ArmT_co]):
             In seconds since 1970, or with a time zone; by default now. An earlier time changes nothing.
         """
         self._time = max(self._time, _read_time(time))
-        return self._learn_due(False)
+        return self._learn_due(everything=False)
 
     def flush(self) -> int:
         """Learn all open decisions with their feedback so far, as at the end of a log; return their number.
 
         Decisions without feedback are learned as 0.
         """
-        return self._learn_due(True)
+        return self._learn_due(everything=True)
 
     def _learn_due(self, everything: bool) -> int:
         """Learn the decisions that are due, or all open ones if ``everything``; return their number.

@@ -368,7 +368,7 @@ class Signals:
     def _prepare(self) -> None:
         """Compile the loops, or load them from the cache, and store their entry points."""
         lanes, scales, none = self.state, self._scales, np.empty(0, np.int64)
-        arrivals = self._arrivals(none, none, None, None, None)
+        arrivals = self._arrivals(none, none, arms=None, sessions=None, counted=None)
         out = np.empty((0, len(NAMES)))
         self._arrive = compile_loop(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
         self._answer = compile_loop(answer_rows).entry((lanes, scales, none, none, none > 0))

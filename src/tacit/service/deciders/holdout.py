@@ -105,7 +105,7 @@ class PolicyHoldoutDecider:
 
         Each policy also computes the propensity of the other's decisions, without a change of its state.
         """
-        assignment = assign(batch, self.assigner, None, all_control=self.all_control)
+        assignment = assign(batch, self.assigner, offers=None, all_control=self.all_control)
         in_control = np.array(assignment.in_control, np.bool_)
         (control_rows,), (policy_rows,) = in_control.nonzero(), (~in_control).nonzero()
         keys = batch.impressions.column("key")

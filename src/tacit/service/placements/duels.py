@@ -149,7 +149,7 @@ class DuelReader(RequestReader):
             if self._control.assigner is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
-            return self._make_impression(request, None, SearchFields(None, unit, segments).text)
+            return self._make_impression(request, None, SearchFields(unit=unit, segments=segments).text)
         ranker_names = self._shows.ranker_names
         for name in rankings:
             if name not in self._lifecycle.arm_indices:
@@ -163,7 +163,7 @@ class DuelReader(RequestReader):
         names = [name for name in ranker_names if name in rankings]
         lists = {name: check_ranking(f"rankings.{name}", rankings[name]) for name in names}
         search = SearchFields(hash_rankings(lists), unit, segments)
-        impression = self._make_impression(request, None, search.text, lists)
+        impression = self._make_impression(request, arms=None, text=search.text, source=lists)
         return self._with_unit(impression, request.session, request.user)
 
     def _check_search(self, request: requests.DecisionRequest) -> tuple[str | None, dict[str, str]]:

@@ -82,7 +82,7 @@ class ListShows(Shows):
 
     def get_actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return the arm index at each position of logged decisions, shape (rows, positions)."""
-        return np.array([self.get_shown_indices(self.get_shown_arms(row), None) for row in rows])
+        return np.array([self.get_shown_indices(self.get_shown_arms(row), offered=None) for row in rows])
 
 
 class ListResults(Results):

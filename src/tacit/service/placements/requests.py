@@ -274,7 +274,7 @@ class RequestReader:
         impression = impression._replace(session=session, user=user)
         if self._config.sticky is None or user is None:
             return impression
-        unit = hash_unit(*self.hash_key, user, None)
+        unit = hash_unit(*self.hash_key, user, session=None)
         return impression._replace(asked=SearchFields(unit=unit).text)
 
     def _make_impression(

@@ -161,7 +161,7 @@ def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Dra
         epochs = {key: learner.epoch(key) for key in learner.keys}
         placement.series.epochs = {key: epoch for key, epoch in epochs.items() if epoch}
         placement.series.restarts = sum(epochs.values())
-    return draft(placement, 0, 0)
+    return draft(placement, seq=0, time=0)
 
 
 def export_open_windows(placement: Placement) -> list[Any]:
@@ -449,7 +449,7 @@ def _reopen(
     if any_control_policy(rows):
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
     decisions = placement.learning.restore_decisions(rows, epochs)
-    placement.learning.store(entries, rows, decisions, None, by_control)
+    placement.learning.store(entries, rows, decisions, secondary=None, by_control=by_control)
     if turns and windows.order is not None:
         windows.order.reopen(entries, policy.columns.lanes[entries], turns, is_new_learner=is_new_learner)
     if secondary is None:

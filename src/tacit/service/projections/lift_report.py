@@ -845,7 +845,7 @@ def _test_propensities(sums: LiftSums) -> list[wire.Mismatch]:
     if not frequencies.offered.any():
         return []
     evidence = frequencies.evidence()
-    return [wire.Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+    return [wire.Mismatch(WEIGHTS, share=None, evidence=evidence, alarm=evidence > ALARM)]
 
 
 def _describe_mismatch(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -> str:

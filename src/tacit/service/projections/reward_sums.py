@@ -177,7 +177,7 @@ class LiftSums(lift_periods.LiftPeriod):
         self.set_arm_counts(arms, offered)
         self._reset_scores(seq)
         if control:
-            self.begin(None, seq, time)
+            self.begin(terms=None, seq=seq, time=time)
         else:
             self.begin_subperiod(log_rows.ARMS, seq, time)
 
