@@ -150,6 +150,7 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
         pieces = []
         for part in parts:
             a, b = s[part, None], f[part, None]
+            # Density of the log-odds at the nodes, times the panel's half-width.
             density = width / 2 * np.exp(a * nodes - (a + b) * bends - norm[part, None])
             # Logarithm of the probability that the arm is below each node, from the mass above the panel.
             below = np.log(np.maximum(1.0 - above[part, None] - density @ RUNNING, MIN_PROBABILITY))

@@ -193,6 +193,7 @@ def compute_share(lanes: KeyActivity, lane: int, part: int, whole: int) -> float
 
     This is the signal ``abandonment`` or ``reformulation``.
     """
+    # Two added decisions: in the slow ratio half of them are in ``part``, in the fast one that ratio of them.
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 

@@ -107,6 +107,7 @@ class ArmResults:
         self._next_merge = (time // MINUTE + 1) * MINUTE
         for level, count in enumerate(RETAINED_COUNTS):
             wider = self._widths[min(level + 1, len(WIDTHS) - 1)]
+            # ``count`` periods of the next width, with the present one, are still kept at this level.
             self._oldest_begins[level] = max((time // wider - count + 1) * wider, 0)
             rows, width = self._rows[level], self._widths[level]
             for period in sorted(p for p in rows if p * width < self._oldest_begins[level]):

@@ -198,6 +198,7 @@ def extend_tail(tail: Floats, sizes: Floats, largest: Floats) -> Floats:
     are chosen among those before and ``largest``.
     """
     total = np.add.accumulate([tail[0], *sizes])[-1]
+    # The last five of the sorted amounts, backwards: largest first.
     return np.array([total, *np.sort([*tail[1:], *largest])[: -LARGEST - 1 : -1]])
 
 

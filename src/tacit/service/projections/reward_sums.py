@@ -570,4 +570,5 @@ def _add_to_scores(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> 
     """Add the decisions for which ``mask`` is True to the scores, in place."""
     decisions = (closed.arm_indices, closed.rewards)
     propensities = (closed.propensities, closed.policy_propensities, closed.offered_counts)
+    # In the order of the parameters of ``add``.
     sums.add(*(column[mask] for column in (*decisions, *propensities)))
