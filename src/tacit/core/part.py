@@ -255,6 +255,7 @@ def _param_fields(kind: type) -> list[tuple[str, Any]]:
     fields_of: dict[str, Any] = {}
     params_of: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
+        # The origin of an Annotated is its type, without the check.
         fields_of |= {name: getattr(hint, "__origin__", hint) for name, hint in _annotations(base).items()}
         properties = {name: value.fget for name, value in vars(base).items() if isinstance(value, param)}
         params_of |= {name: _annotations(get)["return"] for name, get in properties.items()}

@@ -158,6 +158,7 @@ class Bands(NamedTuple):
 
 def compute_bands(beliefs: ContextBeliefs) -> Bands:
     """Return means and 95 % intervals of believed rewards; arrays of shape (contexts, arms)."""
+    # The log-odds of each model are Gaussian; ``POINTS`` quantiles, of equal shares, stand for them.
     spread = np.sqrt(beliefs.variances)[..., None] * NORMAL
     values = logistic(beliefs.logits[..., None] + spread).reshape(*beliefs.logits.shape[:2], -1)
     shares = np.repeat(beliefs.weights / POINTS, POINTS)

@@ -162,6 +162,7 @@ class PolicyHoldoutDecider:
         # 0 stands for an unknown propensity.
         decider_propensities = np.nan_to_num(np.where(in_control, under_control, decisions.propensities))
         epochs = decisions.epochs
+        # Observations that were undone may have restarted a key, but only for that time.
         if self.policy.observes:
             epochs = np.array(list(map(self.policy.learner.epoch, batch.impressions.column("key"))))
         learned_propensities = np.where(decider_propensities == 0.0, np.nan, decider_propensities)

@@ -155,6 +155,7 @@ class FeatureShows(Shows):
 
         ``texts`` are the shown items as the log holds them; None without a catalogue.
         """
+        # The same in columns if all are from the catalogue, whose items have no examination features.
         if isinstance(decisions, Decisions) and decisions.actions.shape[1] == 1 and all(texts):
             batch = decisions.batch
             relevance = batch.relevance[batch.starts + decisions.slots]

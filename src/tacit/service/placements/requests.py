@@ -248,7 +248,7 @@ class RequestReader:
         # Clients may still send it after a holdout by sessions has ended.
         has_sessions = self._control.has_had_unit(SESSION)
         if self._signals is not None and (self._signals.stream.follows_sessions or not has_sessions):
-            return self._signals.hash_session(id)
+            return self._signals.hash_session(id)  # which refuses it if no signal uses sessions
         if not has_sessions:
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
         return None

@@ -260,10 +260,11 @@ def _begin_from_base(placement: Placement, base: Snapshot | None, origin: Snapsh
     untrained. Raises StoreError if the base is damaged.
     """
     learner = None
+    # A rollback's state that is not before the base has all that the base has.
     if base is None or (origin is not None and base.seq <= origin.seq):
         base = origin
     elif json.loads(base.plan).get("regime") != (placement.policy_version and placement.policy_version.seq):
-        # The dropped rows were learned by another policy version; this one cannot use them.
+        # The dropped rows were learned by another policy version ("regime"); this one cannot use them.
         learner = _make_initial_learner(placement, base, origin)
     if base is None:
         return

@@ -216,6 +216,7 @@ class KeySums:
         for key in keys:
             now = _to_bytes(_view_lane(learner, key))
             before = self._last_lanes.get(key)
+            # A new key that is still as its prior has learned nothing.
             if now != before and (before is not None or now != _to_bytes(self._prior)):
                 self._changed_keys.add(key)
             self._last_lanes[key] = now
