@@ -292,9 +292,10 @@ def build_verb_command(name: str, specification: VerbCommand) -> click.Command:
         hint = ParameterType(kind, is_list, text=None, option_format=OptionFormat())
         params.append(make_option(option, hint, default, description))
     for flag, other_verb in specification.verb_flags.items():
-        params.append(make_option(flag, FLAG, False, f"{getattr(verbs, other_verb).summary}."))
+        params.append(make_option(flag, FLAG, default=False, text=f"{getattr(verbs, other_verb).summary}."))
     json_option = make_option("as_json", ParameterType.from_hint(Json), default=False, text=None)
     params += [*iter_parameters(ServiceOptions), json_option]
+    # The paragraphs after the first, up to the attributes.
     details = inspect.cleandoc(verb.request.__doc__).partition("\n\nAttributes\n")[0].partition("\n\n")[2]
     help = "\n\n".join(filter(None, (f"{verb.summary}.", details, argument_texts)))
     return ExplainedCommand(name, callback=partial(call_verb, specification), params=params, help=help)

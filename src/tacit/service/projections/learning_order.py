@@ -390,6 +390,7 @@ class LearningOrder:
             return
         (self._passed,) = saved[PASSED]
         for name, array in self.delays._asdict().items():
+            # Arms that were added since have no saved values.
             values = np.array(saved[name], array.dtype)
             array[tuple(map(slice, values.shape))] = values
 

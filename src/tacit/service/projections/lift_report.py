@@ -111,7 +111,7 @@ def make_lift_report(
         If the confidence or the control is not allowed, the placement shows lists and has no holdout, or
         the time range has no sums.
     """
-    boundary(confidence)
+    boundary(confidence)  # raises if it is not allowed
     _check_query(query, placement.config.scale)
     reporter = _Reporter(placement, now, confidence, control, query or PlanQuery())
     if not placement.kind.showing.single:
