@@ -291,7 +291,7 @@ class FeatureReader(RequestReader):
             remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
             raise InvalidValue("relevance", None, remedy)
         candidates = source.find_candidates(self._policy.learner.items, arms)
-        return (candidates, None), candidates.ids
+        return (candidates, None), candidates.ids  # in place of relevance and examination
 
     def count_candidates(self, impressions: Block[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression; 0 for decisions of clients."""

@@ -65,6 +65,7 @@ def make_fold_spec(placement: Placement) -> str:
     # Late rewards that are only recorded are never corrected, so the time for corrections has no effect.
     if rule["late"] == "record":
         del rule["correction"]
+    # Newer settings are left out unless they are used: snapshots without them stay usable.
     spec = {
         "rule": rule,
         "shadow": config.shadow and policy_to_spec(config.shadow),
