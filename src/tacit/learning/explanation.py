@@ -262,7 +262,7 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
         if self.policy.feature_dims == (0, 0) and not by_context:
             if not self.policy.context_dim:
                 # Raises if arguments were passed that the policy does not read.
-                inputs = as_rows(context, None, relevance, examination)  # without arms
+                inputs = as_rows(context, None, relevance, examination)
                 self.impression_reader.read(self.policy, self.offer, 1, inputs)
             otherwise = "believes nothing of single arms"
             if self.policy.showing.compared:
