@@ -199,6 +199,7 @@ class EvaluateOptions:
                     f"--propensities: {self.propensities}: replay takes a log of uniform choices, and weighs "
                     "nothing; give uniform, or --estimator ips,snips"
                 )
+        # Raises for estimators that do not exist or do not fit.
         self._make_estimators(self.slots or 3)
 
     def make_policy(self, reader: Any, shards: int | None, contexts: dict[str, Any]) -> Any:

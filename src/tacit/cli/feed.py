@@ -300,6 +300,7 @@ def _send_events(
         open_client(url, key, timeout=TIMEOUT) as client,
         open_client(url, key, timeout=REPORT_TIMEOUT, retries=0) as report_client,
         interruptible() as stopping,
+        # A context of its own, since the source, opened next, reads its offsets by the sender.
         nullcontext(Sender(client, reading.wait, stopping, line.show_waiting)) as sender,
         reading.open(source, once=reading.once, read_offsets=sender.read_offsets) as events,
     ):

@@ -246,7 +246,7 @@ def ubi(
     from tacit.logs.ubi import UbiReport
 
     with options.usage_errors():
-        detect_format(out)
+        detect_format(out)  # raises for another suffix, before anything is read
         reader = read_ubi(
             records,
             clicks=_read_clicks(clicks),

@@ -289,12 +289,13 @@ def build_verb_command(name: str, specification: VerbCommand) -> click.Command:
         default = specification.defaults.get(field, () if is_list else field_schema.get("default"))
         default = inspect.Parameter.empty if is_required else default
         option = KEY_FIELD if field == "key" else field
-        hint = ParameterType(kind, is_list, None, OptionFormat())
+        hint = ParameterType(kind, is_list, text=None, option_format=OptionFormat())
         params.append(make_option(option, hint, default, description))
     for flag, other_verb in specification.verb_flags.items():
-        params.append(make_option(flag, FLAG, False, f"{getattr(verbs, other_verb).summary}."))
-    json_option = make_option("as_json", ParameterType.from_hint(Json), False, None)
+        params.append(make_option(flag, FLAG, default=False, text=f"{getattr(verbs, other_verb).summary}."))
+    json_option = make_option("as_json", ParameterType.from_hint(Json), default=False, text=None)
     params += [*iter_parameters(ServiceOptions), json_option]
+    # The paragraphs after the first, up to the attributes.
     details = inspect.cleandoc(verb.request.__doc__).partition("\n\nAttributes\n")[0].partition("\n\n")[2]
     help = "\n\n".join(filter(None, (f"{verb.summary}.", details, argument_texts)))
     return ExplainedCommand(name, callback=partial(call_verb, specification), params=params, help=help)
@@ -302,7 +303,7 @@ def build_verb_command(name: str, specification: VerbCommand) -> click.Command:
 
 KEY_FIELD = "of_key"
 """Option for the key in a request: ``--key`` is the API key."""
-FLAG = ParameterType(bool, False, None, OptionFormat())
+FLAG = ParameterType(bool, many=False, text=None, option_format=OptionFormat())
 
 
 def parse_schema_type(schema: Any) -> tuple[Any, bool]:
@@ -559,6 +560,7 @@ def _iter_item_batches(file: Any) -> Iterator[tuple[Any, Any, Any]]:
     from tacit.logs.items import item_batches
 
     for batch in item_batches(file):
+        # 600 bytes more for an item's id and segment.
         size = max(1, min(MAX_ITEMS, MAX_BODY_BYTES // (BYTES_PER_NUMBER * batch.vectors.shape[1] + 600)))
         ids, segments = batch.ids.to_pylist(), batch.segments.to_pylist()
         for start in range(0, len(ids), size):

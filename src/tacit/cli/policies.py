@@ -174,7 +174,7 @@ def simulate(
         limits = world.reward_range if limits is None else limits
         if limits != UNIT_RANGE:
             policy_list = [player.with_range(limits) for player in policy_list]
-        read_click_timing(feedback, window, delay, world)
+        read_click_timing(feedback, window, delay, world)  # raises if they do not fit
         if plot:
             check_plot(plot)
         if table and table.suffix not in (".csv", ".parquet"):

@@ -315,7 +315,7 @@ def append_table(path: Path, table: str, name: str) -> None:
         if name in tomllib.loads(before).get("keys", {}):
             raise click.UsageError(f"--append: {path} has a key {name!r} already; give another name")
         after = before.rstrip("\n") + f"\n\n{table}\n"
-        tomllib.loads(after)
+        tomllib.loads(after)  # raises if the table does not fit there
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"--append: {path}: {no_toml(error)}") from error
     temporary = path.with_name(f".{path.name}.tmp")

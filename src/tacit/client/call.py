@@ -290,7 +290,7 @@ def make_call(verb: Verb[Any], placement: str, fields: dict[str, Any], read: Cal
     if verb.method in ("POST", "PUT"):
         return Call(placement, verb.path, fields, read, verb.method)
     path = f"{verb.path}?{urlencode(fields)}" if fields else verb.path
-    return Call(placement, path, None, read, verb.method)
+    return Call(placement, path, content=None, read=read, method=verb.method)
 
 
 def make_verb_call(verb: Verb[A], placement: str, message: msgspec.Struct) -> Call[A]:

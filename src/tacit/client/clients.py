@@ -71,11 +71,11 @@ class _Transport(Generic[H]):
     async def send(self, call: Call[A]) -> A:
         """Send a call, with retries after pauses, and return its answer or raise a ``ServiceError``."""
         if self.routes.is_outdated:
-            self.routes.read_table(await self._try("GET", self.routes.table_url, None))
+            self.routes.read_table(await self._try("GET", self.routes.table_url, body=None))
         parts = self.routes.split_call(call)
         replies = await self.gather([self._send_part(part) for part in parts])
         if is_refused(parts, replies):
-            replies = [await self._send_part(CallPart(None, (), call))]
+            replies = [await self._send_part(CallPart(shard=None, places=(), call=call))]
         return read_answer(call, join_replies(call, parts, replies), self.url)
 
     async def _send_part(self, part: CallPart) -> list[Reply]:
@@ -164,6 +164,7 @@ def _make_method(make: Callable[..., Call[A]]) -> Callable[..., A]:
     """Return a method that makes a call, sends it, and returns its answer."""
 
     def method(self: Client, *args: Any, **options: Any) -> A:
+        # The blocking transport never suspends: the coroutine ends at its first step.
         try:
             self._transport.send(make(self, *args, **options)).send(None)
         except StopIteration as end:

@@ -521,5 +521,5 @@ def _repeat_decision(earlier: tuple[DecisionInput, Decided], request: DecisionIn
     before, answer = earlier
     if before != request:
         id, what = answer.decision_id, "it stands for another decision; send the same request, or another id"
-        raise Conflict("decision_id", id, what, "conflict", 409)
+        raise Conflict("decision_id", id, what, kind="conflict", status=409)
     return answer

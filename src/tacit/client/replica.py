@@ -287,7 +287,7 @@ class ShardReplica:
             return
         age = max(0.0, time.time() - self._learner_path.stat().st_mtime)
         try:
-            self._load_learner(self._learner_path.read_bytes(), time.monotonic() - age, None)
+            self._load_learner(self._learner_path.read_bytes(), time.monotonic() - age, row=None)
         except TacitError as error:
             logger.warning("%s: it is left out", error)
 

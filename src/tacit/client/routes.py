@@ -76,6 +76,7 @@ class Routes:
         if reply.status != 200:
             return
         table = msgspec.json.decode(reply.body, type=ShardTable)
+        # True is above False: with TLS now, each address must have it.
         secure = self._url.startswith("https://")
         if all(address.startswith("https://") >= secure for address in table.shards):
             self._table = table
@@ -89,6 +90,7 @@ class Routes:
 
     def choose_address(self, shard: int | None, tries: int) -> str:
         """Return the address for the next try of a call: first that of its shard, then any other in turn."""
+        # Shard i has the address i + 1.
         addresses = [self._url, *self._table.shards]
         if shard is None or shard + 1 >= len(addresses):
             return addresses[tries % len(addresses)]
@@ -102,7 +104,7 @@ class Routes:
         """Return the parts of a call by shard; new ids of decisions get the partitions of their keys."""
         content = call.content
         if not self._table.shards or not isinstance(content, dict):
-            return [CallPart(None, (), call)]
+            return [CallPart(shard=None, places=(), call=call)]
         field = next((field for field in BATCHES if isinstance(content.get(field), list)), None)
         if field is None:
             return [CallPart(self._assign_shard(call.placement, content), (), call)]
@@ -132,6 +134,7 @@ class Routes:
         if partition is None:
             return None
         if key is not None and isinstance(id, NewId):
+            # Ids of the same microsecond and partition differ by it.
             place = int(self._rng.integers(2**12))
             item["decision_id"] = create_partition_id(time.time_ns() // 1000, partition, place)
         return find_shard(partition, len(self._table.shards))
@@ -148,6 +151,7 @@ def join_replies(call: Call[Any], parts: Sequence[CallPart], replies: Sequence[l
         ((field, answers),) = msgspec.json.decode(tries[-1].body, type=dict[str, list[msgspec.Raw]]).items()
         items |= zip(part.places, answers, strict=True)
     body = msgspec.json.encode({field: [items[place] for place in sorted(items)]})
+    # The tries of the first part stand for those of all.
     return [*replies[0][:-1], replies[0][-1]._replace(body=body)]
 
 

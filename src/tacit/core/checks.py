@@ -186,6 +186,7 @@ def describe_similar_names(field: str, names: Collection[str]) -> str:
     "" if all are different. Single letters may differ in case.
     """
     plain: dict[str, str] = {}
+    # Names without blanks around them come first: the others are told as different from these.
     for name in sorted(names, key=lambda name: name != name.strip()):
         plain.setdefault(name.strip().casefold(), name)
     # Single letters may differ in case only.

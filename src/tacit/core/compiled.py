@@ -175,18 +175,19 @@ class Driver:
 
         References are counted only if needed; that this is so is noted in the cache.
         """
-        parts = [getattr(kind, "instance_class", None) for kind in types]
-        name = f"{self._function.__qualname__} {types} {parts}"
+        tuple_classes = [getattr(kind, "instance_class", None) for kind in types]
+        name = f"{self._function.__qualname__} {types} {tuple_classes}"
         # The result of an earlier attempt is stored, so that it is not repeated in every process.
         counts = f"{hashlib.sha256(name.encode()).hexdigest()[:20]}.counts"
         noted = has_note(self._key, counts)
+        # ``creates_arrays`` can only tell if no argument is None.
         whole = numba.types.none not in types
         if not (noted or (whole and creates_arrays(self._function, self._parts, GENERICS))):
             try:
-                return _entry(_dispatcher(self._function, self._key, False), types)
+                return _entry(_dispatcher(self._function, self._key, counting=False), types)
             except NumbaError:
                 pass
-        counting = _dispatcher(self._function, self._key, True)
+        counting = _dispatcher(self._function, self._key, counting=True)
         try:
             entry_point = _entry(counting, tuple(map(address_type, types)))
         except Exception:

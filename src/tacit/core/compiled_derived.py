@@ -210,6 +210,7 @@ def _numpy_pointers(context: Any, builder: Any, generator: Any) -> tuple[list[An
     """Return pointers into numpy's state of a PCG64: to its four words, to the flag and to the buffered half
     word.
     """
+    # The state is a pointer to the words; behind it, flag and half word of 32 bits each.
     address = _state_address(context, builder, generator)
     state_pointer = builder.inttoptr(address, WORD.as_pointer().as_pointer())
     words = builder.load(state_pointer)

@@ -255,6 +255,7 @@ def _param_fields(kind: type) -> list[tuple[str, Any]]:
     fields_of: dict[str, Any] = {}
     params_of: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
+        # The origin of an Annotated is its type, without the check.
         fields_of |= {name: getattr(hint, "__origin__", hint) for name, hint in _annotations(base).items()}
         properties = {name: value.fget for name, value in vars(base).items() if isinstance(value, param)}
         params_of |= {name: _annotations(get)["return"] for name, get in properties.items()}
@@ -290,6 +291,7 @@ def find_class(
     kind = base.__name__.lower()
     names = ", ".join(sorted(entry.__name__ for entry in registry.values()))
     plain = canonical_name(name.rpartition(".")[2])
+    # Shorter names begin others by chance.
     prefixes = sorted(
         (candidate for candidate in registry if len(candidate) > 4 and plain.startswith(candidate)), key=len
     )

@@ -273,7 +273,7 @@ def _estimate_counterfactuals(
         try:
             return _to_counterfactual(name, off_policy(target, rows, [SNIPS()], propensities=propensities))
         except UnfitLog as error:
-            return CounterfactualValue(name, None, 0.0, 1.0, (f"{name}: {error}",))
+            return CounterfactualValue(name, None, low=0.0, high=1.0, doubts=(f"{name}: {error}",))
 
     yield estimate(AT_RANDOM, Uniform(), log)
     if len(offered) > 1:
@@ -295,7 +295,7 @@ def _to_counterfactual(name: str, result: Any) -> CounterfactualValue:
     (estimate,), assumptions = result.estimates, (result.assumes,) if result.assumes else ()
     if np.isnan(estimate.value):
         doubt = f"{name}: the past shows nothing of what it would choose"
-        return CounterfactualValue(name, None, 0.0, 1.0, (*assumptions, doubt))
+        return CounterfactualValue(name, None, low=0.0, high=1.0, doubts=(*assumptions, doubt))
     # If few rows carry most of the weight, the normal approximation does not hold.
     low, high = estimate.intervals.get("anytime" if estimate.warnings else "normal", (0.0, 1.0))
     doubts = *assumptions, *estimate.warnings

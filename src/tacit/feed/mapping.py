@@ -583,6 +583,7 @@ class ImpressionMapper:
             teams = parse_items(field, get[field](event))
             columns[2] = [parse_text(field, team, "bad-team") for team in teams]
         for name, values in zip((table.items, table.positions, table.teams), columns, strict=True):
+            # A team may have several items.
             distinct = len(items) if name == table.teams else len(set(values))
             if values is not None and (len(values) != len(items) or distinct != len(items)):
                 detail = f"{name}: {shorten(values)}; give one for each of {len(items)} items, all different"

@@ -468,7 +468,7 @@ def _read_csv(file: Path) -> Iterator[SourceEvent]:
             except StopIteration:
                 return
             except csv.Error as error:
-                yield SourceEvent(str(file), line, "", None, "", "bad-row", f"{error}; mend the row")
+                yield SourceEvent(str(file), line, "", None, "", "bad-row", detail=f"{error}; mend the row")
                 continue
             if row:
                 yield _parse_csv_row(file, line, names, row)
@@ -485,10 +485,10 @@ def _parse_csv_row(file: Path, line: int, names: list[str], row: list[str]) -> S
     except UnicodeEncodeError:
         text = joined.encode(errors="surrogateescape").decode(errors="replace")
         detail = "the row is not in UTF-8; mend the row"
-        return SourceEvent(str(file), line, "", None, text, "not-utf-8", detail)
+        return SourceEvent(str(file), line, "", None, text=text, reason="not-utf-8", detail=detail)
     if len(row) != len(names):
         detail = f"{len(row)} fields below {len(names)} names; mend the row"
-        return SourceEvent(str(file), line, "", None, joined, "bad-row", detail)
+        return SourceEvent(str(file), line, "", None, text=joined, reason="bad-row", detail=detail)
     event = {name: value or None for name, value in zip(names, row, strict=True)}
     return SourceEvent(str(file), line, make_event_id(content, line), event, size=len(content))
 

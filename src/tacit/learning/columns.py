@@ -77,6 +77,7 @@ class ColumnLearner(Generic[ArmT_co]):
         self.reports_propensities = propensities and policy.randomized
         self.reports_places = self.reports_propensities and can_weigh_places(policy)
         self.lanes = Lanes(policy)
+        # ``use_policy`` takes the minimum over all policies so far.
         self.least_share = math.inf
         self.impression_reader = ImpressionReader(policy)
         by_features = policy.arms is None and policy.feature_dims[0] > 0
@@ -246,6 +247,7 @@ class ColumnLearner(Generic[ArmT_co]):
         else:
             randomized = self.policy.randomized
             loops.force(*state, batch, self.rng, forced, randomized, actions, epochs, propensities)
+            # The loop computes them in any case; this learner does not report them.
             if randomized and loops.propensity_buffer is None:
                 propensities[:] = np.nan
         places = NO_TABLE, NO_TABLE

@@ -236,6 +236,7 @@ def _parse_decision(fields: dict[str, Any]) -> Decision:
         _parse_array("slots", fields, np.int64, 1),
         _parse_array("context", fields, np.float64, 1),
         *(_parse_array(name, fields, np.float64, 2) for name in ("relevance", "examination")),
+        # The last two: propensities of a slate's prefixes and of its positions.
         *(_parse_array(name, fields, np.float64, 1) for name in Decision._fields[-2:]),
     )
 
@@ -292,6 +293,7 @@ def find_featured_arms(
     >>> found.slots, found.relevance.ravel()
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
+    # Without features, or with those of all arms on offer, nothing is renumbered.
     if max(len(relevance), len(examination)) in (0, len(offered)):
         return FeaturedArms(offered, slots, relevance, examination)
     filled = slots >= 0
@@ -459,10 +461,10 @@ class Decisions(Sequence[Decision[ArmT_co]]):
         # Column by column, since a Python loop over rows would take longer than deciding.
         batch, contexts = self.batch, self.batch.contexts
         whole = (batch.starts == 0).all() and (batch.stops == len(batch.arms)).all()
-        offers: Any = ()
+        offer_slices: Any = ()
         if not whole or len(batch.relevance) or len(batch.examination):
             ends = zip(batch.starts.tolist(), batch.stops.tolist(), strict=True)
-            offers = [slice(start, stop) for start, stop in ends]
+            offer_slices = [slice(start, stop) for start, stop in ends]
         is_single = self.actions.shape[1] == 1
         arm_tuples: Any = zip(self.arms) if is_single else map(self._find_shown_arms, range(len(self)))
         columns = (
@@ -471,15 +473,16 @@ class Decisions(Sequence[Decision[ArmT_co]]):
             arm_tuples,
             nan_to_none(self.propensities),
             self.epochs.tolist(),
-            repeat(batch.arms) if whole else [batch.arms[offer] for offer in offers],
+            repeat(batch.arms) if whole else [batch.arms[offer] for offer in offer_slices],
             self.actions,
             contexts if contexts.shape[1] else repeat(NO_VALUES),
             *(
-                [block[offer] for offer in offers] if len(block) else repeat(block)
+                [block[offer] for offer in offer_slices] if len(block) else repeat(block)
                 for block in (batch.relevance, batch.examination)
             ),
             *(block if len(block) else repeat(NO_VALUES) for block in (self.prefixes, self.places)),
         )
+        # Not strict: ``count`` and ``repeat`` are endless.
         return map(Decision._make, zip(*columns, strict=False))
 
     def _find_shown_arms(self, i: int) -> tuple[ArmT_co, ...]:
@@ -566,6 +569,7 @@ class LearningWatch:
         It warns if nothing was learned of 10,000 decisions; if at most half of the decisions were learned, at
         least 20 of them and none with reward 0; or if after 10,000 decisions no reward was above 0.01.
         """
+        # Number of learned decisions, up to the ring's size.
         count = RING_SIZE - self.ring.count(-1)
         if self._stopped:
             return describe_small_rewards(self.largest) if decision_count >= SECOND_CHECK else ""
@@ -600,12 +604,14 @@ class LearningWatch:
             return ""
         self.remaining -= 1
         newest = self._newest.get(decision.key, -1)
+        # Ids count the decisions of all keys: ten decisions of a key take about 10 × keys of them.
         self._late[clicked][decision.id + LATE_DISTANCE * keys <= newest] += 1
         self._newest[decision.key] = max(newest, decision.id)
         self._first = decision.id if self._first < 0 else min(self._first, decision.id)
         self._last = max(self._last, decision.id)
         if self.remaining % TEST_INTERVAL:
             return ""
+        # Decisions learned on time, and late; below both together, and late.
         (zeros, late_zeros), (rewards, late_rewards) = self._late
         zeros, rewards = zeros + late_zeros, rewards + late_rewards
         if not self.remaining and not zeros and 2 * (self._last + 1 - self._first) >= 3 * WATCHED_COUNT:

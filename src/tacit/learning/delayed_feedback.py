@@ -83,6 +83,7 @@ class Delays(NamedTuple):
         """Return the distribution without any clicks, for a ``window`` in microseconds, which is also the
         learning age.
         """
+        # Each edge is twice the one before.
         edges = np.array([max(1, window >> (EDGES - 1 - b)) for b in range(EDGES)], np.int64)
         edges[-1] = window
         curve = np.ones((classes, EDGES + 1))
@@ -393,7 +394,7 @@ def refit_delays(delays: Delays) -> None:
                 hazard = (delays.clicked[k, b] + PRIOR * hazard) / (delays.risk[k, b] + PRIOR)
                 delays.curve[k, b + 1] = share
             upper, share = share, share * (1.0 - hazard)
-            below = 0.0 if b == 0 else share
+            below = 0.0 if b == 0 else share  # no click has a delay below 0
             if reached < 0.0 and below < QUANTILE:
                 # The share of the bin's own clicks that come before the quantile.
                 part = (QUANTILE - below) / (upper - below) if upper > below else 1.0

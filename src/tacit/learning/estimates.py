@@ -135,6 +135,7 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
     bottom, y = float(low.max()), float(high.max())
     norm = np.array([math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
                      for a, b in zip(s.tolist(), f.tolist(), strict=True)])  # fmt: skip
+    # The more arms, the steeper is the product of their distributions: as in ``beta_maximum``.
     widest = min(WIDEST, float(counts.sum()) ** -0.3)
     above, chances = np.zeros(len(s)), np.zeros(len(s))
     while y > bottom:
@@ -149,6 +150,7 @@ def _integrate_best(s: Floats, f: Floats, counts: Floats) -> Floats:
         pieces = []
         for part in parts:
             a, b = s[part, None], f[part, None]
+            # Density of the log-odds at the nodes, times the panel's half-width.
             density = width / 2 * np.exp(a * nodes - (a + b) * bends - norm[part, None])
             # Logarithm of the probability that the arm is below each node, from the mass above the panel.
             below = np.log(np.maximum(1.0 - above[part, None] - density @ RUNNING, MIN_PROBABILITY))
@@ -175,7 +177,8 @@ def _compute_panel_width(y: float, s: Floats, f: Floats, high: Floats, widest: f
     widths = np.where(beyond > core, np.maximum(widths, np.minimum(beyond - core, STEEPEST / f)), widths)
     widths = np.where(beyond < -core, np.maximum(widths, STEEPEST / s), widths)
     width = float(np.maximum(widths, y - high).min())
-    # For small counts the curvature of softplus, not the deviation, limits the width.
+    # For small counts the curvature of softplus, not the deviation, limits the width; beyond ``reach`` it
+    # bends all densities together by at most exp(−8).
     fewest, most = min(s.min(), f.min()), max(s.max(), f.max())
     reach = 0.0
     if fewest < 1.5:
@@ -399,6 +402,7 @@ def estimate_from_draws(arms: Sequence[Any], rewards: Floats, confidence: float)
     around = np.fmin(low, means), np.fmax(high, means)
     columns = (column.tolist() for column in (means, *around, chances))
     rows = zip(arms, *columns, strict=True)
+    # How often the arms were shown is unknown.
     estimates = Estimates(ArmEstimate(arm, None, None, *numbers) for arm, *numbers in rows)
     estimates.confidence = confidence
     return estimates
@@ -419,12 +423,13 @@ def compute_coefficients(policy: Policy, posterior: Any, confidence: float) -> C
 
     normal = NormalDist()
     reach = normal.inv_cdf(1 - _compute_tail(confidence))
+    # The noise is that of the innermost policy, which others, such as an exploration floor, contain.
     inner: Any = policy
     while hasattr(inner, "policy"):
         inner = inner.policy
     noise = getattr(inner, "noise", 1.0)
     if hasattr(posterior, "mean"):
-        blocks = [(posterior, _name_features(inner, 0) + _name_features(inner, 1))]
+        blocks = [(posterior, _name_features(inner, block=0) + _name_features(inner, block=1))]
     else:
         blocks = [(getattr(posterior, name), _name_features(inner, i)) for i, name in enumerate(BLOCKS)]
     coefficients = Coefficients(
@@ -472,6 +477,7 @@ def _name_parameters(feature_names: list[str], width: int, policy: Any) -> list[
     """Return ``width`` names of parameters: of the features, then positions or a constant, then hidden
     features.
     """
+    # A single further parameter is the constant; several are positions.
     extra_count = width - len(feature_names)
     hidden = [f"hidden[{i}]" for i in range(getattr(policy, "hidden_dim", 0))]
     constants = ["constant"] if extra_count - len(hidden) == 1 else []

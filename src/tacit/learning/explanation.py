@@ -277,10 +277,12 @@ class EstimatingLearner(ColumnLearner[ArmT_co]):
             self, "reward_draws", "says nothing of what arms with these features would earn"
         )
         inputs = add_candidates(self, 1, as_rows(context, arms, relevance, examination))
+        # ``inputs`` are contexts, arms, relevance and examination of one impression; None if absent.
         if inputs[2] is None and inputs[3] is None and not by_context:
             remedy = "give the features of the arms to compare, or see coefficients(key)"
             raise InvalidValue("relevance", None, f"arms are known by their features: {remedy}")
         key = resolve_key(self, key)
+        # Before the impression is read, which would give an unknown key a lane.
         lane, arms = self.lane(key), inputs[1] and inputs[1][0]
         _, slots, _, _, contexts, *blocks = read_impression(self, key, inputs)
         impression = Impression(slots, contexts[0], *blocks)

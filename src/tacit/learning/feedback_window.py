@@ -518,7 +518,8 @@ class FeedbackWindow(Generic[ArmT_co]):
         if not is_open and not is_first:
             return "late"
         default, to_unit = self._default_reward, self.learner.policy.reward_range.to_unit
-        # The click's weight in the distribution of delays: the largest reward, scaled to [0, 1]; 1 for duels.
+        # The click's weight in the distribution of delays: the largest reward, scaled to [0, 1]; 1
+        # where no feedback is not the least reward, as for duels.
         amount = 0.0 if (more == default).all() else 1.0 if to_unit(default) else float(to_unit(more.max()))
         self._open.rewards[place] = more
         # More clicks on a list may come.
@@ -574,14 +575,14 @@ class FeedbackWindow(Generic[ArmT_co]):
             In seconds since 1970, or with a time zone; by default now. An earlier time changes nothing.
         """
         self._time = max(self._time, _read_time(time))
-        return self._learn_due(False)
+        return self._learn_due(everything=False)
 
     def flush(self) -> int:
         """Learn all open decisions with their feedback so far, as at the end of a log; return their number.
 
         Decisions without feedback are learned as 0.
         """
-        return self._learn_due(True)
+        return self._learn_due(everything=True)
 
     def _learn_due(self, everything: bool) -> int:
         """Learn the decisions that are due, or all open ones if ``everything``; return their number.
@@ -623,6 +624,7 @@ class FeedbackWindow(Generic[ArmT_co]):
             params = policy.params
             if self._by_arm and policy.arm_count > len(self._delays.clicks):
                 self._delays = enlarge_delays(self._delays, policy.arm_count)
+            # Example arguments: loops are compiled for their types, whatever their values.
             before = params, self.learner.state
             queue = *before, self._delays, self._open.queue, self._open.open_feedback
             row = *before, self._open.open_feedback, 0, 0, 1.0, True
@@ -753,6 +755,7 @@ def _restore(window: FeedbackWindow[Any], archive: StoredArchive, header: dict[s
         raise ValueError("cursor is out of range")
     lanes = [window.learner.lanes.lane_of_key[decision.key] for decision in decisions]
     open_feedback.arm[:size] = [decision.slots[0] if window._by_arm else -1 for decision in decisions]
+    # Released decisions, before the cursor, are learned, and count as open no more.
     open_feedback.lane[:size] = np.where(np.arange(size) < cursor[RELEASED], -1, lanes)
 
 

@@ -367,6 +367,7 @@ def _stack_features(policy: Policy, field: str, features: Any, rows: int) -> tup
     """
     if isinstance(features, CandidateVectors):
         return features
+    # Relevance has index 0, examination 1.
     dim = policy.feature_dims[field == "examination"]
 
     def refusal() -> InvalidValue:
@@ -419,6 +420,7 @@ def _read_offers(
         stops.fill(len(offer.arm_indices))
         return offer.arm_indices, np.zeros(rows, np.int64), stops
     arm_lists = [None] * rows if arms is None else arms
+    # Without names, arms are numbered by their feature rows.
     if not offer.names:
         assert sizes is not None
         for names, size in zip(arm_lists, sizes.tolist(), strict=True):
@@ -496,6 +498,7 @@ class DecisionReader(NamedTuple):
         if None in lanes:
             lanes = list(map(self.lanes.lane, keys))
         arms, starts, stops = offered[0], np.zeros(rows, np.int64), np.full(rows, len(offered[0]))
+        # Decisions among all arms share one array, and a batch then needs no copies of it.
         if featured or len(set(map(id, offered))) > 1:
             sizes = np.array([len(offer) for offer in offered], np.int64)
             stops = np.cumsum(sizes)
@@ -571,6 +574,7 @@ class DecisionReader(NamedTuple):
         if array.shape != shape and width > 1:
             array = _try_array(_pad_rewards(rewards, decisions, width))
         if array.shape != shape or (array.dtype.kind not in "fiub" and array.size):
+            # Raises, with a message for a single reward.
             if width == 1 and field == "reward":
                 read_reward(self.policy, rewards[0])
             if field == "reward":

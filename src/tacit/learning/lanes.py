@@ -252,7 +252,7 @@ class Lanes:
         """Size of the state's arrays in bytes, 0 before the first use; other threads may ask for it."""
         if "state" not in vars(self):
             return 0
-        # The plays are replaced after the state, whenever that is.
+        # The plays are replaced after the state, whenever that is; a weak reference keeps no old ones.
         plays = self.plays
         if self._measured[0]() is not plays:
             self._measured = ref(plays), byte_count(self.state)
@@ -586,5 +586,6 @@ def _choose_checked(
             bounds, offered = row_bounds, {-1, *batch.arms[slice(*row_bounds)].tolist()}
         if not offered.issuperset(action):
             message = f"{name}.choose: {action[0] if len(action) == 1 else action} is not on offer"
+            # Without the −1, which stands for an empty position.
             remedy = f"return what is, as impression.arms has it: {sorted(offered)[1:]}"
             warnings.warn(f"{message}; {remedy}", AssumptionWarning, stacklevel=4)

@@ -286,6 +286,7 @@ class Learner(EstimatingLearner[ArmT_co]):
             self.watch.largest = value
         if seen is not None:
             loops.feedback[:] = encode_seen(policy, loops.feedback, [seen])
+        # A fast test first: a single arm's bound, the largest of all; the check has the exact one.
         least = self.least_share
         if least and (decision.propensity or 0.0) * len(decision.offered) < least:
             check_propensities(self, [decision.propensity], [len(decision.offered)])
@@ -562,6 +563,7 @@ def _check_usage(learner: Learner[Any], keys: Sequence[Key]) -> None:
     has_user_keys = len(learner) >= USER_KEY_SHARE * learner.decisions and not any(
         key in learner for key in keys
     )
+    # Only if no array is shared by all keys: then nothing that one key teaches helps another.
     if has_user_keys and not early and all(learner.lanes.rows):
         what = f"key: {learner.decisions:,} decisions are for {len(learner):,} keys, and each begins anew"
         messages.append(f"{what}; give as key a query or a place on a page, and who is asking as context=")

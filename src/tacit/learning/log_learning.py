@@ -456,6 +456,7 @@ class _BatchReader:
         max_candidates = int(lengths(chunk.batch["arms"])[first].max())
         list_count = max(1, (self._features.max_rows or max_candidates) // max_candidates)
         ends = np.append(first, len(chunk.rows))[::list_count]
+        # The end of the chunk may be among ``ends`` already.
         for start, stop in itertools.pairwise([*ends.tolist(), len(chunk.rows)]):
             if stop > start:
                 yield chunk.slice_rows(start, stop)

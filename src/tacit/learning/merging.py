@@ -81,7 +81,7 @@ def to_gaussian(parameters: NaturalParameters) -> Gaussian:
         raise InvalidValue("precision", parameters.precision, remedy) from None
     half = np.swapaxes(root, 1, 2) @ parameters.linear[:, :, None]
     lanes, dim = parameters.linear.shape
-    return Gaussian((root @ half)[:, :, 0], np.ascontiguousarray(root), np.zeros((lanes, 3, dim)))
+    return Gaussian((root @ half)[:, :, 0], np.ascontiguousarray(root), room=np.zeros((lanes, 3, dim)))
 
 
 def compute_delta(state: Any, base: Any) -> Any:
@@ -181,6 +181,7 @@ def read_shared_sums(policy: Policy, state: Any) -> dict[str, Floats]:
     arrays = list(zip(leaves(state), lane_rows(policy.init), strict=True))
     sums: dict[str, Floats] = {}
     for sum_name in policy.sums:
+        # The array of this name, or all arrays of the tuple of this name.
         named_arrays = {name: array for (name, array), _ in arrays if f"{name}.".startswith(f"{sum_name}.")}
         rows = [rows for (name, _), rows in arrays if name in named_arrays]
         if not named_arrays or any(rows) or any(array.dtype != np.float64 for array in named_arrays.values()):

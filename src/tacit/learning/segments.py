@@ -54,6 +54,7 @@ def split_users(field: ContextField, contexts: Floats, value_names: HashedValues
     Numbers are split at quartiles; values beyond the eighth are joined as others. Users without a value are
     the last segment. ``value_names`` has the names of hashed values.
     """
+    # The last column of a field with several marks users without a value; a single one has no mark.
     values, first = contexts[:, field.columns], field.columns.start
     missing = values[:, -1] != 0.0 if values.shape[1] > 1 else np.zeros(len(values), np.bool_)
     if field.holds == NUMBER:
@@ -72,6 +73,7 @@ def split_users(field: ContextField, contexts: Floats, value_names: HashedValues
             for sign in (1.0, -1.0)
             if (mask := values[:, j] == sign).any()
         ]
+    # Hashed values have no order of their own: the most frequent come first.
     if not isinstance(field.holds, tuple) and field.holds not in (NUMBER, BOOLEAN):
         segments.sort(key=lambda segment: -int(segment[1].sum()))
     if len(segments) > MOST_VALUES:
@@ -156,6 +158,7 @@ class Bands(NamedTuple):
 
 def compute_bands(beliefs: ContextBeliefs) -> Bands:
     """Return means and 95 % intervals of believed rewards; arrays of shape (contexts, arms)."""
+    # The log-odds of each model are Gaussian; ``POINTS`` quantiles, of equal shares, stand for them.
     spread = np.sqrt(beliefs.variances)[..., None] * NORMAL
     values = logistic(beliefs.logits[..., None] + spread).reshape(*beliefs.logits.shape[:2], -1)
     shares = np.repeat(beliefs.weights / POINTS, POINTS)

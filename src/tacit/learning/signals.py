@@ -179,6 +179,7 @@ def compute_volume(lanes: KeyActivity, scales: Scales, lane: int, time: int) -> 
     count, expected = lanes.fast[lane, DECISIONS], lanes.slow[lane, DECISIONS]
     age = time - lanes.first[lane]
     if lanes.first[lane] != NEVER and age > 0:
+        # The sums of a steady stream of this age, up to a factor: they make the slow count comparable.
         fast = -scales.fast * np.expm1(-age / scales.fast)
         slow = -scales.slow * np.expm1(-age / scales.slow)
         expected *= fast / slow
@@ -192,6 +193,7 @@ def compute_share(lanes: KeyActivity, lane: int, part: int, whole: int) -> float
 
     This is the signal ``abandonment`` or ``reformulation``.
     """
+    # Two added decisions: in the slow ratio half of them are in ``part``, in the fast one that ratio of them.
     past = (lanes.slow[lane, part] + 1.0) / (lanes.slow[lane, whole] + 2.0)
     return float((lanes.fast[lane, part] + 2.0 * past) / (lanes.fast[lane, whole] + 2.0))
 
@@ -236,6 +238,7 @@ def count_session(
     If the session's previous decision was on another key, and recent, that decision counts as reformulated.
     """
     add(lanes, scales, lane, SESSIONS, 0)
+    # The table's length is a power of two.
     place = number & (len(sessions.number) - 1)
     other_lane, ago = sessions.lane[place], time - sessions.time[place]
     if sessions.number[place] == number and other_lane != lane and ago <= scales.fast:
@@ -366,7 +369,7 @@ class Signals:
     def _prepare(self) -> None:
         """Compile the loops, or load them from the cache, and store their entry points."""
         lanes, scales, none = self.state, self._scales, np.empty(0, np.int64)
-        arrivals = self._arrivals(none, none, None, None, None)
+        arrivals = self._arrivals(none, none, arms=None, sessions=None, counted=None)
         out = np.empty((0, len(NAMES)))
         self._arrive = compile_loop(arrive_rows).entry((lanes, self._sessions, scales, arrivals, out))
         self._answer = compile_loop(answer_rows).entry((lanes, scales, none, none, none > 0))

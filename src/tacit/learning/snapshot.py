@@ -423,6 +423,7 @@ def _read_snapshot(archive: StoredArchive, header: dict[str, Any], source: str) 
     """Return the snapshot in an archive; raise if its policy's class is unknown or an array does not fit."""
     keys = json.loads(bytes(archive.view("keys.json")))
     try:
+        # A new class may take an earlier one's name, so cached layouts hold only for the same numbers.
         definitions = len(dispatch.parts), len(registry)
         policy, layout = _read_layout(json.dumps(header["policy"]), len(keys), definitions)
     except UnknownName as error:
@@ -430,6 +431,7 @@ def _read_snapshot(archive: StoredArchive, header: dict[str, Any], source: str) 
         remedy = "import or define that class first, as where the learner was saved"
         raise SnapshotError(f"{source}: {unknown}; {remedy}") from error
     members = frozenset(archive.namelist())
+    # A layout has shapes and types alone: numbers are made only for a snapshot that lacks added arrays.
     is_whole = all(f"{name}.npy" in members for name, _ in leaves(layout))
     arrays = [
         expected

@@ -338,6 +338,7 @@ class ClicksOnlyRun(Run):
         queues.
         """
         policy, (window, table) = self.policy, self.clicks
+        # A round's row is used again only once its window has ended.
         span, has_fixed_arms = window + 2, policy.arms is not None
         single, duel = policy.showing.single and has_fixed_arms, policy.showing.compared and has_fixed_arms
         now = make_buffers(policy)

@@ -280,6 +280,7 @@ def play_delayed(
         record_round(curve, round, regret(env, world, lane, shown_arms), feedback)
         scale_feedback(feedback, flight.unit)
         delay = least + int(delays.random() * (most - least + 1))
+        # The first multiple of ``batch`` after the delay.
         due = (round + delay + batch) // batch * batch
         schedule_row(flight, row, due % span)
     write_back_generator(policy_rng, rng)
@@ -358,6 +359,7 @@ class Run:
         least, most = environment.delays
         if most == 0 and environment.batch == 1:
             return play, (now,)
+        # Feedback takes at most ``most`` + ``batch`` rounds.
         flight = InFlight.empty(most + environment.batch + 1, now, self.world.impression)
         return play_delayed, (flight, delay_rng, least, most, environment.batch)
 

@@ -202,6 +202,7 @@ def _unbox_array(typ: Any, array: Any, c: Any) -> NativeValue:
     """Emit code that reads NumPy's ``PyArrayObject``; return numba's record of the array."""
     builder = c.builder
     record = c.context.make_array(typ)(c.context, builder)
+    # Behind the head of every object: data, number of axes (skipped), lengths, strides; 8 bytes each.
     words, first = builder.bitcast(array, ADDRESS.as_pointer()), object.__basicsize__ // 8
     data, _, dimensions, strides = (builder.load(builder.gep(words, [ADDRESS(first + i)])) for i in range(4))
     lengths, steps = (

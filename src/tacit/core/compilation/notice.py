@@ -253,6 +253,7 @@ def _find_in_frames(traceback: TracebackType | None) -> Place | None:
     """
     location = None
     while traceback is not None:
+        # Locals of numba's passes: an instruction with its place, or a function; the innermost frame wins.
         for name in ("inst", "self", "func_id"):
             value = traceback.tb_frame.f_locals.get(name)
             place: Any = getattr(value, "loc", None)

@@ -71,7 +71,8 @@ class Control:
         first: Ints = padded[:, 0]
         if self._arm_index is None:
             return first
-        # A request that was checked before the holdout changed may lack the arm.
+        # A request that was checked before the holdout changed may lack the arm. An index of −1, of an arm
+        # that the placement does not have, stays.
         return np.where(
             (padded == self._arm_index).any(axis=1) | (self._arm_index < 0), self._arm_index, first
         )
@@ -290,6 +291,7 @@ class HoldoutAssigner:
         (rows,) = in_control.nonzero()
         if offers is not None and len(rows):
             places = rows.tolist()
+            # Units stay in their group, but the control draws for each decision.
             draws = self._hash_ids([ids[i] for i in places])[2] if sticky else draws[rows]
             forced_actions[rows] = self.control.choose_actions([offers[i] for i in places], draws)
         return Assignment(in_control.astype(np.int64).tolist(), buckets, forced_actions)

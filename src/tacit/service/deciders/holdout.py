@@ -105,28 +105,30 @@ class PolicyHoldoutDecider:
 
         Each policy also computes the propensity of the other's decisions, without a change of its state.
         """
-        assignment = assign(batch, self.assigner, None, all_control=self.all_control)
+        assignment = assign(batch, self.assigner, offers=None, all_control=self.all_control)
         in_control = np.array(assignment.in_control, np.bool_)
         (control_rows,), (policy_rows,) = in_control.nonzero(), (~in_control).nonzero()
         keys = batch.impressions.column("key")
         lanes = self.control.learner.lanes.admit(keys)
-        forced, by_control = np.full_like(assignment.forced_actions, -1), np.empty(len(keys))
+        # ``under_control`` has the propensities of all decisions under the control's policy.
+        forced, under_control = np.full_like(assignment.forced_actions, -1), np.empty(len(keys))
         control_decisions = None
         if len(control_rows):
             control_decisions = self.control.choose(
                 batch, forced[control_rows], control_rows, keeps_state=self.keeps_state
             )
             forced[control_rows] = control_decisions.actions
-            by_control[control_rows] = control_decisions.propensities
+            under_control[control_rows] = control_decisions.propensities
         # A policy only observes the other's decisions: these do not change its state.
         decisions = self.policy.choose(batch, forced, keeps_state=self.keeps_state or len(control_rows) > 0)
+        # ``choose`` counts all decisions, also the ones that the other policy made.
         self.policy.learner.decisions -= len(control_rows)
         if len(policy_rows):
             rows, places = self._select_distinct(batch, lanes, decisions.actions, policy_rows)
             observed = self.control.choose(batch, decisions.actions[rows], rows, keeps_state=True)
             self.control.learner.decisions -= len(rows)
-            by_control[policy_rows] = observed.propensities[places]
-        return (self._combine(batch, assignment, in_control, decisions, by_control, control_decisions),)
+            under_control[policy_rows] = observed.propensities[places]
+        return (self._combine(batch, assignment, in_control, decisions, under_control, control_decisions),)
 
     def _select_distinct(self, batch: ImpressionBatch, lanes: Ints, actions: Ints, rows: Ints) -> Any:
         """Return some of the rows, and for each row the place among them of one with an equal propensity.
@@ -147,7 +149,7 @@ class PolicyHoldoutDecider:
         assignment: Assignment,
         in_control: Booleans,
         decisions: Decisions,
-        by_control: Floats,
+        under_control: Floats,
         control_decisions: Decisions | None,
     ) -> Choices:
         """Return the decisions of both policies as choices.
@@ -155,11 +157,12 @@ class PolicyHoldoutDecider:
         The log gets propensities over all traffic, and as counterfactual ones those of the policy that
         decided. Each policy learns with its own; NaN stands for unknown.
         """
-        by_policy = decisions.propensities
-        mixed = by_control if self.all_control else self.assigner.mix_propensities(by_policy, by_control)
+        mix = self.assigner.mix_propensities
+        mixed = under_control if self.all_control else mix(decisions.propensities, under_control)
         # 0 stands for an unknown propensity.
-        decider_propensities = np.nan_to_num(np.where(in_control, by_control, by_policy))
+        decider_propensities = np.nan_to_num(np.where(in_control, under_control, decisions.propensities))
         epochs = decisions.epochs
+        # Observations that were undone may have restarted a key, but only for that time.
         if self.policy.observes:
             epochs = np.array(list(map(self.policy.learner.epoch, batch.impressions.column("key"))))
         learned_propensities = np.where(decider_propensities == 0.0, np.nan, decider_propensities)

@@ -154,7 +154,7 @@ class CandidateQuery(NamedTuple):
             if arms and not ids:
                 raise InvalidValue("arms", arms, "none of them is in the catalogue; put them there")
             return items.locate(ids)
-        return items.locate(None, self.segment)
+        return items.locate(ids=None, segment=self.segment)
 
     def count_candidates(self, items: Catalogue, arms: Sequence[Arm] | None) -> int:
         """Return the number of named arms; if none are named, of the segment's items, or of all."""
@@ -206,7 +206,7 @@ class CatalogueHistory:
         """
         if not any(key in (row.shown or "") for key in VECTORS):
             return None
-        return CandidateQuery(decode_json(row.asked).get("segment"), False).find_candidates(
+        return CandidateQuery(decode_json(row.asked).get("segment"), skips=False).find_candidates(
             self._items, decode_json(row.offered)
         )
 

@@ -360,11 +360,11 @@ class OpenDecisions:
         deadlines, active, rewards, examined, settled, answers, ids = saved[ROW_COLUMNS:WINDOW_COLUMNS]
         last = self._blocks[self._numbers[-1]].rows.column("seq")[-1] if self._numbers else 0
         in_order = bool((np.diff(block.column("seq"), prepend=last) > 0).all())
-        entries, windows = self.add(block, 0, in_order=in_order), self.windows
+        entries, windows = self.add(block, deadline=0, in_order=in_order), self.windows
         windows.deadline[entries], windows.active[entries] = deadlines, active
         windows.examined[entries], windows.settled[entries] = examined, settled
         windows.answers[entries] = answers
-        if list in set(map(type, rewards)):
+        if list in set(map(type, rewards)):  # clicks on positions
             for entry, reward in zip(entries.tolist(), rewards, strict=True):
                 if reward is not None:
                     self.set_feedback(entry, reward)

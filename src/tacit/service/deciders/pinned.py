@@ -107,6 +107,7 @@ class PinnedDecider:
         action = self.shows.pin_action(self.pin.arms)
         offers = batch.impressions.column("arms")
         if self.shows.has_plain_offer:
+            # All have the same arms, hence the same indices: they are looked up once.
             offers = offers[:1]
         actions = np.array([self.shows.get_shown_indices(action, offer) for offer in offers])
         ones = np.ones_like(counterfactuals.propensities)

@@ -110,10 +110,10 @@ class PolicyDecider:
     def create_columns(self, size: int) -> LearningColumns:
         """Return columns for a number of entries, of which the policy learns none yet."""
         policy = self.learner.policy
-        actions, contexts = np.zeros((size, policy.action_width), np.int64), (size, policy.context_dim)
+        actions, context_shape = np.zeros((size, policy.action_width), np.int64), (size, policy.context_dim)
         lanes, epochs = np.zeros((2, size), np.int64)
         return LearningColumns(
-            lanes, epochs, actions, np.zeros(size), np.zeros(contexts), np.ones(size, np.bool_)
+            lanes, epochs, actions, np.zeros(size), np.zeros(context_shape), np.ones(size, np.bool_)
         )
 
     # Deciding --------------------------------------------------------------------------------

@@ -153,6 +153,6 @@ class StickyDecider:
         ]
         assignment = None
         if self.assigner is not None:
-            assignment = assign(batch, self.assigner, None, all_control=False)
+            assignment = assign(batch, self.assigner, offers=None, all_control=False)
         mode = KEPT if entries[0].is_learned else self.mode
         return Choices(batch, decisions, mode, assignment=assignment, is_recalled=True)

@@ -402,6 +402,7 @@ def close_rows(windows: Windows, rule: RuleParams, closing: Closing) -> None:
 @cache
 def compile_loops() -> WindowLoops:
     """Return the compiled loops of windows; they are compiled once for all placements."""
+    # Loops are compiled for the types of these arguments, whatever their values.
     windows, rule = Windows.zeros(0), RuleParams(1, 0.0, 0.0, 0, False, False, 1.0, 0.0)
     none = np.empty(0, np.int64)
     feedback = FeedbackColumns(none, none, np.empty(0), none, np.empty(0, np.bool_))

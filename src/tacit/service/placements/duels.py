@@ -149,7 +149,7 @@ class DuelReader(RequestReader):
             if self._control.assigner is not None:
                 remedy = "give each ranker's list: the holdout compares clicks in what is shown"
                 raise InvalidValue("rankings", None, remedy)
-            return self._make_impression(request, None, SearchFields(None, unit, segments).text)
+            return self._make_impression(request, None, SearchFields(unit=unit, segments=segments).text)
         ranker_names = self._shows.ranker_names
         for name in rankings:
             if name not in self._lifecycle.arm_indices:
@@ -163,7 +163,7 @@ class DuelReader(RequestReader):
         names = [name for name in ranker_names if name in rankings]
         lists = {name: check_ranking(f"rankings.{name}", rankings[name]) for name in names}
         search = SearchFields(hash_rankings(lists), unit, segments)
-        impression = self._make_impression(request, None, search.text, lists)
+        impression = self._make_impression(request, arms=None, text=search.text, source=lists)
         return self._with_unit(impression, request.session, request.user)
 
     def _check_search(self, request: requests.DecisionRequest) -> tuple[str | None, dict[str, str]]:
@@ -236,6 +236,7 @@ class DuelShows(Shows):
         """Return impressions whose offer is limited to the rankers on offer whose lists they have."""
         count, offers = len(self.lifecycle.offer.arm_indices), map(self.list_offer, impressions)
         pairs = zip(offers, impressions.column("arms"), strict=True)
+        # A full offer stays as it is, None in most requests.
         arms = [before if len(offered) == count else offered for offered, before in pairs]
         return impressions.with_column("arms", arms)
 
@@ -276,7 +277,7 @@ class DuelShows(Shows):
             rankings, length = (lists[str(pair[0])], lists[str(pair[1])]), self.options.method.length
             if control:
                 # The ranker's list itself: some methods would reorder even a list interleaved with itself.
-                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, {}, 1.0)
+                interleaved = Interleaved(tuple(rankings[0][:length]), 1, ALONE, memory={}, probability=1.0)
             else:
                 self._draws.begin(self._rng, id)
                 warn_of_mixed_ids(rankings, stacklevel=2)
@@ -336,7 +337,7 @@ class DuelResults(Results):
         indices = self.shows.get_actions(rows).ravel().tolist()
         unknown = [None] * len(indices)
         offered = [len(self._lifecycle.arm_indices)] * len(indices)
-        self.series.count_decisions(rows[0].time, indices, unknown, offered, len(rows))
+        self.series.count_decisions(rows[0].time, indices, unknown, offered, count=len(rows))
 
     # Learn -----------------------------------------------------------------------------------
 
@@ -405,8 +406,9 @@ class DuelResults(Results):
         times = [duel.time for duel in duels if duel.credit.clicks]
         if times:
             count = len(times)
+            # No propensities, all rankers on offer, and each duel with a click counts as a reward of 1.
             columns = [None] * count, [len(self._lifecycle.arm_indices)] * count, [1.0] * count
-            self.series.count_rewards(times, *columns, [0.0] * count, [None] * count)
+            self.series.count_rewards(times, *columns, before=[0.0] * count, arm_indices=[None] * count)
         for duel in duels:
             self._count_duel(duel)
 

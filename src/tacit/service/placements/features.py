@@ -99,6 +99,7 @@ class FeatureShows(Shows):
         A column is None if the policy does not read it.
         """
         dims = self.config.policy.feature_dims
+        # ``details`` are pairs of relevance and examination; without impressions there is no pair.
         features = list(zip(*impressions.column("details"), strict=True)) or [(), ()]
         relevance, examination = (read_vectors(features[i], dims[i]) if dims[i] else None for i in range(2))
         contexts = None
@@ -154,6 +155,7 @@ class FeatureShows(Shows):
 
         ``texts`` are the shown items as the log holds them; None without a catalogue.
         """
+        # The same in columns if all are from the catalogue, whose items have no examination features.
         if isinstance(decisions, Decisions) and decisions.actions.shape[1] == 1 and all(texts):
             batch = decisions.batch
             relevance = batch.relevance[batch.starts + decisions.slots]
@@ -289,7 +291,7 @@ class FeatureReader(RequestReader):
             remedy = f"give {dim} finite numbers for each arm on offer, or put items into the catalogue"
             raise InvalidValue("relevance", None, remedy)
         candidates = source.find_candidates(self._policy.learner.items, arms)
-        return (candidates, None), candidates.ids
+        return (candidates, None), candidates.ids  # in place of relevance and examination
 
     def count_candidates(self, impressions: Block[Impression]) -> Sequence[int]:
         """Return the number of candidates of each impression; 0 for decisions of clients."""

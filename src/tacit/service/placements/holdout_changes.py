@@ -95,7 +95,7 @@ def _encode_begin(placement: Placement, request: wire.HoldoutOf, time: int) -> s
 
 def _encode_end(placement: Placement, request: wire.EndHoldout, time: int) -> str:
     """Return the terms as JSON that a request to end the holdout would set; changes nothing."""
-    return make_terms(placement, None, time)
+    return make_terms(placement, holdout=None, time=time)
 
 
 def _get_status(placement: Placement, time: int) -> wire.HoldoutNow:

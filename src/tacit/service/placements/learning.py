@@ -182,6 +182,7 @@ class FeedbackLearning:
             self._policy.columns.unlearned[entries] = by_control
         if self._secondary is None:
             return
+        # Then ``keep`` marks the ones that the secondary policy learns.
         self._secondary.columns.unlearned[entries] = True
         if secondary is not None:
             if by_control is not None:
@@ -314,6 +315,7 @@ class FeedbackLearning:
         if order is None or not rewards.values:
             return rewards, self._learn_batch(rewards)
         turns = self._open.windows.turn[rewards.entries]
+        # Only feedback has ``row_indices``: rewards of windows that close are not late.
         is_late_learned = order.learns_late or rewards.previous is not None
         late = (turns == LEARNED_IN_TURN) & (is_late_learned and bool(rewards.row_indices))
         if late.any() and not order.rule.only_examined:
@@ -457,7 +459,7 @@ class FeedbackLearning:
                 has_same_epoch[rows] = policy.learn(
                     entries[rows],
                     [values[i] for i in rows.tolist()],
-                    previous and previous[: len(rows)],
+                    previous and previous[: len(rows)],  # all are equal
                     None if examined is None else examined[rows],
                 )
         if counts:

@@ -82,7 +82,7 @@ class ListShows(Shows):
 
     def get_actions(self, rows: Block[DecisionRow]) -> Ints:
         """Return the arm index at each position of logged decisions, shape (rows, positions)."""
-        return np.array([self.get_shown_indices(self.get_shown_arms(row), None) for row in rows])
+        return np.array([self.get_shown_indices(self.get_shown_arms(row), offered=None) for row in rows])
 
 
 class ListResults(Results):
@@ -106,7 +106,7 @@ class ListResults(Results):
         listed = [arm for row in rows for arm in self.shows.get_shown_arms(row)]
         indices = [arm_indices[arm] for arm in listed if arm in arm_indices]
         unknown = [None] * len(indices)
-        self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), len(rows))
+        self.series.count_decisions(rows[0].time, indices, unknown, [1] * len(indices), count=len(rows))
 
     def format_clicks(self, row: DecisionRow, feedback: requests.FeedbackRequest) -> str | None:
         """Return the clicked positions of feedback as JSON for the log; None without clicks.
@@ -150,11 +150,11 @@ class ListResults(Results):
             return
         self.series.count_rewards(
             self.windows.open.get_columns(rewards.entries[rows], "time")[0],
-            [None] * len(rows),
-            [1] * len(rows),
-            [reward for each in clicks for reward in each.values()],
-            [0.0] * len(rows),
-            list(map(self._get_click_arm, actions[rows, positions].tolist())),
+            propensities=[None] * len(rows),
+            offered=[1] * len(rows),  # unused without a propensity
+            rewards=[reward for each in clicks for reward in each.values()],
+            before=[0.0] * len(rows),
+            arm_indices=list(map(self._get_click_arm, actions[rows, positions].tolist())),
         )
 
     def _attribute_rewards(self, rewards: TrainingBatch) -> list[ArmRewards]:

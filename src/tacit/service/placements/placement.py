@@ -246,7 +246,7 @@ class Placement:
         for learner in self.learners:
             learner.compile()
             if self.control.assigner is not None:
-                _ = learner.loops.force
+                _ = learner.loops.force  # the property compiles the loop
         if self.windows.order is not None:
             self.windows.order.compile()
 

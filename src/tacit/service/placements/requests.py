@@ -116,6 +116,7 @@ class RequestReader:
         for key in filterfalse(self._policy.learner.lanes.lane_of_key.__contains__, keys):
             _check_key(key)
         deferred = [False] * len(keys)
+        # Without arms, context and id; then without the log's text, details and session.
         return Block(Impression, [list(keys), *3 * [nothing], deferred, *3 * [nothing], users])
 
     def find_new_keys(
@@ -247,7 +248,7 @@ class RequestReader:
         # Clients may still send it after a holdout by sessions has ended.
         has_sessions = self._control.has_had_unit(SESSION)
         if self._signals is not None and (self._signals.stream.follows_sessions or not has_sessions):
-            return self._signals.hash_session(id)
+            return self._signals.hash_session(id)  # which refuses it if no signal uses sessions
         if not has_sessions:
             raise InvalidValue("session", id, "leave it out: the placement computes no signals")
         return None
@@ -273,7 +274,7 @@ class RequestReader:
         impression = impression._replace(session=session, user=user)
         if self._config.sticky is None or user is None:
             return impression
-        unit = hash_unit(*self.hash_key, user, None)
+        unit = hash_unit(*self.hash_key, user, session=None)
         return impression._replace(asked=SearchFields(unit=unit).text)
 
     def _make_impression(

@@ -164,6 +164,7 @@ class Shows:
             propensities = [decision.propensity for decision in decision_list]
         nothing = [None] * count
         control = nothing if assignment is None else assignment.in_control
+        # In the order of the fields of ``DecisionRow``.
         columns = (
             list(range(seq, seq + count)),
             ids,

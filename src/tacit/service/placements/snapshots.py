@@ -62,8 +62,10 @@ def make_fold_spec(placement: Placement) -> str:
     """
     config = placement.config
     rule = msgspec.to_builtins(config.rule)
+    # Late rewards that are only recorded are never corrected, so the time for corrections has no effect.
     if rule["late"] == "record":
         del rule["correction"]
+    # Newer settings are left out unless they are used: snapshots without them stay usable.
     spec = {
         "rule": rule,
         "shadow": config.shadow and policy_to_spec(config.shadow),
@@ -160,7 +162,7 @@ def draft_start(placement: Placement, start: StartFile, learner: Learner) -> Dra
         epochs = {key: learner.epoch(key) for key in learner.keys}
         placement.series.epochs = {key: epoch for key, epoch in epochs.items() if epoch}
         placement.series.restarts = sum(epochs.values())
-    return draft(placement, 0, 0)
+    return draft(placement, seq=0, time=0)
 
 
 def export_open_windows(placement: Placement) -> list[Any]:
@@ -259,10 +261,11 @@ def _begin_from_base(placement: Placement, base: Snapshot | None, origin: Snapsh
     untrained. Raises StoreError if the base is damaged.
     """
     learner = None
+    # A rollback's state that is not before the base has all that the base has.
     if base is None or (origin is not None and base.seq <= origin.seq):
         base = origin
     elif json.loads(base.plan).get("regime") != (placement.policy_version and placement.policy_version.seq):
-        # The dropped rows were learned by another policy version; this one cannot use them.
+        # The dropped rows were learned by another policy version ("regime"); this one cannot use them.
         learner = _make_initial_learner(placement, base, origin)
     if base is None:
         return
@@ -421,6 +424,7 @@ def iterate_open_columns(saved: Sequence[msgspec.Raw]) -> Iterator[list[Any]]:
         decisions = msgspec.json.decode(b"[%b]" % b",".join(saved[first : first + OPEN_BATCH]))
         rows, *fields = zip(*decisions, strict=True)
         fields = [*zip(*rows, strict=True), *fields]
+        # At most one such field, which its parts replace.
         for turns in fields[PLAIN_FIELDS:]:
             fields[PLAIN_FIELDS:] = zip(*(turn or NO_TURN for turn in turns), strict=True)
         yield list(map(list, fields))
@@ -447,11 +451,12 @@ def _reopen(
     if any_control_policy(rows):
         by_control = np.array([bool(row.control) and has_control_policy(row) for row in rows], np.bool_)
     decisions = placement.learning.restore_decisions(rows, epochs)
-    placement.learning.store(entries, rows, decisions, None, by_control)
+    placement.learning.store(entries, rows, decisions, secondary=None, by_control=by_control)
     if turns and windows.order is not None:
         windows.order.reopen(entries, policy.columns.lanes[entries], turns, is_new_learner=is_new_learner)
     if secondary is None:
         return
+    # One value stands for all rows if they are equal; None for a decision that it does not learn.
     for i, epoch in zip(range(len(rows)), cycle(secondary_epochs), strict=False):
         if epoch is not None:
             row = rows[i : i + 1]
@@ -483,13 +488,14 @@ def _encode_pieces(
     head = msgspec.json.encode(saved)
     assert head.endswith(NOTHING_OPEN)
     yield "windows", head.removesuffix(NOTHING_OPEN)
+    # Each field's batches become one JSON list, so their own brackets are cut off.
     before = ""
     for field, batches in batches_by_field.items():
         begin = between = f'{before}"{field}":['.encode()
         for batch in batches:
             yield "windows", between + msgspec.json.encode(batch)[1:-1]
             between = b","
-        if between is begin:
+        if between is begin:  # there was no batch
             yield "windows", begin
         before = "],"
     yield "windows", b"]}"

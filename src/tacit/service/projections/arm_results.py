@@ -107,6 +107,7 @@ class ArmResults:
         self._next_merge = (time // MINUTE + 1) * MINUTE
         for level, count in enumerate(RETAINED_COUNTS):
             wider = self._widths[min(level + 1, len(WIDTHS) - 1)]
+            # ``count`` periods of the next width, with the present one, are still kept at this level.
             self._oldest_begins[level] = max((time // wider - count + 1) * wider, 0)
             rows, width = self._rows[level], self._widths[level]
             for period in sorted(p for p in rows if p * width < self._oldest_begins[level]):
@@ -200,6 +201,7 @@ class ArmResults:
         # Periods cannot be split, so all results are at least as wide as the widest period.
         width = max((b - begin_time for begin_time, b, _ in periods), default=WIDTHS[0])
         first, last = (periods[0][0], periods[-1][1]) if periods else (begin, end)
+        # Periods begin at multiples of their width; the number of them is rounded up.
         width = next(w for w in _iterate_widths(width) if -(-(last - first // w * w) // w) <= most)
         joined: dict[int, Floats] = {}
         for begin_time, _, row in periods:
@@ -210,6 +212,7 @@ class ArmResults:
 
     def merge(self, other: ArmResults) -> None:
         """Add the sums of another object with the same arms, such as another shard's, to this one."""
+        # Up to the last time of both, so that equal periods have equal widths.
         self.advance(max((b for _, b, _ in other._list_periods()), default=0) - 1)
         for begin_time, _, row in other._list_periods():
             self.find_row(begin_time)[: len(row)] += row

@@ -347,6 +347,7 @@ class Attribution:
 
     def _is_deferred(self, deferred: DueDecisions) -> Booleans:
         """Return for each decision of the deferred queue whether it is still not activated."""
+        # An entry may hold another decision by now, of another sequence number.
         windows, at = self.open.windows, deferred.entries
         return np.asarray(windows.open[at] & ~windows.active[at] & (windows.seq[at] == deferred.seqs))
 

@@ -140,6 +140,7 @@ class ClosedBatch:
             # Propensities of whole lists are too small to estimate the rewards of other lists.
             return np.full_like(logged, np.nan), np.full_like(logged, np.nan)
         if self._has_control_policy:
+            # Stored under the policy that decided; under the other one, they follow from the logged ones.
             group_propensities = self._policy.columns.propensities[self.entries]
             unmixed = self._assigner.unmix_propensities(logged, group_propensities)
             policy = np.where(self._is_control(), unmixed, group_propensities)
@@ -153,6 +154,7 @@ class ClosedBatch:
         if self._assigner is None:
             return logged
         if self._has_control_policy:
+            # They are stored under the policy that decided; the logged ones are over both.
             return self._policy.columns.propensities[self.entries]
         control_propensities = self._get_control_propensities()
         unmixed = self._assigner.unmix_propensities(logged, control_propensities)

@@ -54,7 +54,7 @@ def compare_delays(name: str, delay: float, window: float) -> DelayReport:
     >>> compare_delays("home", 58, 60).remedy
     'give attribution_window = 120 in [placements.home]'
     """
-    text, length = f"95 % of clicks come within {_as_text(delay, 3)} s", f"{window:.15g} s"
+    text, length = f"95 % of clicks come within {_as_text(delay, digits=3)} s", f"{window:.15g} s"
     if delay > LATE_SHARE * window:
         text = f"{text} of a window of {length}, which may cut others off"
         longer = min(LONGER * window, LONGEST_SECONDS)

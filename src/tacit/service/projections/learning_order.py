@@ -345,6 +345,7 @@ class LearningOrder:
         belief = self._believer.loops.params, self._believer.lanes.state
         fixed = self.delays, queue, self.columns, windows, self.rule, time, age
         end = self._loops.release(*belief, *fixed, rewards)
+        # Decisions without a reward to learn have NaN, which is not equal to itself.
         (rows,) = (rewards[: end - begin] == rewards[: end - begin]).nonzero()
         if not len(rows):
             return EMPTY_BATCH
@@ -358,6 +359,7 @@ class LearningOrder:
     @cached_property
     def _loops(self) -> OrderLoops:
         """The compiled loops, compiled when they are first used."""
+        # Loops are compiled for the types of these arguments, whatever their values.
         params = self._believer.loops.params
         parts = params, self._believer.lanes.state
         fixed = self.delays, self._queue, self.columns
@@ -388,6 +390,7 @@ class LearningOrder:
             return
         (self._passed,) = saved[PASSED]
         for name, array in self.delays._asdict().items():
+            # Arms that were added since have no saved values.
             values = np.array(saved[name], array.dtype)
             array[tuple(map(slice, values.shape))] = values
 
@@ -408,7 +411,7 @@ class LearningOrder:
         answers: list[Any] = list(self.columns)
         for column, values in zip(answers, columns, strict=True):
             column[entries] = values
-        counted = columns[1] >= 0
+        counted = columns[OpenFeedback._fields.index("lane")] >= 0
         # Another learner has other lanes.
         self.columns.lane[entries] = np.where(counted, lanes, -1)
         self._requeue(entries[(turns != AT_ONCE) & self._open.windows.open[entries]])

@@ -198,6 +198,7 @@ def extend_tail(tail: Floats, sizes: Floats, largest: Floats) -> Floats:
     are chosen among those before and ``largest``.
     """
     total = np.add.accumulate([tail[0], *sizes])[-1]
+    # The last five of the sorted amounts, backwards: largest first.
     return np.array([total, *np.sort([*tail[1:], *largest])[: -LARGEST - 1 : -1]])
 
 
@@ -277,6 +278,7 @@ class LiftPeriod:
             late = np.flatnonzero(closings.times >= self._look)
             if len(late):
                 self._count(closings.select(slice(int(late[0]))))
+                # Merging with empty sums makes a copy.
                 self.look_sums = self.reward.merge(HoldoutSums.empty(clustered=self.clustered))
                 closings = closings.select(slice(int(late[0]), None))
         self._count(closings)
@@ -300,6 +302,7 @@ class LiftPeriod:
 
     def as_ended(self, time: int) -> LiftPeriod:
         """Return a copy that ended at ``time``, without metrics that no decision has; it shares the sums."""
+        # Only the fields of a period: ``self`` may be a subclass with more.
         period = LiftPeriod()
         vars(period).update({name: getattr(self, name) for name in vars(period)})
         period.end = time

@@ -111,7 +111,7 @@ def make_lift_report(
         If the confidence or the control is not allowed, the placement shows lists and has no holdout, or
         the time range has no sums.
     """
-    boundary(confidence)
+    boundary(confidence)  # raises if it is not allowed
     _check_query(query, placement.config.scale)
     reporter = _Reporter(placement, now, confidence, control, query or PlanQuery())
     if not placement.kind.showing.single:
@@ -140,7 +140,7 @@ def compute_metric_lift(placement: Any, name: str) -> Lift:
     name : str
         Name of the metric.
     """
-    return _Reporter(placement, 0, 0.95, None, PlanQuery()).estimate_metric(name)
+    return _Reporter(placement, now=0, confidence=0.95, control=None, query=PlanQuery()).estimate_metric(name)
 
 
 def _check_query(query: PlanQuery | None, scale: RewardScale) -> None:
@@ -408,10 +408,11 @@ class _Reporter:
             for part in self._strata
             if has_enough_data(part.reward, part.share, self._scale.largest)
         }
-        ends = [*self._sums.past_periods[1:], self._sums, None]
+        # Without past periods, this is one too long.
+        next_periods = [*self._sums.past_periods[1:], self._sums, None][-len(self._periods) :]
         return [
             self._describe_period(i, period, after, id(period) in counted_periods)
-            for i, (period, after) in enumerate(zip(self._periods, ends[-len(self._periods) :], strict=True))
+            for i, (period, after) in enumerate(zip(self._periods, next_periods, strict=True))
             if self._get_control_share(period) is not None
         ]
 
@@ -529,6 +530,7 @@ class _Reporter:
             and _is_uniform(self._sums, self._config.policy)
         ):
             return [*sentences, phrases.EVEN]
+        # The days of a query with another share, rate or traffic are not those of this holdout.
         target_lift, is_hypothetical = self._query.lift, self._query != PlanQuery(self._query.lift)
         days = None if plan is None or self._holdout is None or is_hypothetical else plan.days
         is_weighed = lift.claim == "early" and self._holdout is None
@@ -632,6 +634,7 @@ class _Reporter:
             has_variation = last.counts.all() and 0 < last.totals.sum() < largest * last.counts.sum()
             return n, rewards, float(dispersion(last, largest)) if has_variation else unknown
         n, rewards, square = map(float, _score_uniform(self._sums)[:3])
+        # The variance of rare clicks is nearly their mean.
         if self._scale.is_open and rewards > 0:
             return n, rewards, max(square - rewards * rewards / n, 0.0) / rewards
         return n, rewards, unknown
@@ -702,6 +705,7 @@ class _Reporter:
             safety = guardrail_status(lift, config.margin, better=config.better, span=span)
             sums = [part.period.metrics[name] for part in self._find_strata(name)]
             n = sum(float(part.counts.sum()) for part in sums)
+            # Sums hold amounts minus ``low``, in which an amount of 0 is −low.
             zero = config.low**2
             silent = n >= MIN_EQUAL and all((part.squares == zero * part.counts).all() for part in sums)
             parts = phrases.guardrail_sentence(name, safety, config.margin), self._describe_largest(name)
@@ -841,7 +845,7 @@ def _test_propensities(sums: LiftSums) -> list[wire.Mismatch]:
     if not frequencies.offered.any():
         return []
     evidence = frequencies.evidence()
-    return [wire.Mismatch(WEIGHTS, None, evidence, evidence > ALARM)]
+    return [wire.Mismatch(WEIGHTS, share=None, evidence=evidence, alarm=evidence > ALARM)]
 
 
 def _describe_mismatch(mismatch: wire.Mismatch, holdout: HoldoutConfig | None) -> str:

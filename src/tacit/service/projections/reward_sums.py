@@ -177,7 +177,7 @@ class LiftSums(lift_periods.LiftPeriod):
         self.set_arm_counts(arms, offered)
         self._reset_scores(seq)
         if control:
-            self.begin(None, seq, time)
+            self.begin(terms=None, seq=seq, time=time)
         else:
             self.begin_subperiod(log_rows.ARMS, seq, time)
 
@@ -324,6 +324,7 @@ class LiftSums(lift_periods.LiftPeriod):
         if (is_earlier := has_propensity & ~recent).any():
             # Decisions that were open at the change of arms count with the arms before it.
             sums = ScoreSums.empty(self._arms)
+            # Of the seven scores, the first three are sums over all decisions.
             sums.overall[:], sums.uniform[:] = self.uniform_scores[:3], self.uniform_scores[3:]
             _add_to_scores(sums, closed, is_earlier)
             self.uniform_scores = sums.compare_with_uniform()
@@ -458,6 +459,7 @@ class RewardSums(Projection):
                 None if mode == log_rows.CONTROL else group
                 for mode, group in zip(modes, control, strict=True)
             ]
+        # Without groups only the time of the period's first decision would be set.
         elif control.count(None) == len(control) and self.sums.time:
             return
         self.sums.count_decisions(control, rows.column("time")[0])
@@ -491,7 +493,7 @@ class RewardSums(Projection):
         counts &= [mode not in log_rows.FIXED_MODES for mode in batch.get_column("mode")]
         draws = np.array([mode != log_rows.KEPT for mode in batch.get_column("mode")], np.bool_)
         self._count_shown(batch.select(counts & draws & (seqs >= self.sums.first_scored_seq)))
-        counts &= batch.rewards == batch.rewards
+        counts &= batch.rewards == batch.rewards  # not NaN, as without a reward
         counted = batch.select(counts)
         if not len(counted.entries):
             return None
@@ -568,4 +570,5 @@ def _add_to_scores(sums: ScoreSums, closed: ClosedDecisions, mask: Booleans) -> 
     """Add the decisions for which ``mask`` is True to the scores, in place."""
     decisions = (closed.arm_indices, closed.rewards)
     propensities = (closed.propensities, closed.policy_propensities, closed.offered_counts)
+    # In the order of the parameters of ``add``.
     sums.add(*(column[mask] for column in (*decisions, *propensities)))

@@ -153,6 +153,7 @@ class Series:
         ``before`` are rewards counted earlier for the same decisions, which are replaced; 0 for none.
         ``arm_indices`` are the indices of the rewarded arms; None if there is no single arm.
         """
+        # First the buckets are widened, if necessary: that changes their numbers.
         self._find_row(max(times))
         sums: dict[int, list[float]] = {}
         for time, propensity, count, reward, previous, arm_index in zip(

@@ -216,6 +216,7 @@ class KeySums:
         for key in keys:
             now = _to_bytes(_view_lane(learner, key))
             before = self._last_lanes.get(key)
+            # A new key that is still as its prior has learned nothing.
             if now != before and (before is not None or now != _to_bytes(self._prior)):
                 self._changed_keys.add(key)
             self._last_lanes[key] = now
@@ -529,6 +530,7 @@ class SharedLearning(Aspect):
 
     def restore(self, saved: SavedState, snapshot: Snapshot) -> None:
         """Set the shared states from a snapshot."""
+        # A single state is saved as it is, several as a list; None if there was none.
         count = len(self._parts)
         states = saved.shared if count > 1 and saved.shared else [saved.shared] * count
         for part, state in zip(self._parts, states, strict=True):

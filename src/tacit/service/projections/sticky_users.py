@@ -78,6 +78,7 @@ class StickyUsers(Projection):
             entry = self._arms.get((key, user))
             if entry is not None:
                 self._unlearned.pop(entry.seq, None)
+            # A kept arm that was learned is shown again in the mode ``kept``: here another one was drawn.
             if entry is None or self._has_expired(entry, time) or entry.is_learned or entry.arm != arm:
                 # At the end: arms are in the order of their draws.
                 self._arms.pop((key, user), None)
