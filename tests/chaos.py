@@ -545,7 +545,7 @@ class Run:
         if name[0] == "lists":
             shown[name] = row.key, decode_list(row.shown).arms, row.propensity
         elif name[0] == "search":
-            shown[name] = row.key, decode_shown(row.shown).interleaved.items, None
+            shown[name] = row.key, list(decode_shown(row.shown).interleaved.items), None
             units[name] = SearchFields.read(row.asked).unit
 
     def archived_rows(self, name, kind):
