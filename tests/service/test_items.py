@@ -114,9 +114,9 @@ async def stepped(tmp_path, monkeypatch, numbers=2 * 12 * DIM, **values):
     """Serve 12 items in steps of so many numbers, with what the groups were asked."""
     groups = []
 
-    def observed(pending, requests, found):
+    def observed(pending, requests, stored_decisions):
         groups.append([len(each.impressions) for each in requests if isinstance(each, Decide)])
-        return access.group.apply(pending, requests, found)
+        return access.group.apply(pending, requests, stored_decisions)
 
     monkeypatch.setattr(access.writer, "apply", observed)
     monkeypatch.setattr(access.writer, "MOST_NUMBERS", numbers)
