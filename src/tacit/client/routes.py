@@ -151,7 +151,7 @@ def join_replies(call: Call[Any], parts: Sequence[CallPart], replies: Sequence[l
         ((field, answers),) = msgspec.json.decode(tries[-1].body, type=dict[str, list[msgspec.Raw]]).items()
         items |= zip(part.places, answers, strict=True)
     body = msgspec.json.encode({field: [items[place] for place in sorted(items)]})
-    # The tries of the first part stand for those of all.
+    # The call reports the tries of its first part.
     return [*replies[0][:-1], replies[0][-1]._replace(body=body)]
 
 

@@ -507,7 +507,7 @@ class ShardService(Verbs):
         if shard == self.number:
             return await self.engine.export_replica(placement)
         seq, content = await self.links[shard].call("lend", placement)
-        # It is sent once: nobody compares the object from which it was made.
+        # The file is sent once, so its ``placement``, by which a file is reused, may be any object.
         return ReplicaFile(self, seq, [content])
 
     async def list_replica_rows(self, placement: str) -> list[int | None]:

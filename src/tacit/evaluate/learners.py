@@ -326,7 +326,7 @@ class Frozen(ArmValues):
         arm_indices, params = self._log_learner.find_shown_arms(rows), self.policy.params
         lanes = self._admit_lanes(rows)
         all_rows, probabilities = np.arange(len(arm_indices)), np.zeros(len(arm_indices))
-        # Lanes are those of the learner's keys, not of the log's placements and keys.
+        # Lanes belong to the learner's keys, not to the log's placements and keys.
         driver = compile_loop(weigh_shown, params)
         for part in self._log_learner.split_rows(rows, all_rows):
             batch = self._log_learner.make_impressions(rows, all_rows[part])._replace(lanes=lanes[part])

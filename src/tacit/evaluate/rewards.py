@@ -193,7 +193,7 @@ class ArmMeans(ModelOfLog):
         names: tuple[list[str], list[str]] = ([], [])
         for rows in reader.read(log):
             per, arm = rows.get_column(self.per), rows.arm
-            # Positions are named anew in each batch, up to its highest one.
+            # Each batch names positions up to its own highest one.
             names = per.names if len(per.names) > len(names[0]) else names[0], arm.names
             shape = (self.folds, len(names[0]), len(names[1]))
             count, total = _grow_array(count, shape), _grow_array(total, shape)

@@ -478,7 +478,7 @@ class Pass:
         """Set up an untrained policy, random generators and zero counts; pass 0 does not shuffle rows."""
         self.policy = config.policy
         self.state = self.policy.init(0)  # of 0 lanes
-        # Names of the streams; those of a shard are longer, so that none is that of a pass over all keys.
+        # Name of the stream; a shard's is longer, so it differs from those of passes over all keys.
         place = (number,) if shard is None else (number, 1, shard)
         self.rng = stream("replay", config.seed, *place)
         # A separate generator for shuffling, so that the policy's draws do not depend

@@ -293,7 +293,7 @@ def find_featured_arms(
     >>> found.slots, found.relevance.ravel()
     (array([ 3, -1,  1]), array([0., 6., 0., 5.]))
     """
-    # Without features, or with those of all arms on offer, nothing is renumbered.
+    # Indices stay as they are without features, or with features of all arms on offer.
     if max(len(relevance), len(examination)) in (0, len(offered)):
         return FeaturedArms(offered, slots, relevance, examination)
     filled = slots >= 0

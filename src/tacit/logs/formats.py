@@ -493,7 +493,7 @@ def _read_csv(path: Path, names: Sequence[str], batch_rows: int) -> Iterator[Raw
             for start in range(0, len(block), batch_rows):
                 batch = block.slice(start, batch_rows)
                 # The parser reads ahead, so ``malformed`` may have rows beyond this batch.
-                # The batch's rows have the next numbers, without those of malformed rows.
+                # Rows are numbered in the file's order, malformed rows included.
                 skipped = np.array([row for row, _ in malformed], np.int64)
                 span = np.arange(first, first + len(batch) + len(skipped))
                 rows = np.setdiff1d(span, skipped)[: len(batch)]
