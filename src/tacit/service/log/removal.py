@@ -115,7 +115,7 @@ def forget_user(store: Store, subject: Subject, end: End, who: str | None = None
                 marks.append(log_rows.ChangeRow(seq, stored.id, end.time, log_rows.FORGET, note, who))
         store.insert_rows(writer, log_rows.Rows([], [], marks))
     # Copies of open decisions, too, from before they were blanked.
-    store.snapshots.abandon_unfinished()
+    store.snapshots.abandon_drafts()
     # The blanking is committed: if this fails, as on a full disk, old pages remain for a while.
     with contextlib.suppress(StoreError):
         while store.snapshots.sweep_pieces():

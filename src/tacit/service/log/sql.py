@@ -442,7 +442,7 @@ class SnapshotTables:
 
         A snapshot or base replaces the previous one; a state is added. Each step is a transaction of its own,
         so that others may be committed in between. If not all steps run, the previous snapshot remains. The
-        last steps delete pieces that no snapshot uses. Raises StoreError if :meth:`abandon_unfinished` was
+        last steps delete pieces that no snapshot uses. Raises StoreError if :meth:`abandon_drafts` was
         called between two steps.
         """
         # Readers never see a part of a snapshot: its pieces have a new number, and the head with that
@@ -459,7 +459,7 @@ class SnapshotTables:
                 with self._database.transaction() as writer:
                     self._database.run_many(writer, ADD_PIECE, [(number, *piece) for piece in batch])
                 yield
-                # ``abandon_unfinished`` replaces the set.
+                # ``abandon_drafts`` replaces the set.
                 if unfinished is not self._unfinished:
                     raise StoreError("a user was forgotten, whose data it may hold")
             self._write_head(draft, what, checksum, number)
@@ -488,7 +488,7 @@ class SnapshotTables:
             oldest = min(self._unfinished, default=EVERY_PIECE)
             return len(self._database.run(writer, SWEEP, (oldest,)).fetchall())
 
-    def abandon_unfinished(self) -> None:
+    def abandon_drafts(self) -> None:
         """Make the snapshots that are being written fail at their next step; their pieces may be swept."""
         self._unfinished = set()
 
