@@ -151,7 +151,7 @@ reference: $(VENV)/.dev
 	PYTHONPATH=docs:. $(BIN)/python -m generate.hooks
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The outputs and pictures of tutorials and of the first page; the gallery takes an hour:
 # PYTHONPATH=docs $(BIN)/python -m generate.gallery --data FILE

@@ -6,7 +6,6 @@ import inspect
 import io
 import itertools
 import json
-import os
 import re
 import runpy
 import subprocess
@@ -368,14 +367,9 @@ def test_every_page_and_picture_is_used():
 def test_the_site_builds_without_a_warning_and_asks_nobody(tmp_path):
     pytest.importorskip("mkdocs")
     site = tmp_path / "site"
-    result = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        timeout=PATIENCE,
-    )
+    recipe = re.search(r"(?m)^docs: .*\n\t(.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"))[1]
+    command = recipe.replace("$(BIN)", str(Path(sys.executable).parent)) + f" --site-dir {site}"
+    result = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
     assert result.returncode == 0, result.stderr
     assert "WARNING" not in result.stderr
     loads = re.compile(r"<(?:script|link|img)\b[^>]*?(?:src|href)=\"?(https?://[^\" >]+)")
